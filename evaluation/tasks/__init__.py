@@ -1,0 +1,1 @@
+"""Tasks: data, instructions and metric of each measurement."""

@@ -1,0 +1,1 @@
+"""Training: recipes in, checkpoints out that answer in a few content words."""

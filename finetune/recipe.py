@@ -1,0 +1,213 @@
+"""Recipes: one YAML file that says which model learns to answer from which data, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from inbedder.errors import RecipeError
+
+Section = TypeVar("Section")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of question-answer rows (jsonl or jsonl.gz with input, instruction, output)."""
+
+    path: str
+    """File, relative to ``data.folder``."""
+    cap: int | None = None
+    """At most so many rows, drawn with the recipe's seed."""
+    max_characters: int | None = None
+    """Leave out rows whose input is longer."""
+    instructions: tuple[str, ...] = ()
+    """When given, each row is asked one of these (drawn) in place of its own instruction."""
+    only: tuple[str, ...] = ()
+    """When given, only rows that carry one of these instructions."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """When given, the answers are renamed by this table and rows with other answers are left out."""
+    beside: str | None = None
+    """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from."""
+
+    sources: tuple[Source, ...]
+    """The files."""
+    folder: str = "."
+    """Where they lie."""
+    strip_stopwords: bool = True
+    """Strip stopwords from the answers (paper, section 4.4)."""
+    max_characters: int | None = None
+    """Leave out rows whose input is longer; a source may say otherwise."""
+    skip_bad: bool = False
+    """Skip rows that cannot be read instead of stopping at the first."""
+
+
+@dataclass(frozen=True)
+class Lora:
+    """Low-rank adapters (peft)."""
+
+    r: int = 64
+    """Rank."""
+    alpha: int = 128
+    """Scale is alpha / r."""
+    dropout: float = 0.0
+    """Dropout in front of the adapters."""
+    target_modules: str | tuple[str, ...] = "all-linear"
+    """peft's target_modules: a regular expression, names, or all-linear."""
+    modules_to_save: tuple[str, ...] = ()
+    """Modules that are trained whole, such as a new answer head."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised: answer-token cross-entropy, plus InfoNCE towards the re-encoded answer."""
+
+    token_weight: float = 1.0
+    """Weight of the answer tokens' cross-entropy."""
+    reencode_weight: float = 0.0
+    """Weight of InfoNCE between the pooled masks and the re-encoder's vector of the answer (masked LMs)."""
+    temperature: float = 0.05
+    """Temperature of InfoNCE."""
+    reencoder: str = "all-MiniLM-L6-v2"
+    """The frozen sentence-transformers model that embeds answers."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast."""
+
+    output: str = "runs/answering"
+    """Folder of checkpoints and of the result."""
+    epochs: float = 1.0
+    """Passes over the data."""
+    max_steps: int = -1
+    """Stop after so many steps; -1 for all epochs."""
+    batch_size: int = 64
+    """Rows a step and device."""
+    learning_rate: float = 2e-5
+    """Peak learning rate (the paper's, for full fine-tuning)."""
+    warmup: float = 0.03
+    """Share of the steps that warm up."""
+    scheduler: str = "linear"
+    """Learning-rate schedule of transformers."""
+    weight_decay: float = 0.0
+    """AdamW's weight decay."""
+    bf16: bool = False
+    """bfloat16 autocast."""
+    dropout: float | None = None
+    """Dropout of the model's own layers; None keeps the model's."""
+    attention: str | None = None
+    """transformers' attn_implementation; "eager" trains faster than "sdpa" on a CPU with short texts."""
+    save_steps: int = 500
+    """Steps between checkpoints."""
+    log_steps: int = 50
+    """Steps between lines of loss."""
+    resume: bool = False
+    """Go on from the last checkpoint in ``output``."""
+    seed: int = 0
+    """Seed of sampling, order, dropout and new weights."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole run."""
+
+    model: str
+    """Hub id, folder, or all-MiniLM-L6-v2 for the bundled base."""
+    data: Data
+    """What is learned from."""
+    training: Training = field(default_factory=Training)
+    """How long and how fast."""
+    lora: Lora | None = None
+    """Adapters; None trains all weights."""
+    objective: Objective = field(default_factory=Objective)
+    """What is minimised."""
+    template: str | None = None
+    """Prompt template, as in ``InBedder``."""
+    max_length: int = 512
+    """Longest prompt in tokens, answer included."""
+    mask_length: int | str = 3
+    """Masked LMs: how many masks stand for the answer; "answer" takes as many as the answer has tokens (the paper's way)."""
+    max_answer_tokens: int = 40
+    """Answers are cut to so many tokens (never, with a fixed number of masks, beyond those)."""
+
+
+def _build(kind: type[Section], values: object, where: str) -> Section:
+    if not isinstance(values, Mapping):
+        raise RecipeError(f"{where} must be a table of settings, not {values!r}.")
+    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(values) - set(known))
+    if unknown:
+        raise RecipeError(f"{where} has unknown settings {', '.join(unknown)}. Known: {', '.join(known)}.")
+    ready = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    try:
+        return kind(**ready)
+    except TypeError as error:
+        raise RecipeError(f"{where}: {error}") from error
+
+
+def parse_recipe(values: Mapping[str, Any]) -> Recipe:
+    """Build a recipe of nested tables.
+
+    Args:
+        values: What the YAML file holds.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: When a setting is unknown or missing.
+    """
+    ready = dict(values)
+    data = dict(ready.get("data") or {})
+    sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources", [])]
+    if not sources:
+        raise RecipeError("The recipe names no data: give data.sources, a list of files.")
+    data["sources"] = tuple(_build(Source, one, "data.sources") for one in sources)
+    ready["data"] = _build(Data, data, "data")
+    ready["training"] = _build(Training, ready.get("training") or {}, "training")
+    ready["objective"] = _build(Objective, ready.get("objective") or {}, "objective")
+    if ready.get("lora") is not None:
+        ready["lora"] = _build(Lora, ready["lora"], "lora")
+    return _build(Recipe, ready, "The recipe")
+
+
+def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file and change settings of it.
+
+    Args:
+        path: The YAML file.
+        overrides: ``section.key=value`` settings, the value written as YAML.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: When the file cannot be read or a setting is not understood.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise RecipeError(f"Cannot read the recipe {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise RecipeError(f"{path} is not a recipe: it must hold settings such as 'model:' and 'data:'.")
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise RecipeError(f"--set takes key=value, such as training.seed=1; it was given {override!r}.")
+        *sections, last = key.split(".")
+        table = values
+        for section in sections:
+            if not isinstance(table.get(section), dict):
+                table[section] = {}
+            table = table[section]
+        table[last] = yaml.safe_load(value)
+    return parse_recipe(values)

@@ -1,0 +1,36 @@
+"""Text embeddings that follow an instruction, by answering it."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from inbedder.cluster import ClusterResult, cluster
+    from inbedder.embedder import InBedder
+    from inbedder.errors import InbedderError
+    from inbedder.prompting import PromptTemplate
+
+__version__ = "0.1.0"
+__all__ = ["ClusterResult", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
+
+_HOMES = {
+    "ClusterResult": "inbedder.cluster",
+    "InBedder": "inbedder.embedder",
+    "InbedderError": "inbedder.errors",
+    "PromptTemplate": "inbedder.prompting",
+    "cluster": "inbedder.cluster",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that importing the package stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'inbedder' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,180 @@
+"""What every backbone offers, and how a checkpoint becomes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from inbedder.errors import ModelError
+from inbedder.tokenization import PromptTokens
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How answers are decoded."""
+
+    max_new_tokens: int = 3
+    """Longest answer in tokens."""
+    n: int = 1
+    """Answers a text."""
+    temperature: float = 0.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    """Nucleus."""
+    seed: int = 0
+    """Seed of the drawn answers."""
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """A language model that embeds prompts and answers them."""
+
+    kind: str
+    """"causal", "masked" or "seq2seq"."""
+    poolings: tuple[str, ...]
+    """The poolings it offers, its default first."""
+    num_layers: int
+    """L; layers are 0 (token embeddings) .. L (after the final norm)."""
+    hidden_size: int
+    """d, the length of a vector."""
+    mask_length: int
+    """How many mask tokens follow a prompt; 0 for other than masked LMs."""
+    position_limit: int | None
+    """Most positions that the model can take, or None."""
+    tokenizer: PreTrainedTokenizerBase
+    """The model's own."""
+
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool the states of one batch: float32, shape (batch, d), on the model's device."""
+        ...
+
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+        """Answer one batch of prompts, ``sampling.n`` times each."""
+        ...
+
+    def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
+        """Apply the answer head to vectors of the last layer, shape (m, d): the ``top`` likeliest tokens of each."""
+        ...
+
+
+def model_kind(config: PretrainedConfig) -> str:
+    """Tell the kind of a model from its configuration, never from its name.
+
+    Args:
+        config: The checkpoint's configuration.
+
+    Returns:
+        "causal", "masked" or "seq2seq".
+
+    Raises:
+        ModelError: When the architecture has no language-model head in transformers.
+    """
+    from transformers.models.auto import modeling_auto
+
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    if getattr(config, "is_encoder_decoder", False):
+        return "seq2seq"
+    if architecture.endswith("ForMaskedLM"):
+        return "masked"
+    if architecture.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "masked"
+    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "causal"
+    raise ModelError(
+        f"{config.model_type!r} ({architecture or 'no architecture named'}) is no causal, masked or encoder-decoder language "
+        "model. Choose a model with a language-model head, or name the kind: InBedder(..., backbone='masked')."
+    )
+
+
+def blocks_of(body: nn.Module, count: int) -> nn.ModuleList:
+    """The transformer blocks of a model without its head.
+
+    Args:
+        body: The model.
+        count: How many blocks the configuration promises.
+
+    Returns:
+        The blocks in order.
+
+    Raises:
+        ModelError: When no list of that many blocks is found.
+    """
+    for module in body.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return module
+    raise ModelError(f"{type(body).__name__} keeps its {count} blocks in no list; only its last layer can be used.")
+
+
+def check_layer(layer: int, num_layers: int) -> int:
+    """Count a negative layer from the end.
+
+    Args:
+        layer: -1 - num_layers .. num_layers.
+        num_layers: L.
+
+    Returns:
+        0 .. num_layers.
+
+    Raises:
+        ModelError: When the model has no such layer.
+    """
+    if not -num_layers - 1 <= layer <= num_layers:
+        raise ModelError(f"No layer {layer}: the model has layers 0 (embeddings) to {num_layers}, or -1 for the last.")
+    return layer if layer >= 0 else num_layers + 1 + layer
+
+
+@contextmanager
+def tapped(body: nn.Module, layer: int, num_layers: int) -> Iterator[list[Tensor]]:
+    """Collect one layer's states at every forward pass of ``body``, and nothing else.
+
+    Hidden state i < L is the input of block i; hidden state L is the output of the body, after the final norm. These are
+    transformers' ``hidden_states``.
+
+    Args:
+        body: The model without its head.
+        layer: 0 .. L.
+        num_layers: L.
+
+    Yields:
+        A list that grows by one tensor, shape (batch, positions, d), at every pass.
+    """
+    states: list[Tensor] = []
+
+    def keep_output(_module: nn.Module, _args: Any, output: Any) -> None:
+        states.append(output[0])
+
+    def keep_input(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        states.append(args[0] if args else kwargs["hidden_states"])
+
+    if layer == num_layers:
+        handle = body.register_forward_hook(keep_output)
+    else:
+        handle = blocks_of(body, num_layers)[layer].register_forward_pre_hook(keep_input, with_kwargs=True)
+    try:
+        yield states
+    finally:
+        handle.remove()
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase, filter_ids: Sequence[int], device: torch.device) -> Tensor:
+    """Ids whose hidden states are left out: special tokens and the words of section 4.3."""
+    return torch.tensor(sorted({*tokenizer.all_special_ids, *filter_ids}), dtype=torch.long, device=device)
+
+
+def body_of(model: PreTrainedModel) -> nn.Module:
+    """The model without its language-model head."""
+    body = model.base_model
+    assert isinstance(body, nn.Module)
+    return body

@@ -1,0 +1,177 @@
+"""Causal LMs (OPT, Llama, GPT-2, Qwen, Mistral, ...): the answer is what they would say next.
+
+1st-gen and avg-ppt take one pass of the model without its head. The other poolings decode greedily with a key-value cache
+and keep the states of the asked layer alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from inbedder.backbones.base import Sampling, body_of, check_layer, special_ids, tapped
+from inbedder.batching import pad
+from inbedder.pooling import kept_generated, kept_positions, masked_mean
+from inbedder.tokenization import PromptTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class CausalBackbone:
+    """A decoder-only language model."""
+
+    kind = "causal"
+    poolings = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
+    mask_length = 0
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:
+        """Wrap a loaded model.
+
+        Args:
+            model: Any ``AutoModelForCausalLM``.
+            tokenizer: Its tokenizer, with a padding token.
+            padding_side: "left" or "right" for poolings that decode nothing; the vectors are the same.
+        """
+        self.model = model.eval()
+        self.body = body_of(model)
+        self.tokenizer = tokenizer
+        self.padding_side = padding_side
+        self.num_layers: int = model.config.num_hidden_layers
+        self.hidden_size: int = model.config.hidden_size
+        self.position_limit: int | None = getattr(model.config, "max_position_embeddings", None)
+        self._takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
+
+    def _inputs(self, prompts: Sequence[PromptTokens], side: str) -> dict[str, Tensor]:
+        ids, attention = pad([prompt.ids for prompt in prompts], self.tokenizer.pad_token_id, side)
+        inputs = {"input_ids": ids, "attention_mask": attention.long()}
+        if self._takes_positions:
+            inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0)
+        return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
+
+    @torch.inference_mode()
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool one batch.
+
+        Args:
+            prompts: Tokenized prompts.
+            pooling: One of ``poolings``.
+            layer: 0 .. L, or negative from the end.
+            sampling: ``max_new_tokens`` of the greedy answer.
+            filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
+
+        Returns:
+            float32, shape (batch, d).
+        """
+        layer = check_layer(layer, self.num_layers)
+        decodes = pooling in ("avg-gen", "last-gen", "avg-all")
+        inputs = self._inputs(prompts, "left" if decodes else self.padding_side)
+        prompt = inputs["attention_mask"].bool()
+        with tapped(self.body, layer, self.num_layers) as states:
+            if decodes:
+                predicted = self._decode(inputs, sampling.max_new_tokens)
+                generated = kept_generated(predicted, special_ids(self.tokenizer, filter_ids, prompt.device))
+            else:
+                self.body(**inputs, use_cache=False)
+                generated = prompt[:, :0]
+        return masked_mean(torch.cat(states, 1), kept_positions(pooling, prompt, generated))
+
+    def _decode(self, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
+        """Greedy answer of left-padded prompts: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
+        feed, past = dict(inputs), None
+        head = self.model.get_output_embeddings()
+        stops = torch.tensor(self._stop_ids(), device=self.model.device)
+        ended = torch.zeros(len(inputs["input_ids"]), dtype=torch.bool, device=self.model.device)
+        predicted: list[Tensor] = []
+        while True:
+            output = self.body(**feed, past_key_values=past, use_cache=True)
+            token = head(output.last_hidden_state[:, -1]).argmax(-1).masked_fill(ended, self.tokenizer.pad_token_id)
+            predicted.append(token)
+            ended |= torch.isin(token, stops)
+            if len(predicted) == max_new_tokens or (len(predicted) > 1 and bool(ended.all())):
+                return torch.stack(predicted, 1)
+            past = output.past_key_values
+            feed["input_ids"] = token.unsqueeze(1)
+            feed["attention_mask"] = torch.cat([feed["attention_mask"], torch.ones_like(feed["input_ids"])], 1)
+            if "position_ids" in feed:
+                feed["position_ids"] = feed["position_ids"][:, -1:] + 1
+
+    def _stop_ids(self) -> list[int]:
+        configured = getattr(self.model.generation_config, "eos_token_id", None)
+        ids = configured if isinstance(configured, list) else [configured, self.tokenizer.eos_token_id]
+        return sorted({one for one in ids if one is not None})
+
+    @torch.inference_mode()
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+        """Answer one batch of prompts.
+
+        Args:
+            prompts: Tokenized prompts.
+            sampling: Length, number, temperature, top_p and seed of the answers.
+
+        Returns:
+            ``sampling.n`` answers a prompt.
+        """
+        inputs = self._inputs(prompts, "left")
+        inputs.pop("position_ids", None)
+        return generated_answers(self.model, self.tokenizer, inputs, sampling, inputs["input_ids"].shape[1])
+
+    @torch.inference_mode()
+    def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
+        """Apply the language-model head to vectors of the last layer.
+
+        Args:
+            vectors: float, shape (m, d).
+            top: How many tokens a vector.
+
+        Returns:
+            The likeliest tokens of each vector, special tokens left out.
+        """
+        logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype)).float()
+        logits[:, self.tokenizer.all_special_ids] = float("-inf")
+        return [self.tokenizer.batch_decode([[i] for i in row]) for row in logits.topk(top).indices.tolist()]
+
+
+def generated_answers(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    inputs: dict[str, Tensor],
+    sampling: Sampling,
+    prompt_length: int,
+) -> list[list[str]]:
+    """Let transformers generate, seeded, and decode what follows the prompt.
+
+    Args:
+        model: A model with ``generate``.
+        tokenizer: Its tokenizer.
+        inputs: Padded prompts.
+        sampling: Length, number, temperature, top_p and seed of the answers.
+        prompt_length: How many leading positions of the output are the prompt's.
+
+    Returns:
+        ``sampling.n`` answers a prompt.
+    """
+    draws = sampling.temperature > 0
+    drawing = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0} if draws else {}
+    with torch.random.fork_rng():
+        torch.manual_seed(sampling.seed)
+        sequences = model.generate(
+            **inputs,
+            max_new_tokens=sampling.max_new_tokens,
+            do_sample=draws,
+            num_beams=1,
+            num_return_sequences=sampling.n if draws else 1,
+            repetition_penalty=1.0,
+            pad_token_id=tokenizer.pad_token_id,
+            **drawing,
+        )
+    answers = tokenizer.batch_decode(sequences[:, prompt_length:], skip_special_tokens=True)
+    if not draws:
+        return [[answer] * sampling.n for answer in answers]
+    return [answers[start : start + sampling.n] for start in range(0, len(answers), sampling.n)]

@@ -1,0 +1,187 @@
+"""Masked LMs (BERT, RoBERTa, ...): mask tokens after the prompt stand for the answer.
+
+Paper, section 5.1 and appendix C: avg-gen is the mean over the masks, avg-ppt over all positions that are neither mask,
+padding nor end token, avg-all over all but padding; there is no 1st-gen and no last-gen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from inbedder.backbones.base import Sampling, body_of, check_layer, tapped
+from inbedder.batching import pad
+from inbedder.errors import ModelError
+from inbedder.pooling import masked_mean
+from inbedder.tokenization import PromptTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@contextmanager
+def head_sees_only(body: nn.Module, keep: Tensor) -> Iterator[None]:
+    """Hand the language-model head the kept positions alone, so that logits exist for these only.
+
+    Args:
+        body: The model without its head.
+        keep: Positions, bool, shape (batch, positions), the same number in each row.
+
+    Yields:
+        Nothing; within the block the model's logits have shape (batch, kept, vocabulary).
+    """
+
+    def gather(_module: nn.Module, _args: Any, output: Any) -> Any:
+        states = output[0]
+        rows = states[keep].view(keep.shape[0], -1, states.shape[-1])
+        if isinstance(output, tuple):
+            return (rows, *output[1:])
+        output.last_hidden_state = rows
+        return output
+
+    handle = body.register_forward_hook(gather)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+class MaskedBackbone:
+    """A masked LM that answers by filling ``mask_length`` masks."""
+
+    kind = "masked"
+    poolings = ("avg-gen", "avg-ppt", "avg-all")
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
+        """Wrap a loaded model.
+
+        Args:
+            model: Any ``AutoModelForMaskedLM``.
+            tokenizer: Its tokenizer.
+            mask_length: How many masks follow a prompt.
+
+        Raises:
+            ModelError: When mask_length is below 1.
+        """
+        if mask_length < 1:
+            raise ModelError(f"mask_length must be at least 1 for a masked LM, not {mask_length}.")
+        self.model = model.eval()
+        self.body = body_of(model)
+        self.tokenizer = tokenizer
+        self.mask_length = mask_length
+        self.num_layers: int = model.config.num_hidden_layers
+        self.hidden_size: int = model.config.hidden_size
+        self.position_limit = _position_limit(model)
+
+    def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
+        ids, attention = pad([prompt.ids for prompt in prompts], self.tokenizer.pad_token_id)
+        is_mask = ids == self.tokenizer.mask_token_id
+        device = self.model.device
+        inputs = {"input_ids": ids.to(device), "attention_mask": attention.to(device)}
+        return inputs, is_mask.to(device)
+
+    @torch.inference_mode()
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool one batch in one pass without logits.
+
+        Args:
+            prompts: Tokenized prompts, masks included.
+            pooling: "avg-gen", "avg-ppt" or "avg-all".
+            layer: 0 .. L, or negative from the end.
+            sampling: Not used: nothing is decoded.
+            filter_ids: Ids of words that are left out of avg-gen where the head predicts them (section 4.3).
+
+        Returns:
+            float32, shape (batch, d).
+        """
+        inputs, is_mask = self._inputs(prompts)
+        attention = inputs["attention_mask"]
+        with tapped(self.body, check_layer(layer, self.num_layers), self.num_layers) as states:
+            if filter_ids and pooling == "avg-gen":
+                with head_sees_only(self.body, is_mask):
+                    predicted = self.model(**inputs).logits.argmax(-1).flatten()
+                kept = is_mask.clone()
+                kept[is_mask] = ~torch.isin(predicted, torch.tensor(filter_ids, device=predicted.device))
+                kept |= is_mask & ~kept.any(1, keepdim=True)
+                return masked_mean(states[0], kept)
+            self.body(**inputs)
+        if pooling == "avg-gen":
+            return masked_mean(states[0], is_mask)
+        if pooling == "avg-all":
+            return masked_mean(states[0], attention)
+        end = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.tokenizer.sep_token_id
+        return masked_mean(states[0], attention & ~is_mask & (inputs["input_ids"] != end))
+
+    @torch.inference_mode()
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+        """Fill the masks of one batch, each mask on its own; special tokens end up as nothing.
+
+        Args:
+            prompts: Tokenized prompts, masks included.
+            sampling: n, temperature, top_p and seed.
+
+        Returns:
+            n answers a prompt.
+        """
+        inputs, is_mask = self._inputs(prompts)
+        with head_sees_only(self.body, is_mask):
+            logits = self.model(**inputs).logits.float()
+        if sampling.temperature == 0:
+            drawn = logits.argmax(-1).unsqueeze(1).expand(-1, sampling.n, -1)
+        else:
+            drawn = _draw(logits, sampling)
+        return [self.tokenizer.batch_decode(one.tolist(), skip_special_tokens=True) for one in drawn]
+
+    @torch.inference_mode()
+    def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
+        """Apply the answer head to vectors of the last layer.
+
+        Args:
+            vectors: float, shape (m, d).
+            top: How many tokens a vector.
+
+        Returns:
+            The likeliest tokens of each vector that are words or parts of words.
+        """
+        states = vectors.to(self.model.device, self.model.dtype)
+        one = torch.full((len(states), 1), self.tokenizer.mask_token_id, device=self.model.device)
+
+        def replace(_module: nn.Module, _args: Any, output: Any) -> Any:
+            output.last_hidden_state = states.unsqueeze(1)
+            return output
+
+        handle = self.body.register_forward_hook(replace)
+        try:
+            logits = self.model(input_ids=one, attention_mask=torch.ones_like(one)).logits[:, 0].float()
+        finally:
+            handle.remove()
+        logits[:, self.tokenizer.all_special_ids] = float("-inf")
+        return [self.tokenizer.batch_decode([[i] for i in row]) for row in logits.topk(top).indices.tolist()]
+
+
+def _draw(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Draw n tokens a mask from the nucleus: (batch, masks, vocabulary) -> (batch, n, masks)."""
+    ranked, order = (logits / sampling.temperature).softmax(-1).sort(dim=-1, descending=True)
+    outside = ranked.cumsum(-1) - ranked >= sampling.top_p
+    ranked = ranked.masked_fill(outside, 0.0)
+    generator = torch.Generator(ranked.device).manual_seed(sampling.seed)
+    batch, masks, size = ranked.shape
+    picks = torch.multinomial(ranked.view(-1, size), sampling.n, replacement=True, generator=generator)
+    tokens = order.view(-1, size).gather(1, picks)
+    return tokens.view(batch, masks, sampling.n).transpose(1, 2)
+
+
+def _position_limit(model: PreTrainedModel) -> int | None:
+    """Positions that exist: RoBERTa's start behind the padding index, so it has fewer than its table's rows."""
+    limit = getattr(model.config, "max_position_embeddings", None)
+    if limit is None:
+        return None
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    offset = tables[0].padding_idx if tables and isinstance(tables[0], nn.Embedding) else None
+    return int(limit) if offset is None else int(limit) - int(offset) - 1

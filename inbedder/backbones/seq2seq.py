@@ -1,0 +1,133 @@
+"""Encoder-decoder LMs (T5, BART, ...): avg-ppt from the encoder, the other poolings from the decoder.
+
+Paper, appendix C: there is no avg-all, since encoder and decoder do not share a space, and 1st-gen is the decoder's state
+at its start token. The decoder's position j predicts the answer's token y_j; avg-gen and last-gen leave out positions
+that predict a special token, unless none remains (then the first is kept).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from inbedder.backbones.base import Sampling, check_layer, special_ids, tapped
+from inbedder.backbones.causal import generated_answers
+from inbedder.batching import pad
+from inbedder.pooling import last_true, masked_mean
+from inbedder.tokenization import PromptTokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class Seq2SeqBackbone:
+    """An encoder-decoder language model."""
+
+    kind = "seq2seq"
+    poolings = ("1st-gen", "avg-gen", "last-gen", "avg-ppt")
+    mask_length = 0
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Wrap a loaded model.
+
+        Args:
+            model: Any ``AutoModelForSeq2SeqLM``.
+            tokenizer: Its tokenizer.
+        """
+        self.model = model.eval()
+        self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
+        self.tokenizer = tokenizer
+        self.encoder_layers: int = model.config.num_hidden_layers
+        self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
+            model.config, "decoder_layers", model.config.num_hidden_layers
+        )
+        self.hidden_size: int = model.config.hidden_size
+        self.position_limit: int | None = getattr(model.config, "max_position_embeddings", None)
+
+    def _inputs(self, prompts: Sequence[PromptTokens]) -> dict[str, Tensor]:
+        ids, attention = pad([prompt.ids for prompt in prompts], self.tokenizer.pad_token_id)
+        return {"input_ids": ids.to(self.model.device), "attention_mask": attention.long().to(self.model.device)}
+
+    @torch.inference_mode()
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool one batch.
+
+        Args:
+            prompts: Tokenized prompts.
+            pooling: One of ``poolings``.
+            layer: 0 .. L of the encoder (avg-ppt) or of the decoder, or negative from the end.
+            sampling: ``max_new_tokens`` of the greedy answer.
+            filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
+
+        Returns:
+            float32, shape (batch, d).
+        """
+        inputs = self._inputs(prompts)
+        if pooling == "avg-ppt":
+            layer = check_layer(layer, self.encoder_layers)
+            with tapped(self.encoder, layer, self.encoder_layers) as states:
+                self.encoder(**inputs)
+            return masked_mean(states[0], inputs["attention_mask"].bool())
+        with tapped(self.decoder, check_layer(layer, self.num_layers), self.num_layers) as states:
+            predicted = self._decode(inputs, 1 if pooling == "1st-gen" else sampling.max_new_tokens)
+        keep = ~torch.isin(predicted, special_ids(self.tokenizer, filter_ids, predicted.device))
+        keep[:, 0] |= ~keep.any(1)
+        if pooling == "1st-gen":
+            keep = torch.ones_like(keep)
+        return masked_mean(torch.cat(states, 1), last_true(keep) if pooling == "last-gen" else keep)
+
+    def _decode(self, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
+        """Greedy answer y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
+        encoded = self.encoder(**inputs)
+        rows, device = len(inputs["input_ids"]), self.model.device
+        start = self.model.config.decoder_start_token_id
+        token = torch.full((rows,), start, dtype=torch.long, device=device)
+        ended = torch.zeros(rows, dtype=torch.bool, device=device)
+        past, predicted = None, []
+        while True:
+            output = self.model(
+                encoder_outputs=encoded,
+                attention_mask=inputs["attention_mask"],
+                decoder_input_ids=token.unsqueeze(1),
+                past_key_values=past,
+                use_cache=True,
+            )
+            token = output.logits[:, -1].argmax(-1).masked_fill(ended, self.tokenizer.pad_token_id)
+            predicted.append(token)
+            ended |= token == self.tokenizer.eos_token_id
+            if len(predicted) == max_new_tokens or bool(ended.all()):
+                return torch.stack(predicted, 1)
+            past = output.past_key_values
+
+    @torch.inference_mode()
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
+        """Answer one batch of prompts.
+
+        Args:
+            prompts: Tokenized prompts.
+            sampling: Length, number, temperature, top_p and seed of the answers.
+
+        Returns:
+            ``sampling.n`` answers a prompt.
+        """
+        return generated_answers(self.model, self.tokenizer, self._inputs(prompts), sampling, prompt_length=1)
+
+    @torch.inference_mode()
+    def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
+        """Apply the language-model head to vectors of the decoder's last layer.
+
+        Args:
+            vectors: float, shape (m, d).
+            top: How many tokens a vector.
+
+        Returns:
+            The likeliest tokens of each vector, special tokens left out.
+        """
+        logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype)).float()
+        logits[:, self.tokenizer.all_special_ids] = float("-inf")
+        return [self.tokenizer.batch_decode([[i] for i in row]) for row in logits.topk(top).indices.tolist()]

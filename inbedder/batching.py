@@ -1,0 +1,55 @@
+"""Batches of similar length under a token budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+TOKEN_BUDGET = 32 * 512
+
+
+def length_sorted_batches(
+    lengths: Sequence[int], batch_size: int, token_budget: int = TOKEN_BUDGET
+) -> Iterator[NDArray[np.intp]]:
+    """Split rows into batches of similar length, longest first, so that out-of-memory shows at once.
+
+    Args:
+        lengths: Length of each row, in tokens.
+        batch_size: Most rows in one batch.
+        token_budget: Most padded tokens (rows times longest row) in one batch; one row is always allowed.
+
+    Yields:
+        Row numbers of one batch; together the batches hold every row once.
+    """
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
+    start = 0
+    while start < len(order):
+        longest = max(1, lengths[order[start]])
+        rows = max(1, min(batch_size, token_budget // longest))
+        yield order[start : start + rows]
+        start += rows
+
+
+def pad(rows: Sequence[NDArray[np.int32]], pad_id: int, side: str = "right") -> tuple[Tensor, Tensor]:
+    """Pad rows of ids to one length.
+
+    Args:
+        rows: Token ids, one array a row.
+        pad_id: The id to pad with.
+        side: "left" or "right".
+
+    Returns:
+        Ids (int64) and attention mask (bool), both of shape (batch, longest row).
+    """
+    longest = max(len(row) for row in rows)
+    ids = torch.full((len(rows), longest), pad_id, dtype=torch.long)
+    mask = torch.zeros((len(rows), longest), dtype=torch.bool)
+    for i, row in enumerate(rows):
+        where = slice(longest - len(row), longest) if side == "left" else slice(0, len(row))
+        ids[i, where] = torch.from_numpy(row.astype(np.int64))
+        mask[i, where] = True
+    return ids, mask

@@ -1,0 +1,249 @@
+"""The command line. Heavy imports wait until a command needs them, so that --help is instant."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+    from inbedder.tables import Table
+
+app = typer.Typer(
+    name="inbedder",
+    help="Text embeddings that follow an instruction, by answering it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Input = Annotated[str, typer.Argument(help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on stdin.")]
+Instruction = Annotated[str | None, typer.Option("-i", "--instruction", help="What to ask of each text; @topic and the like are named.")]
+Instructions = Annotated[list[str], typer.Option("-i", "--instruction", help="What to group by; give several to compare.")]
+TextColumn = Annotated[str | None, typer.Option(help="Column of the texts; guessed where only one can be meant.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out bad rows instead of stopping at the first.")]
+Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder.")]
+Pooling = Annotated[str | None, typer.Option(help="1st-gen, avg-gen, last-gen, avg-ppt or avg-all.")]
+Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.")]
+Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.")]
+MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
+Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 (bitsandbytes).")]
+Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Most texts in one pass.")]
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Text embeddings that follow an instruction, by answering it."""
+
+
+def _load(model: str, **options: Any) -> InBedder:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from inbedder.embedder import InBedder
+
+    return InBedder(model, **options)
+
+
+def _read(source: str, text_column: str | None, skip_bad: bool) -> Table:
+    from inbedder.tables import read_table
+
+    table = read_table(source, text_column, skip_bad=skip_bad)
+    if table.skipped:
+        _say(f"{table.skipped} bad rows were left out.")
+    return table
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _check_output(path: Path, allowed: tuple[str, ...]) -> None:
+    if path.suffix.lower() not in allowed:
+        raise typer.BadParameter(f"{path}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
+    if not path.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{path}: its folder does not exist.", param_hint="-o")
+
+
+@app.command()
+def embed(
+    source: Input,
+    instruction: Instruction = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .npy or .parquet file.")] = Path("vectors.npy"),
+    model: Model = "mini",
+    pooling: Pooling = None,
+    layer: Layer = -1,
+    template: Template = None,
+    max_length: MaxLength = 512,
+    quantization: Quantization = None,
+    device: Device = None,
+    text_column: TextColumn = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")] = False,
+) -> None:
+    """Write the vector of each text under an instruction: float32, one row a text."""
+    _check_output(output, (".npy", ".parquet"))
+    table = _read(source, text_column, skip_bad)
+    embedder = _load(
+        model, pooling=pooling, layer=layer, template=template, max_length=max_length, quantization=quantization, device=device
+    )
+    vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
+    if output.suffix == ".npy":
+        import numpy as np
+
+        from inbedder.files import atomic_write
+
+        with atomic_write(output) as temporary, temporary.open("wb") as file:
+            np.save(file, vectors, allow_pickle=False)
+    else:
+        from inbedder.tables import write_records
+
+        rows = zip(table.rows, table.texts, vectors.tolist(), strict=True)
+        write_records(({"row": row, "text": text, "embedding": vector} for row, text, vector in rows), output)
+    _say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
+
+
+@app.command()
+def answer(
+    source: Input,
+    instruction: Instruction = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file; without it, lines on stdout.")
+    ] = None,
+    n: Annotated[int, typer.Option("-n", min=1, help="Answers a text.")] = 1,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Nucleus.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of drawn answers.")] = 0,
+    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer in tokens (not for masked LMs).")] = 3,
+    model: Model = "mini",
+    template: Template = None,
+    max_length: MaxLength = 512,
+    quantization: Quantization = None,
+    device: Device = None,
+    text_column: TextColumn = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Answer the instruction for each text: one line a text, several answers set apart by tabs."""
+    if output is not None:
+        _check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
+    table = _read(source, text_column, skip_bad)
+    embedder = _load(
+        model, template=template, max_length=max_length, max_new_tokens=max_new_tokens, quantization=quantization, device=device
+    )
+    said = embedder.answer(
+        table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size
+    )
+    answers = [[one] if isinstance(one, str) else one for one in said]
+    if output is None:
+        for one in answers:
+            typer.echo("\t".join(" ".join(text.split()) for text in one))
+        return
+    from inbedder.tables import write_records
+
+    names = ["answer"] if n == 1 else [f"answer_{i + 1}" for i in range(n)]
+    rows = zip(table.rows, table.texts, answers, strict=True)
+    write_records(({"row": row, "text": text, **dict(zip(names, one, strict=True))} for row, text, one in rows), output)
+    _say(f"{output}: answers to {len(answers)} texts.")
+
+
+@app.command()
+def cluster(
+    source: Input,
+    instructions: Instructions,
+    output: Annotated[
+        list[Path], typer.Option("-o", "--output", help="A .html report or a .csv, .json or .parquet file of assignments; may repeat.")
+    ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
+    k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
+    label_column: Annotated[str | None, typer.Option(help="A column of known labels to compare the groups with.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
+    model: Model = "mini",
+    pooling: Pooling = None,
+    layer: Layer = -1,
+    template: Template = None,
+    max_length: MaxLength = 512,
+    quantization: Quantization = None,
+    device: Device = None,
+    text_column: TextColumn = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
+    for path in output:
+        _check_output(path, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"))
+    if k != "auto" and not k.isdigit():
+        raise typer.BadParameter("give a number or auto.", param_hint="-k")
+    table = _read(source, text_column, skip_bad)
+    given = None if label_column is None else table.column(label_column)
+    embedder = _load(
+        model, pooling=pooling, layer=layer, template=template, max_length=max_length, quantization=quantization, device=device
+    )
+    from inbedder.cluster import cluster as cluster_texts
+
+    count = k if k == "auto" else int(k)
+    results = [
+        cluster_texts(table.texts, one, model=embedder, k=count, seed=seed, given_labels=given, batch_size=batch_size)
+        for one in instructions
+    ]
+    for path in output:
+        if path.suffix.lower() == ".html":
+            from inbedder.report import save_report
+
+            save_report(results, path)
+        else:
+            from inbedder.tables import write_records
+
+            write_records((row for result in results for row in result.rows(table.rows)), path)
+    for result in results:
+        _say(f"{result.instruction}")
+        for name, size in zip(result.names, result.sizes, strict=True):
+            _say(f"  {size:6d}  {name}")
+    _say(f"Written: {', '.join(str(path) for path in output)}")
+
+
+@app.command()
+def finetune(
+    recipe: Annotated[Path, typer.Argument(help="A YAML recipe; finetune/recipes/ holds examples.")],
+    changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
+) -> None:
+    """Fine-tune a language model to answer in a few content words, as a recipe says."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from finetune.recipe import read_recipe
+
+    settings = read_recipe(recipe, changes)
+    from finetune.answering import finetune as run
+
+    folder = run(settings)
+    _say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
+
+
+def main() -> None:
+    """Run the command line: exit code 0 ok, 1 failed, 2 usage; tracebacks only with --debug."""
+    from inbedder.errors import InbedderError
+
+    warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+    try:
+        app()
+    except InbedderError as error:
+        _fail(f"error: {error}")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")
+
+
+def _fail(message: str) -> None:
+    if "--debug" in sys.argv:
+        import traceback
+
+        traceback.print_exc()
+    _say(message)
+    sys.exit(1)

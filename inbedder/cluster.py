@@ -1,0 +1,208 @@
+"""Groups of texts under an instruction, named by the answers.
+
+k-means (scikit-learn) on vectors of length 1, so that distances order texts as cosines do; with ``k="auto"`` the number of
+groups with the best silhouette.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.embedder import InBedder, Vectors
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+AUTO_RANGE = range(2, 13)
+SILHOUETTE_SAMPLE = 2000
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClusterResult:
+    """One grouping of a corpus."""
+
+    instruction: str
+    """What was asked."""
+    texts: list[str]
+    """The corpus, n texts."""
+    labels: Labels
+    """Cluster of each text, shape (n,), 0 .. k-1, the largest cluster first."""
+    keywords: list[list[str]]
+    """Words that name each cluster, k lists."""
+    examples: list[list[str]]
+    """The most central texts of each cluster, k lists."""
+    answers: list[str]
+    """What the model answered for each text."""
+    embeddings: Vectors
+    """float32, shape (n, d), as the model gave them."""
+    head_words: list[list[str]]
+    """The answer head's words for cluster mean minus corpus mean, k lists (empty where the head cannot read the layer)."""
+    label_agreement: LabelAgreement | None = None
+    """How the clusters relate to given labels."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """Texts in each cluster."""
+        return np.bincount(self.labels).tolist()
+
+    @property
+    def names(self) -> list[str]:
+        """A short name of each cluster: its first keywords."""
+        return [", ".join(words[:3]) or f"group {i + 1}" for i, words in enumerate(self.keywords)]
+
+    def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
+        """One table row a text.
+
+        Args:
+            numbers: Row number of each text; None counts from 1.
+
+        Returns:
+            Rows of row, text, instruction, answer, cluster and the cluster's keywords.
+        """
+        names = self.names
+        numbers = range(1, len(self.texts) + 1) if numbers is None else numbers
+        return [
+            {"row": number, "text": text, "instruction": self.instruction, "answer": answer, "cluster": label, "keywords": names[label]}
+            for number, text, answer, label in zip(numbers, self.texts, self.answers, self.labels.tolist(), strict=True)
+        ]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a data frame.
+
+        Returns:
+            Columns row, text, instruction, answer, cluster, keywords.
+
+        Raises:
+            MissingExtraError: When pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("pandas", "report") from error
+        return pd.DataFrame(self.rows())
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Write one self-contained page: map, keywords and examples.
+
+        Args:
+            path: The page's file.
+        """
+        from inbedder.report import save_report
+
+        save_report([self], path)
+
+
+def cluster(
+    texts: Sequence[str],
+    instruction: str | None = None,
+    *,
+    model: InBedder | str | None = None,
+    k: int | str = "auto",
+    seed: int = 0,
+    given_labels: Sequence[Any] | None = None,
+    batch_size: int = 32,
+    show_progress_bar: bool | None = None,
+) -> ClusterResult:
+    """Group texts by their answers to an instruction.
+
+    Args:
+        texts: n texts, at least one.
+        instruction: The aspect to group by, as a question; None is ``@generic``.
+        model: An ``InBedder``, the name of one, or None for the bundled default.
+        k: Number of groups, or "auto".
+        seed: Seed of k-means.
+        given_labels: Known labels, one a text, to compare the groups with.
+        batch_size: Most texts in one pass.
+        show_progress_bar: None shows one for long work in a terminal.
+
+    Returns:
+        The grouping, with keywords, examples and answers.
+
+    Raises:
+        InputError: When there is no text, k does not fit, or given labels and texts differ in number.
+    """
+    rows = list(texts) if not isinstance(texts, str) else [texts]
+    if not rows:
+        raise InputError("There is no text to cluster.")
+    if given_labels is not None and len(given_labels) != len(rows):
+        raise InputError(f"{len(rows)} texts but {len(given_labels)} labels: give one label a text.")
+    _check_k(k, len(rows))
+    embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
+    vectors = embedder.encode(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
+    answers = embedder.answer(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
+    directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    labels = group(directions, k, seed)
+    said = [str(answer) for answer in answers]
+    return ClusterResult(
+        instruction=instruction or "@generic",
+        texts=rows,
+        labels=labels,
+        keywords=keywords(said, labels),
+        examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, directions, labels)],
+        answers=said,
+        embeddings=vectors,
+        head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
+        label_agreement=agreement(labels, given_labels) if given_labels is not None else None,
+    )
+
+
+def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
+    """k-means.
+
+    Args:
+        vectors: Shape (n, d), of length 1.
+        k: Number of groups, or "auto" for the best silhouette among 2 .. 12.
+        seed: Seed of the starting points.
+
+    Returns:
+        Group of each row, shape (n,), numbered by falling size.
+
+    Raises:
+        InputError: When k is neither "auto" nor a number between 1 and the number of distinct rows.
+    """
+    _check_k(k, len(vectors))
+    distinct = len(np.unique(vectors, axis=0))
+    if k != "auto":
+        if int(k) > distinct:
+            raise InputError(f"k={k}, but the texts have only {distinct} distinct vectors. Choose a smaller k.")
+        return _k_means(vectors, int(k), seed)
+    if distinct < 3:
+        return _k_means(vectors, distinct, seed)
+    from sklearn.metrics import silhouette_score
+
+    best, best_score = np.zeros(len(vectors), dtype=np.int64), -np.inf
+    for count in AUTO_RANGE:
+        if count >= distinct:
+            break
+        labels = _k_means(vectors, count, seed)
+        score = silhouette_score(vectors, labels, sample_size=min(SILHOUETTE_SAMPLE, len(vectors)), random_state=seed)
+        if score > best_score:
+            best, best_score = labels, score
+    return best
+
+
+def _k_means(vectors: Vectors, k: int, seed: int) -> Labels:
+    from sklearn.cluster import KMeans
+
+    labels = KMeans(n_clusters=k, n_init=10, random_state=seed).fit_predict(vectors)
+    order = np.argsort(-np.bincount(labels, minlength=k), kind="stable")
+    rank = np.empty(k, dtype=np.int64)
+    rank[order] = np.arange(k)
+    ranked: Labels = rank[labels]
+    return ranked
+
+
+def _check_k(k: int | str, count: int) -> None:
+    if k == "auto":
+        return
+    if isinstance(k, str) or not 1 <= k <= count:
+        raise InputError(f"k must be 'auto' or a number from 1 to {count} (the number of texts), not {k!r}.")

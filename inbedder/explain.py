@@ -1,0 +1,122 @@
+"""What a group of texts has in common under an instruction: keywords, examples, head words, labels.
+
+Keywords follow section 5.6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by
+TF-IDF over the clusters' documents; here they are ranked by how far a word's weight stands out from the other clusters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEGATIONS = frozenset({"no", "not", "nor", "none", "nothing", "never", "nobody", "nowhere", "neither"})
+
+
+@dataclass(frozen=True)
+class LabelAgreement:
+    """How clusters relate to a label column."""
+
+    composition: list[dict[str, int]]
+    """Labels and their counts, one table a cluster, most frequent first."""
+    entropy: list[float]
+    """Entropy of each cluster's labels, in bits; 0 when they are all alike."""
+    v_measure: float
+    """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
+
+
+def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) -> list[list[str]]:
+    """Words that name each cluster.
+
+    Args:
+        answers: One answer a text, n strings.
+        labels: Cluster of each text, shape (n,), 0 .. k-1.
+        top: Most words a cluster.
+
+    Returns:
+        k lists of words, the most telling first; empty where a cluster's answers hold no word.
+    """
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
+
+    count = int(labels.max()) + 1 if len(labels) else 0
+    documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster)) for cluster in range(count)]
+    vectorizer = TfidfVectorizer(
+        token_pattern=r"(?u)\b\w[\w'-]+\b", stop_words=sorted(ENGLISH_STOP_WORDS - NEGATIONS), sublinear_tf=True
+    )
+    try:
+        weights = vectorizer.fit_transform(documents).toarray()
+    except ValueError:  # no word in any document
+        return [[] for _ in documents]
+    words = vectorizer.get_feature_names_out()
+    named = []
+    for cluster in range(count):
+        others = np.delete(weights, cluster, axis=0)
+        standing_out = weights[cluster] - (others.mean(axis=0) if len(others) else 0.0)
+        order = np.argsort(-standing_out, kind="stable")[:top]
+        named.append([str(words[i]) for i in order if weights[cluster, i] > 0 and standing_out[i] > 0])
+    return named
+
+
+def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: NDArray[np.int64], top: int = 5) -> list[list[int]]:
+    """The texts closest to the mean of their cluster.
+
+    Args:
+        texts: n texts.
+        vectors: Shape (n, d), of length 1.
+        labels: Cluster of each text, shape (n,).
+        top: Most texts a cluster.
+
+    Returns:
+        Row numbers, k lists, the most central first; a repeated text is shown once.
+    """
+    chosen = []
+    for cluster in range(int(labels.max()) + 1 if len(labels) else 0):
+        rows = np.flatnonzero(labels == cluster)
+        closeness = vectors[rows] @ vectors[rows].mean(axis=0)
+        distinct: dict[str, int] = {}
+        for row in rows[np.argsort(-closeness, kind="stable")]:
+            distinct.setdefault(texts[row].strip(), int(row))
+            if len(distinct) == top:
+                break
+        chosen.append(list(distinct.values()))
+    return chosen
+
+
+def mean_differences(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Cluster means minus the corpus mean, which the authors' code reads with the language-model head.
+
+    Args:
+        vectors: Shape (n, d), as the model gave them.
+        labels: Cluster of each text, shape (n,).
+
+    Returns:
+        Shape (k, d).
+    """
+    means = [vectors[labels == cluster].mean(axis=0) for cluster in range(int(labels.max()) + 1)]
+    return (np.stack(means) - vectors.mean(axis=0)).astype(np.float32)
+
+
+def agreement(labels: NDArray[np.int64], given: Sequence[Any]) -> LabelAgreement:
+    """Compare clusters with a label column (paper, table 3).
+
+    Args:
+        labels: Cluster of each text, shape (n,).
+        given: A label of each text.
+
+    Returns:
+        Composition and entropy of each cluster, and the V-measure.
+    """
+    from sklearn.metrics import v_measure_score
+
+    names = [str(label) for label in given]
+    composition, entropy = [], []
+    for cluster in range(int(labels.max()) + 1):
+        counts = Counter(names[i] for i in np.flatnonzero(labels == cluster))
+        shares = np.array(list(counts.values())) / counts.total()
+        composition.append(dict(counts.most_common()))
+        entropy.append(float(max(0.0, -(shares * np.log2(shares)).sum())))
+    return LabelAgreement(composition, entropy, float(v_measure_score(names, labels)))

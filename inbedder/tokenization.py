@@ -1,0 +1,180 @@
+"""From (text, instruction) to token ids whose parts are known exactly.
+
+The ids are those of tokenizing the rendered template in one piece. Where that is longer than ``max_length``, the text
+is cut at its end, character by character of its last tokens, and rendered again, so template, instruction and response
+marker always survive and the ids still are those of a rendered template. Special tokens written in a text or an
+instruction (``</s>``, ``[MASK]``) are tokenized as plain characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inbedder.errors import InputError, ModelError, TemplateError
+from inbedder.prompting import PromptTemplate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Encoding
+    from transformers import PreTrainedTokenizerBase
+
+CHARACTERS_PER_TOKEN = 32  # first guess for very long texts, doubled until enough tokens come out
+CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class PromptTokens:
+    """One tokenized prompt."""
+
+    ids: NDArray[np.int32]
+    """Token ids, shape (length,), mask tokens included."""
+    text: tuple[int, int]
+    """Token span (start, end) that holds a character of the text."""
+    instruction: tuple[int, int]
+    """Token span (start, end) that holds a character of the instruction."""
+    response: int
+    """Index at which the answer begins: the first mask, or the end of a causal prompt."""
+    cut: bool
+    """True when the text was cut to fit."""
+
+
+def clean_text(text: str) -> str:
+    """Join surrogate pairs and replace lone surrogates by U+FFFD, which tokenizers could not take.
+
+    Args:
+        text: Any string.
+
+    Returns:
+        A string that encodes as UTF-8; the same object when nothing had to change.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+class PromptTokenizer:
+    """Tokenizes prompts of one template for one model."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, template: PromptTemplate, max_length: int = 512, mask_length: int = 0
+    ) -> None:
+        """Bind a tokenizer to a template.
+
+        Args:
+            tokenizer: A fast tokenizer (offsets are needed).
+            template: How text and instruction are put together.
+            max_length: Longest prompt in tokens, special and mask tokens included.
+            mask_length: How many mask tokens follow the prompt (masked LMs; 0 for others).
+
+        Raises:
+            ModelError: When the tokenizer is a slow one, or has no mask token where one is needed.
+            TemplateError: When the template's fixed text holds a special token of the tokenizer.
+        """
+        if not tokenizer.is_fast:
+            raise ModelError(f"{tokenizer.name_or_path}: no fast tokenizer (tokenizer.json); convert it with tokenizers.")
+        if mask_length and tokenizer.mask_token_id is None:
+            raise ModelError(f"{tokenizer.name_or_path}: the tokenizer has no mask token, so it cannot serve a masked LM.")
+        for special in tokenizer.all_special_tokens:
+            if any(special in part for part in template.fixed_parts):
+                raise TemplateError(
+                    f"Template {template.name!r} holds the special token {special!r}. Leave it out: "
+                    "the tokenizer adds its own special tokens, a template is plain text."
+                )
+        self.tokenizer = tokenizer
+        self.template = template
+        self.max_length = max_length
+        self.mask_length = mask_length
+
+    def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
+        """Tokenize prompts.
+
+        Args:
+            texts: n texts.
+            instructions: n instructions, one a text.
+
+        Returns:
+            n tokenized prompts, each at most ``max_length`` long.
+
+        Raises:
+            InputError: When an instruction alone leaves no room for any text.
+        """
+        prompts: list[PromptTokens] = []
+        for start in range(0, len(texts), CHUNK):
+            chunk = [clean_text(text) for text in texts[start : start + CHUNK]]
+            asked = [clean_text(instruction) for instruction in instructions[start : start + CHUNK]]
+            prompts += self._tokenize_chunk(chunk, asked)
+        return prompts
+
+    def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
+        short = self.max_length * CHARACTERS_PER_TOKEN
+        whole = [(i, text) for i, text in enumerate(texts) if len(text) <= short]
+        encodings = self._encode([self.template.render(text, instructions[i]).string for i, text in whole])
+        prompts: dict[int, PromptTokens] = {}
+        for (i, text), encoding in zip(whole, encodings, strict=True):
+            if len(encoding.ids) + self.mask_length <= self.max_length:
+                prompts[i] = self._finish(encoding, text, instructions[i], cut=False)
+        return [prompts.get(i) or self._fit(text, instructions[i]) for i, text in enumerate(texts)]
+
+    def _encode(self, strings: list[str]) -> list[Encoding]:
+        if not strings:
+            return []
+        encoded = self.tokenizer(strings, split_special_tokens=True, truncation=False, verbose=False)
+        encodings = encoded.encodings
+        assert encodings is not None  # the tokenizer is a fast one
+        return list(encodings)
+
+    def _fit(self, text: str, instruction: str) -> PromptTokens:
+        """Cut the text's end until its prompt fits; look only as far into a very long text as is needed."""
+        kept, size = len(text), self.max_length * CHARACTERS_PER_TOKEN
+        while size < len(text):
+            encoding = self._encode([self.template.render(text[:size], instruction).string])[0]
+            if len(encoding.ids) + self.mask_length > self.max_length:
+                kept = size
+                break
+            size *= 2
+        while True:
+            rendered = self.template.render(text[:kept], instruction)
+            encoding = self._encode([rendered.string])[0]
+            excess = len(encoding.ids) + self.mask_length - self.max_length
+            if excess <= 0:
+                return self._finish(encoding, text[:kept], instruction, cut=kept < len(text))
+            start, end = _token_span(encoding, rendered.text)
+            if kept == 0:
+                raise InputError(
+                    f"The instruction and the template take {len(encoding.ids) + self.mask_length} tokens, more than "
+                    f"max_length={self.max_length}. Shorten the instruction or raise max_length."
+                )
+            first_dropped = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
+            kept = max(0, min(first_dropped, kept - 1))
+
+    def _finish(self, encoding: Encoding, text: str, instruction: str, *, cut: bool) -> PromptTokens:
+        ids = encoding.ids
+        end = len(ids)
+        if self.mask_length:
+            while end and encoding.special_tokens_mask[end - 1]:
+                end -= 1
+            ids = ids[:end] + [self.tokenizer.mask_token_id] * self.mask_length + ids[end:]
+        rendered = self.template.render(text, instruction)
+        return PromptTokens(
+            ids=np.asarray(ids, dtype=np.int32),
+            text=_token_span(encoding, rendered.text),
+            instruction=_token_span(encoding, rendered.instruction),
+            response=end,
+            cut=cut,
+        )
+
+
+def _token_span(encoding: Encoding, characters: tuple[int, int]) -> tuple[int, int]:
+    """The tokens that hold at least one character of the span, as (start, end)."""
+    start, end = characters
+    special = encoding.special_tokens_mask
+    inside = [
+        i for i, (left, right) in enumerate(encoding.offsets) if not special[i] and left < end and right > start
+    ]
+    return (inside[0], inside[-1] + 1) if inside else (0, 0)
