@@ -170,7 +170,9 @@ def _training_arguments(recipe: Recipe) -> TrainingArguments:
     )
 
 
-def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, examples: list[Example], recipe: Recipe, kind: str) -> Any:
+def _make_trainer(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, examples: list[Example], recipe: Recipe, kind: str
+) -> Any:
     from transformers import Trainer
 
     class AnsweringTrainer(Trainer):

@@ -23,7 +23,9 @@ app = typer.Typer(
 )
 
 Input = Annotated[str, typer.Argument(help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on stdin.")]
-Instruction = Annotated[str | None, typer.Option("-i", "--instruction", help="What to ask of each text; @topic and the like are named.")]
+Instruction = Annotated[
+    str | None, typer.Option("-i", "--instruction", help="What to ask of each text; @topic and the like are named.")
+]
 Instructions = Annotated[list[str], typer.Option("-i", "--instruction", help="What to group by; give several to compare.")]
 TextColumn = Annotated[str | None, typer.Option(help="Column of the texts; guessed where only one can be meant.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out bad rows instead of stopping at the first.")]
@@ -115,7 +117,8 @@ def answer(
     source: Input,
     instruction: Instruction = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file; without it, lines on stdout.")
+        Path | None,
+        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file; without it, lines on stdout."),
     ] = None,
     n: Annotated[int, typer.Option("-n", min=1, help="Answers a text.")] = 1,
     temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
@@ -138,9 +141,7 @@ def answer(
     embedder = _load(
         model, template=template, max_length=max_length, max_new_tokens=max_new_tokens, quantization=quantization, device=device
     )
-    said = embedder.answer(
-        table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size
-    )
+    said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[one] if isinstance(one, str) else one for one in said]
     if output is None:
         for one in answers:
@@ -159,7 +160,8 @@ def cluster(
     source: Input,
     instructions: Instructions,
     output: Annotated[
-        list[Path], typer.Option("-o", "--output", help="A .html report or a .csv, .json or .parquet file of assignments; may repeat.")
+        list[Path],
+        typer.Option("-o", "--output", help="A .html report or a .csv, .json or .parquet file of assignments; may repeat."),
     ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
     label_column: Annotated[str | None, typer.Option(help="A column of known labels to compare the groups with.")] = None,

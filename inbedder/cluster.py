@@ -52,7 +52,7 @@ class ClusterResult:
     @property
     def sizes(self) -> list[int]:
         """Texts in each cluster."""
-        return np.bincount(self.labels).tolist()
+        return [int(size) for size in np.bincount(self.labels)]
 
     @property
     def names(self) -> list[str]:
@@ -71,7 +71,14 @@ class ClusterResult:
         names = self.names
         numbers = range(1, len(self.texts) + 1) if numbers is None else numbers
         return [
-            {"row": number, "text": text, "instruction": self.instruction, "answer": answer, "cluster": label, "keywords": names[label]}
+            {
+                "row": number,
+                "text": text,
+                "instruction": self.instruction,
+                "answer": answer,
+                "cluster": label,
+                "keywords": names[label],
+            }
             for number, text, answer, label in zip(numbers, self.texts, self.answers, self.labels.tolist(), strict=True)
         ]
 

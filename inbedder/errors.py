@@ -25,4 +25,5 @@ class MissingExtraError(InbedderError):
     """An optional dependency is not installed; the message holds the install line."""
 
     def __init__(self, package: str, extra: str) -> None:
+        """Name the missing package and the extra that brings it."""
         super().__init__(f"This needs {package}. Install it with: pip install 'inbedder[{extra}]'")

@@ -43,7 +43,7 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
     count = int(labels.max()) + 1 if len(labels) else 0
-    documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster)) for cluster in range(count)]
+    documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
     vectorizer = TfidfVectorizer(
         token_pattern=r"(?u)\b\w[\w'-]+\b", stop_words=sorted(ENGLISH_STOP_WORDS - NEGATIONS), sublinear_tf=True
     )
@@ -97,7 +97,8 @@ def mean_differences(vectors: NDArray[np.float32], labels: NDArray[np.int64]) ->
         Shape (k, d).
     """
     means = [vectors[labels == cluster].mean(axis=0) for cluster in range(int(labels.max()) + 1)]
-    return (np.stack(means) - vectors.mean(axis=0)).astype(np.float32)
+    differences: NDArray[np.float32] = (np.stack(means) - vectors.mean(axis=0)).astype(np.float32)
+    return differences
 
 
 def agreement(labels: NDArray[np.int64], given: Sequence[Any]) -> LabelAgreement:

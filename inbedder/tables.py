@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -52,7 +52,7 @@ class Table:
         return [record.get(name) for record in self.records]
 
 
-class _BadRow(Exception):
+class _BadRow(Exception):  # noqa: N818 - carried, not raised
     """Why one row cannot be used."""
 
 
@@ -70,9 +70,38 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
     Raises:
         InputError: When the file, its type, a row or the column is not what it should be; the message says which.
     """
+    parsed, bad = _parse(source)
+    if bad and not skip_bad:
+        raise _bad_row(source, *bad[0])
+    if not parsed:
+        raise InputError(f"{source} holds no rows.")
+    column = _text_column([record for _, record in parsed], text_column)
+    reasons = [_missing(record.get(column)) for _, record in parsed]
+    good = [entry for entry, reason in zip(parsed, reasons, strict=True) if reason is None]
+    if len(good) < len(parsed) and not skip_bad:
+        first = next(i for i, reason in enumerate(reasons) if reason is not None)
+        raise _bad_row(source, parsed[first][0], f"column {column!r} {reasons[first]}.")
+    if not good:
+        raise InputError(f"{source}: no row has a text in column {column!r}.")
+    return Table(
+        texts=[str(record[column]) for _, record in good],
+        records=[record for _, record in good],
+        rows=[number for number, _ in good],
+        skipped=len(bad) + len(parsed) - len(good),
+    )
+
+
+def _bad_row(source: str, number: int, reason: str) -> InputError:
+    return InputError(f"{source}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.")
+
+
+def _parse(source: str) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
+    """Rows that parse and rows that do not, each with its number."""
     path = Path(source)
     if source != "-" and path.suffix.lower() not in READABLE:
-        raise InputError(f"{source}: unknown file type {path.suffix!r}. Give one of {' '.join(READABLE)}, or - for lines on stdin.")
+        raise InputError(
+            f"{source}: unknown file type {path.suffix!r}. Give one of {' '.join(READABLE)}, or - for lines on stdin."
+        )
     parsed: list[tuple[int, Record]] = []
     bad: list[tuple[int, str]] = []
     try:
@@ -85,30 +114,7 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
         raise InputError(f"{source} is not UTF-8 text. Convert it first: iconv -f latin1 -t utf-8 {source}") from error
     except OSError as error:
         raise InputError(f"Cannot read {source}: {error.strerror or error}.") from error
-    if bad and not skip_bad:
-        raise InputError(f"{source}, row {bad[0][0]}: {bad[0][1]} Mend the row, or leave out such rows with --skip-bad.")
-    if not parsed:
-        raise InputError(f"{source} holds no rows.")
-    column = _text_column([record for _, record in parsed], text_column)
-    good = []
-    for number, record in parsed:
-        reason = _missing(record.get(column))
-        if reason is None:
-            good.append((number, record))
-            continue
-        bad.append((number, reason))
-        if not skip_bad:
-            raise InputError(
-                f"{source}, row {number}: column {column!r} {reason}. Mend the row, or leave out such rows with --skip-bad."
-            )
-    if not good:
-        raise InputError(f"{source}: no row has a text in column {column!r}.")
-    return Table(
-        texts=[str(record[column]) for _, record in good],
-        records=[record for _, record in good],
-        rows=[number for number, _ in good],
-        skipped=len(bad),
-    )
+    return parsed, bad
 
 
 def _missing(value: Any) -> str | None:
@@ -210,7 +216,7 @@ def _text_column(records: Sequence[Record], asked: str | None) -> str:
     raise InputError(f"{found[0].upper()}{found[1:]}; the columns are: {', '.join(columns)}. Name one with --text-column.")
 
 
-def _share(records: Sequence[Record], name: str, holds: Any) -> float:
+def _share(records: Sequence[Record], name: str, holds: Callable[[str], bool]) -> float:
     values = [record.get(name) for record in records[:1000]]
     filled = [value for value in values if _missing(value) != "is empty (NaN)" and value != ""]
     return sum(isinstance(value, str) and holds(value) for value in filled) / max(1, len(filled))

@@ -90,6 +90,7 @@ class PromptTokenizer:
         self.template = template
         self.max_length = max_length
         self.mask_length = mask_length
+        self._closing = _closing_specials(self._encode(["a"])[0])
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
         """Tokenize prompts.
@@ -157,8 +158,7 @@ class PromptTokenizer:
         ids = encoding.ids
         end = len(ids)
         if self.mask_length:
-            while end and encoding.special_tokens_mask[end - 1]:
-                end -= 1
+            end -= self._closing
             ids = ids[:end] + [self.tokenizer.mask_token_id] * self.mask_length + ids[end:]
         rendered = self.template.render(text, instruction)
         return PromptTokens(
@@ -170,11 +170,19 @@ class PromptTokenizer:
         )
 
 
+def _closing_specials(encoding: Encoding) -> int:
+    """How many special tokens the tokenizer puts behind a prompt."""
+    mask = list(encoding.special_tokens_mask)
+    return mask[::-1].index(0)
+
+
 def _token_span(encoding: Encoding, characters: tuple[int, int]) -> tuple[int, int]:
     """The tokens that hold at least one character of the span, as (start, end)."""
     start, end = characters
-    special = encoding.special_tokens_mask
-    inside = [
-        i for i, (left, right) in enumerate(encoding.offsets) if not special[i] and left < end and right > start
-    ]
+    offsets = encoding.offsets
+    plain = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
+    if start == end:
+        place = sum(offsets[i][1] <= start for i in plain) + (plain[0] if plain else 0)
+        return place, place
+    inside = [i for i in plain if offsets[i][0] < end and offsets[i][1] > start]
     return (inside[0], inside[-1] + 1) if inside else (0, 0)

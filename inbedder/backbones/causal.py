@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class CausalBackbone:
     """A decoder-only language model."""
 
-    kind = "causal"
-    poolings = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
+    kind: str = "causal"
+    poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:

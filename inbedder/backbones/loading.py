@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+)
+from transformers.utils import logging
 
 from inbedder.backbones.base import Backbone, model_kind
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-KINDS = ("causal", "masked", "seq2seq")
+MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 QUANTIZATIONS = ("int8", "nf4")
 SETTINGS_FILE = "inbedder.json"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -77,10 +89,10 @@ def read_settings(name: str) -> Settings:
 def has_fast_bf16(device: torch.device) -> bool:
     """Whether the device computes in bfloat16 itself; a CPU that does not makes it slow and, in places, wrong."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
         return False
-    capabilities = torch.cpu.get_capabilities()
+    capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
@@ -149,22 +161,27 @@ def load_model(name: str, options: LoadOptions) -> tuple[PreTrainedModel, PreTra
     Raises:
         ModelError: When the model is not found, of no known kind, or an option does not fit.
     """
-    adapter, base = _split_adapter(resolve_base(name), options)
-    base = resolve_base(base)
+    if Path(name).is_file():
+        raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors.")
+    base, adapter = resolve_base(name), _adapter_folder(resolve_base(name), options)
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
-    if adapter is None and options.revision:
+    if adapter is not None:
+        base = resolve_base(_base_of(adapter))
+    elif options.revision:
         remote["revision"] = options.revision
     try:
-        config, tokenizer = _load_config_and_tokenizer(base, remote)
+        config = AutoConfig.from_pretrained(base, **remote)
+        tokenizer = AutoTokenizer.from_pretrained(base, **remote)
     except (OSError, ValueError) as error:
         raise _not_loaded(base, error) from error
     kind = options.kind or model_kind(config)
-    if kind not in KINDS:
-        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(KINDS)}.")
+    if kind not in MODEL_CLASSES:
+        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}.")
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     settings = _weight_settings(options, config, device)
     try:
-        model = _model_class(kind).from_pretrained(base, use_safetensors=True, **settings, **remote)
+        with _quiet(adapter is not None):
+            model = MODEL_CLASSES[kind].from_pretrained(base, use_safetensors=True, **settings, **remote)
     except (OSError, ValueError) as error:
         raise _not_loaded(base, error) from error
     if adapter is not None:
@@ -176,40 +193,48 @@ def load_model(name: str, options: LoadOptions) -> tuple[PreTrainedModel, PreTra
     return model.eval(), tokenizer, kind
 
 
-def _split_adapter(name: str, options: LoadOptions) -> tuple[str | None, str]:
-    """Tell an adapter from a model: (adapter folder, base), or (None, model)."""
-    from transformers.utils.peft_utils import find_adapter_config_file
-
-    if Path(name).exists() and not Path(name).is_dir():
-        raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors.")
+@contextmanager
+def _quiet(expected_gaps: bool) -> Iterator[None]:
+    """No progress bar for weights; and no report of missing weights where an adapter brings them."""
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    if expected_gaps:
+        logging.set_verbosity_error()
     try:
-        path = find_adapter_config_file(name, revision=options.revision)
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _adapter_folder(name: str, options: LoadOptions) -> str | None:
+    """The folder of a peft adapter, downloaded where ``name`` is a hub id; None for a whole model."""
+    if Path(name).is_dir():
+        return name if (Path(name) / "adapter_config.json").is_file() else None
+    try:
+        AutoConfig.from_pretrained(name, revision=options.revision, trust_remote_code=options.trust_remote_code)
+        return None
+    except (OSError, ValueError) as error:
+        if "config.json" not in str(error) or "connect" in str(error):
+            raise _not_loaded(name, error) from error
+    from huggingface_hub import snapshot_download
+
+    try:
+        folder = Path(snapshot_download(name, revision=options.revision, allow_patterns=["adapter_*", SETTINGS_FILE]))
     except (OSError, ValueError) as error:
         raise _not_loaded(name, error) from error
-    if path is None:
-        return None, name
-    base = read_settings(str(Path(path).parent)).base
-    base = base or json.loads(Path(path).read_text(encoding="utf-8")).get("base_model_name_or_path")
+    if not (folder / "adapter_config.json").is_file():
+        raise ModelError(f"{name!r} on the hub holds neither config.json nor adapter_config.json: it is no model.")
+    return str(folder)
+
+
+def _base_of(adapter: str) -> str:
+    config = json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))
+    base = read_settings(adapter).base or config.get("base_model_name_or_path")
     if not base:
-        raise ModelError(f"The adapter {name} does not say which model it belongs to (base_model_name_or_path).")
-    return str(Path(path).parent), base
-
-
-def _load_config_and_tokenizer(base: str, remote: dict[str, Any]) -> tuple[PretrainedConfig, PreTrainedTokenizerBase]:
-    from transformers import AutoConfig, AutoTokenizer
-
-    config = AutoConfig.from_pretrained(base, **remote)
-    return config, AutoTokenizer.from_pretrained(base, **remote)
-
-
-def _model_class(kind: str) -> Any:
-    import transformers
-
-    return {
-        "causal": transformers.AutoModelForCausalLM,
-        "masked": transformers.AutoModelForMaskedLM,
-        "seq2seq": transformers.AutoModelForSeq2SeqLM,
-    }[kind]
+        raise ModelError(f"The adapter {adapter} does not say which model it belongs to (base_model_name_or_path).")
+    return str(base)
 
 
 def _weight_settings(options: LoadOptions, config: PretrainedConfig, device: torch.device) -> dict[str, Any]:
@@ -220,14 +245,10 @@ def _weight_settings(options: LoadOptions, config: PretrainedConfig, device: tor
         raise ModelError(f"Unknown quantization {options.quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
         raise MissingExtraError("bitsandbytes", "finetune")
-    from transformers import BitsAndBytesConfig
-
     settings["quantization_config"] = (
         BitsAndBytesConfig(load_in_8bit=True)
         if options.quantization == "int8"
-        else BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=settings["dtype"]
-        )
+        else BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=settings["dtype"])
     )
     settings["device_map"] = {"": device}
     return settings

@@ -53,8 +53,8 @@ def head_sees_only(body: nn.Module, keep: Tensor) -> Iterator[None]:
 class MaskedBackbone:
     """A masked LM that answers by filling ``mask_length`` masks."""
 
-    kind = "masked"
-    poolings = ("avg-gen", "avg-ppt", "avg-all")
+    kind: str = "masked"
+    poolings: tuple[str, ...] = ("avg-gen", "avg-ppt", "avg-all")
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Wrap a loaded model.

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Seq2SeqBackbone:
     """An encoder-decoder language model."""
 
-    kind = "seq2seq"
-    poolings = ("1st-gen", "avg-gen", "last-gen", "avg-ppt")
+    kind: str = "seq2seq"
+    poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt")
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,0 +1,20 @@
+.PHONY: install fix check test demo bench
+
+install:
+	python3 -m venv .venv
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,finetune,report,dev]'
+
+fix:
+	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+check:
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/pydoclint inbedder finetune evaluation
+
+test: install check
+	.venv/bin/pytest
+
+demo:
+	scripts/demo
+
+bench:
+	.venv/bin/python scripts/measure_contrast.py --help

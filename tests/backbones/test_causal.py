@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from inbedder import InBedder
+from tests.conftest import CAUSAL, INSTRUCTIONS, TEXTS
+
+POOLINGS = ["1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all"]
+ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_a_batch_gives_what_single_texts_give_and_order_follows_the_input(make_model, family, pooling):
+    model = InBedder(make_model(family), pooling=pooling, layer=1)
+    together = model.encode(TEXTS, ASKED)
+    alone = np.stack([model.encode(text, asked) for text, asked in zip(TEXTS, ASKED, strict=True)])
+    backwards = model.encode(TEXTS[::-1], ASKED[::-1])[::-1]
+    assert np.abs(together - alone).max() < 1e-4
+    assert np.abs(together - backwards).max() < 1e-4
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("pooling", ["1st-gen", "avg-ppt"])
+def test_left_and_right_padding_give_the_same_vectors(make_model, family, pooling):
+    model = InBedder(make_model(family), pooling=pooling)
+    left = model.encode(TEXTS, ASKED)
+    model.backbone.padding_side = "right"
+    assert np.abs(left - model.encode(TEXTS, ASKED)).max() < 1e-4
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_first_generation_is_transformers_hidden_state_at_the_last_position(make_model, family, layer):
+    folder = make_model(family)
+    model = AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    inputs = tokenizer("### Input:\nI love cats\n\n### Instruction:\nWhy?\n\n### Response:", return_tensors="pt")
+    with torch.inference_mode():
+        states = model(**inputs, output_hidden_states=True).hidden_states[layer]
+    vector = InBedder(folder, layer=layer).encode("I love cats", "Why?")
+    assert np.abs(states[0, -1].numpy() - vector).max() < 1e-5
+
+
+def test_first_generation_is_one_pass_a_batch_without_logits_or_other_layers(make_model):
+    model = InBedder(make_model("opt"))
+    body, head = model.backbone.body, model.backbone.model.get_output_embeddings()
+    calls, heads, asked = [], [], []
+    body.register_forward_pre_hook(lambda *_args, **_kwargs: calls.append(1))
+    body.register_forward_pre_hook(lambda _m, _a, kwargs: asked.append(kwargs.get("output_hidden_states")), with_kwargs=True)
+    head.register_forward_pre_hook(lambda *_: heads.append(1))
+    model.encode(TEXTS * 3, "What?", batch_size=7)
+    assert (len(calls), len(heads), set(asked)) == (3, 0, {None})
+
+
+@pytest.mark.parametrize("pooling", ["avg-gen", "last-gen", "avg-all"])
+def test_an_answer_of_one_token_works(make_model, pooling):
+    vectors = InBedder(make_model("llama"), pooling=pooling, max_new_tokens=1).encode(TEXTS, "What?")
+    assert np.isfinite(vectors).all()
+    if pooling != "avg-all":
+        first = InBedder(make_model("llama"), pooling="1st-gen").encode(TEXTS, "What?")
+        assert np.abs(vectors - first).max() < 1e-5
+
+
+def test_decoding_stops_when_every_row_has_ended(make_model, monkeypatch):
+    model = InBedder(make_model("opt"), pooling="avg-gen", max_new_tokens=30)
+    steps = []
+    model.backbone.body.register_forward_hook(lambda *_: steps.append(1))
+    every = list(range(1000))
+    monkeypatch.setattr(model.backbone, "_stop_ids", lambda: every)
+    model.encode(TEXTS, "What?")
+    assert len(steps) == 2
+
+
+def test_filter_words_leave_out_the_states_that_predict_them(make_model, monkeypatch):
+    model = InBedder(make_model("gpt2"), pooling="avg-gen", max_new_tokens=4)
+    plain = model.encode(TEXTS[:3], "What?")
+    monkeypatch.setattr(model, "_filter_ids", lambda words: list(range(1000)) if words else [])
+    nothing_left = model.encode(TEXTS[:3], "What?", filter_words=["every word"])
+    model.sampling = type(model.sampling)(max_new_tokens=2)
+    assert np.abs(nothing_left - model.encode(TEXTS[:3], "What?")).max() < 1e-5
+    assert np.abs(nothing_left - plain).max() > 1e-3
+
+
+def test_greedy_answers_repeat_and_drawn_answers_follow_their_seed(make_model):
+    model = InBedder(make_model("llama"), max_new_tokens=5)
+    assert model.answer(TEXTS, "What?") == model.answer(TEXTS, "What?")
+    drawn = model.answer(TEXTS[:2], "What?", n=3, temperature=1.0, seed=1)
+    assert [len(one) for one in drawn] == [3, 3]
+    assert drawn == model.answer(TEXTS[:2], "What?", n=3, temperature=1.0, seed=1)
+    assert drawn != model.answer(TEXTS[:2], "What?", n=3, temperature=1.0, seed=2)
+
+
+def test_the_answer_head_reads_vectors_of_the_last_layer(make_model):
+    model = InBedder(make_model("opt"))
+    words = model.nearest_words(model.encode(TEXTS, "What?"), top=4)
+    assert len(words) == len(TEXTS)
+    assert InBedder(make_model("opt"), layer=1).nearest_words(model.encode(TEXTS, "What?")) == [[]] * len(TEXTS)

@@ -1,0 +1,134 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BertConfig, OPTConfig, ViTConfig
+
+from inbedder import InBedder
+from inbedder.backbones import loading
+from inbedder.backbones.base import check_layer, model_kind
+from inbedder.errors import ModelError
+from tests.conftest import GOLDEN, TEXTS
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [
+        (BertConfig(architectures=["BertModel"]), "masked"),
+        (BertConfig(architectures=["BertForMaskedLM"]), "masked"),
+        (BertConfig(architectures=["BertLMHeadModel"]), "causal"),
+        (OPTConfig(), "causal"),
+        (AutoConfig.for_model("t5", architectures=["T5ForConditionalGeneration"]), "seq2seq"),
+    ],
+)
+def test_the_kind_comes_from_the_configuration(config, kind):
+    assert model_kind(config) == kind
+
+
+def test_a_model_without_language_head_is_refused():
+    with pytest.raises(ModelError, match="no causal, masked or encoder-decoder language model"):
+        model_kind(ViTConfig(architectures=["ViTModel"]))
+
+
+def test_the_name_of_the_folder_does_not_matter(make_model, tmp_path):
+    misnamed = tmp_path / "llama-opt-t5-roberta"
+    misnamed.symlink_to(make_model("bert"))
+    assert InBedder(misnamed).backbone.kind == "masked"
+
+
+@pytest.mark.parametrize("name", ["no-such/model", "./no_such_folder"])
+def test_an_unknown_model_says_what_to_do_without_network(name):
+    with pytest.raises(ModelError, match="Check the spelling and the network, or give a local folder"):
+        InBedder(name)
+
+
+def test_a_file_is_not_a_model(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="Give the folder that holds config.json"):
+        InBedder(tmp_path / "model.safetensors")
+
+
+def test_pickled_weights_are_not_loaded(make_model, tmp_path):
+    model = AutoModelForCausalLM.from_pretrained(make_model("opt"))
+    model.config.save_pretrained(tmp_path)
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError):
+        InBedder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"dtype": "float8"}, "Unknown dtype 'float8'"),
+        ({"quantization": "int2"}, "Unknown quantization 'int2'"),
+        ({"backbone": "diffusion"}, "Unknown backbone 'diffusion'"),
+        ({"pooling": "re-enc"}, "has no pooling 're-enc'"),
+    ],
+)
+def test_an_unknown_option_lists_the_known_ones(make_model, option, message):
+    with pytest.raises(ModelError, match=message):
+        InBedder(make_model("opt"), **option)
+
+
+def test_layers_count_from_both_ends_and_others_are_refused():
+    assert [check_layer(layer, 6) for layer in (0, 6, -1, -7)] == [0, 6, 6, 0]
+    with pytest.raises(ModelError, match="No layer 7: the model has layers 0"):
+        check_layer(7, 6)
+
+
+@pytest.mark.parametrize("fast_bf16", [True, False])
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float32])
+def test_half_precision_on_a_cpu_needs_a_cpu_that_computes_in_it(monkeypatch, stored, fast_bf16):
+    monkeypatch.setattr(loading, "has_fast_bf16", lambda _device: fast_bf16)
+    half = fast_bf16 and stored != torch.float32
+    assert loading.choose_dtype(None, stored, torch.device("cpu")) == (torch.bfloat16 if half else torch.float32)
+    assert loading.choose_dtype("float16", stored, torch.device("cpu")) == torch.float16
+
+
+def make_adapter(base: str, folder, model_class, **extra):
+    """A LoRA adapter with random weights and, under merged/, the model as peft itself merges it."""
+    torch.manual_seed(3)
+    model = get_peft_model(model_class.from_pretrained(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", **extra))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_" in name:
+                parameter.normal_(std=0.2)
+    model.save_pretrained(folder)
+    model.merge_and_unload().save_pretrained(folder / "merged")
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder / "merged")
+
+
+@pytest.mark.parametrize("extra", [{}, {"use_rslora": True}, {"modules_to_save": ["transform"]}])
+def test_an_adapter_folder_gives_the_vectors_of_the_merged_model(make_model, tmp_path, extra):
+    base = make_model("bert")
+    make_adapter(base, tmp_path, AutoModelForMaskedLM, **extra)
+    vectors = InBedder(tmp_path).encode(TEXTS, "What?")
+    assert np.abs(vectors - InBedder(tmp_path / "merged").encode(TEXTS, "What?")).max() < 1e-4
+    assert np.abs(vectors - InBedder(base).encode(TEXTS, "What?")).max() > 1e-2
+
+
+def test_settings_beside_the_weights_are_the_defaults(make_model, tmp_path):
+    make_adapter(make_model("bert"), tmp_path, AutoModelForMaskedLM)
+    (tmp_path / "inbedder.json").write_text(json.dumps({"template": "alpaca", "mask_length": 5, "note": 1}))
+    model = InBedder(tmp_path)
+    assert (model.template.name, model.backbone.mask_length) == ("alpaca", 5)
+    assert InBedder(tmp_path, template="inbedder", mask_length=2).backbone.mask_length == 2
+
+
+@pytest.mark.parametrize("quantization", ["int8", "nf4"])
+@pytest.mark.parametrize("family", ["opt", "llama", "roberta"])
+def test_quantized_models_stay_close_to_the_full_ones(family, quantization):
+    pytest.importorskip("bitsandbytes")
+    full = InBedder(GOLDEN / family).encode(TEXTS, "What?", normalize_embeddings=True)
+    small = InBedder(GOLDEN / family, quantization=quantization).encode(TEXTS, "What?", normalize_embeddings=True)
+    assert (full * small).sum(1).min() > (0.99 if quantization == "int8" else 0.9)
+
+
+def test_an_adapter_works_on_a_quantized_base(make_model, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    make_adapter(make_model("opt"), tmp_path, AutoModelForCausalLM)
+    full = InBedder(tmp_path).encode(TEXTS, "What?", normalize_embeddings=True)
+    small = InBedder(tmp_path, quantization="int8").encode(TEXTS, "What?", normalize_embeddings=True)
+    assert (full * small).sum(1).min() > 0.98

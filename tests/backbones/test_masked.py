@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+from inbedder import InBedder
+from inbedder.errors import ModelError
+from tests.conftest import INSTRUCTIONS, MASKED, TEXTS
+
+ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
+
+
+@pytest.mark.parametrize("family", MASKED)
+@pytest.mark.parametrize("pooling", ["avg-gen", "avg-ppt", "avg-all"])
+def test_a_batch_gives_what_single_texts_give(make_model, family, pooling):
+    model = InBedder(make_model(family), pooling=pooling)
+    together = model.encode(TEXTS, ASKED)
+    alone = np.stack([model.encode(text, asked) for text, asked in zip(TEXTS, ASKED, strict=True)])
+    assert np.abs(together - alone).max() < 1e-4
+
+
+@pytest.mark.parametrize("family", MASKED)
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_average_generation_is_the_mean_of_transformers_states_at_the_masks(make_model, family, layer):
+    folder = make_model(family)
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    prompt = "### Input:\nI love cats\n\n### Instruction:\nWhy?\n\n### Response:" + tokenizer.mask_token * 4
+    inputs = tokenizer(prompt, return_tensors="pt")
+    with torch.inference_mode():
+        states = model(**inputs, output_hidden_states=True).hidden_states[layer]
+    expected = states[inputs["input_ids"] == tokenizer.mask_token_id].mean(0)
+    vector = InBedder(folder, layer=layer, mask_length=4).encode("I love cats", "Why?")
+    assert np.abs(expected.numpy() - vector).max() < 1e-5
+
+
+@pytest.mark.parametrize("family", MASKED)
+def test_answers_are_the_likeliest_tokens_of_full_logits(make_model, family):
+    folder = make_model(family)
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    prompt = "### Input:\nI love cats\n\n### Instruction:\nWhy?\n\n### Response:" + tokenizer.mask_token * 3
+    inputs = tokenizer(prompt, return_tensors="pt")
+    with torch.inference_mode():
+        ids = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id].argmax(-1)
+    expected = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    assert InBedder(folder).answer(["I love cats"] * 2, "Why?") == [expected] * 2
+
+
+def test_one_pass_a_batch_and_no_head(make_model):
+    model = InBedder(make_model("bert"))
+    calls, heads = [], []
+    model.backbone.body.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.backbone.model.cls.register_forward_pre_hook(lambda *_: heads.append(1))
+    model.encode(TEXTS * 2, "What?", batch_size=7)
+    assert (len(calls), len(heads)) == (2, 0)
+
+
+def test_the_head_sees_the_masks_alone(make_model):
+    model = InBedder(make_model("roberta"))
+    shapes = []
+    model.backbone.model.lm_head.register_forward_pre_hook(lambda _m, args: shapes.append(args[0].shape))
+    model.answer(TEXTS, "What?")
+    assert shapes == [(len(TEXTS), 3, 32)]
+
+
+def test_drawn_answers_follow_their_seed(make_model):
+    model = InBedder(make_model("bert"))
+    drawn = model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=3)
+    assert drawn == model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=3)
+    assert drawn != model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=4)
+    tiny_nucleus = model.answer(TEXTS[:2], "What?", n=2, temperature=1.0, top_p=1e-6)
+    assert tiny_nucleus == model.answer(TEXTS[:2], "What?", n=2)
+
+
+def test_filter_words_leave_out_masks_that_predict_them(make_model, monkeypatch):
+    model = InBedder(make_model("bert"))
+    prompt = model.tokenizer(["I love cats"], ["Why?"])
+    seen = {}
+
+    def keep_head_input(_module, args):
+        seen["states"] = args[0][0]
+
+    model.backbone.model.cls.register_forward_pre_hook(keep_head_input)
+    model.backbone.model.cls.register_forward_hook(lambda _m, _a, logits: seen.update(predicted=logits[0].argmax(-1)))
+    model.backbone.answer(prompt, model.sampling)
+    unwanted = int(seen["predicted"][0])
+    kept = seen["predicted"] != unwanted
+    expected = seen["states"][kept if kept.any() else slice(None)].mean(0)
+    monkeypatch.setattr(model, "_filter_ids", lambda _words: [unwanted])
+    assert np.abs(expected.numpy() - model.encode("I love cats", "Why?", filter_words=["it"])).max() < 1e-5
+
+
+def test_roberta_positions_are_not_overrun(make_model):
+    model = InBedder(make_model("roberta"), max_length=5000)
+    with pytest.warns(UserWarning, match="1 of 1 texts were cut"):
+        assert np.isfinite(model.encode("word " * 3000, "What?")).all()
+
+
+def test_a_masked_lm_needs_a_mask(make_model):
+    with pytest.raises(ModelError, match="mask_length must be at least 1"):
+        InBedder(make_model("bert"), mask_length=0)

@@ -1,0 +1,156 @@
+"""Tiny random models and tokenizers of every family, built here: no network, no downloads."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+TEXTS = [
+    "I love cats",
+    "I love dogs",
+    "The delivery was late and the box was crushed, but the lamp inside still works fine.",
+    "How do I top up my account with a voucher?",
+    "",
+    "Zażółć gęślą jaźń 😀 – naïve café №5",
+    "### Input:\nno\n\n### Response: [MASK] </s> <mask>",
+]
+INSTRUCTIONS = ["What animals do they love?", "Do they love animals?", "What product is it?", "Was braucht der Kunde?"]
+CORPUS = [*TEXTS, *INSTRUCTIONS, "### Input:\n\n\n### Instruction:\n\n\n### Response:"] * 3
+GOLDEN = Path(__file__).parent / "data" / "golden"
+
+
+def byte_level_tokenizer(**special: str) -> PreTrainedTokenizerFast:
+    """As GPT-2's, OPT's and RoBERTa's."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator(CORPUS, trainer)
+    if "cls_token" in special:
+        backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    else:
+        backend.post_processor = processors.TemplateProcessing(single="</s> $A", special_tokens=[("</s>", 2)])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **special)
+
+
+def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
+    """As BERT's."""
+    backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer()
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False
+    )
+    backend.train_from_iterator(CORPUS, trainer)
+    backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+    )
+
+
+def llama_like_tokenizer() -> PreTrainedTokenizerFast:
+    """As Llama-2's: spaces become a mark in the normalizer, unknown characters become bytes."""
+    backend = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
+    backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=500,
+        special_tokens=["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))],
+        max_token_length=12,
+        show_progress=False,
+    )
+    backend.train_from_iterator(CORPUS, trainer)
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def t5_like_tokenizer() -> PreTrainedTokenizerFast:
+    """As T5's: an end token after the prompt, none before."""
+    tokenizer = llama_like_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer.backend_tokenizer, eos_token="</s>", unk_token="<unk>", pad_token="<unk>"
+    )
+
+
+TOKENIZERS = {
+    "byte-level": lambda: byte_level_tokenizer(bos_token="</s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"),
+    "roberta": lambda: byte_level_tokenizer(
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+    ),
+    "wordpiece": wordpiece_tokenizer,
+    "llama-like": llama_like_tokenizer,
+    "t5-like": t5_like_tokenizer,
+}
+_SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.5,
+}
+_FAMILIES = {
+    "opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.5}),
+    "gpt2": ("byte-level", "GPT2LMHeadModel", transformers.GPT2Config, {"n_inner": 48}),
+    "llama": ("llama-like", "LlamaForCausalLM", transformers.LlamaConfig, {"num_key_value_heads": 2}),
+    "qwen2": ("llama-like", "Qwen2ForCausalLM", transformers.Qwen2Config, {"num_key_value_heads": 2}),
+    "mistral": ("llama-like", "MistralForCausalLM", transformers.MistralConfig, {"num_key_value_heads": 2}),
+    "bert": ("wordpiece", "BertForMaskedLM", transformers.BertConfig, {}),
+    "roberta": ("roberta", "RobertaForMaskedLM", transformers.RobertaConfig, {}),
+    "t5": ("t5-like", "T5ForConditionalGeneration", transformers.T5Config, {"d_kv": 8, "d_ff": 48, "num_layers": 2}),
+}
+CAUSAL = ["opt", "gpt2", "llama", "qwen2", "mistral"]
+MASKED = ["bert", "roberta"]
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory: pytest.TempPathFactory):
+    """Folder of a tiny random model of a family, made once."""
+    made: dict[str, str] = {}
+
+    def make(family: str) -> str:
+        if family not in made:
+            tokenizer_name, architecture, config_class, extra = _FAMILIES[family]
+            tokenizer = TOKENIZERS[tokenizer_name]()
+            settings = dict(_SMALL, vocab_size=len(tokenizer) + 8, **extra)
+            ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+            if family == "t5":
+                ids["decoder_start_token_id"] = 0
+            torch.manual_seed(7)
+            model = getattr(transformers, architecture)(config_class(**settings, **ids))
+            folder = tmp_path_factory.mktemp(family)
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+            made[family] = str(folder)
+        return made[family]
+
+    return make

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+
+from inbedder import InBedder
+from inbedder.errors import InputError, ModelError, TemplateError
+from tests.conftest import TEXTS
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return InBedder(make_model("opt"))
+
+
+def test_one_string_gives_one_vector_and_a_list_gives_rows(model):
+    assert model.encode("a", "What?").shape == (model.dimension,)
+    assert model.encode(["a"], "What?").shape == (1, model.dimension)
+    assert model.encode([], "What?").shape == (0, model.dimension)
+    assert model.encode(TEXTS, "What?").dtype == np.float32
+
+
+def test_an_empty_text_is_embedded_as_such(model):
+    vectors = model.encode(["", " ", "a"], "What?")
+    assert np.isfinite(vectors).all()
+    assert np.abs(vectors[0] - vectors[2]).max() > 1e-3
+
+
+@pytest.mark.parametrize("text", ["😀🏽‍♀️ family", "lone \ud83d surrogate", "a\x00b", "### Instruction:\nx\n\n### Response: y"])
+def test_odd_texts_are_embedded(model, text):
+    assert np.isfinite(model.encode(text, "What?")).all()
+
+
+def test_ten_megabytes_are_cut_with_one_warning_that_counts(model):
+    with pytest.warns(UserWarning, match=r"2 of 3 texts were cut at their end to fit max_length=\d+ tokens") as caught:
+        vectors = model.encode(["long " * 2_000_000, "short", "x" * 10_000_000], "What?")
+    assert len(caught) == 1
+    assert np.isfinite(vectors).all()
+
+
+def test_an_instruction_for_each_text_gives_what_one_at_a_time_gives(model):
+    vectors = model.encode(["a", "b"], ["What?", "Why?"])
+    assert np.abs(vectors[1] - model.encode("b", "Why?")).max() < 1e-5
+
+
+def test_encode_many_stacks_the_instructions(model):
+    vectors = model.encode_many(TEXTS, ["What?", "Why?"], normalize_embeddings=True)
+    assert vectors.shape == (2, len(TEXTS), model.dimension)
+    assert np.allclose(vectors[1], model.encode(TEXTS, "Why?", normalize_embeddings=True))
+    assert np.allclose(np.linalg.norm(vectors, axis=-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), None, 3, b"bytes"])
+def test_an_entry_that_is_no_text_is_named(model, bad):
+    with pytest.raises(InputError, match=r"Text 1 is .*not a string"):
+        model.encode(["fine", bad], "What?")
+
+
+@pytest.mark.parametrize("bad", [None, b"bytes", {"a": 1}])
+def test_texts_must_be_a_list_of_strings(model, bad):
+    with pytest.raises(InputError, match="texts must be a string or a list of strings"):
+        model.encode(bad, "What?")
+
+
+def test_instructions_and_texts_must_match_in_number(model):
+    with pytest.raises(InputError, match="3 texts but 2 instructions"):
+        model.encode(["a", "b", "c"], ["What?", "Why?"])
+    with pytest.raises(InputError, match="takes a list of instructions"):
+        model.encode_many(["a"], "What?")
+
+
+def test_an_unknown_named_instruction_is_refused(model):
+    with pytest.raises(TemplateError, match="@topic"):
+        model.encode("a", "@nope")
+
+
+@pytest.mark.parametrize("options", [{"n": 0}, {"temperature": -1.0}, {"top_p": 0.0}])
+def test_answer_options_out_of_range_are_refused(model, options):
+    with pytest.raises(InputError, match="n >= 1, temperature >= 0"):
+        model.answer("a", "What?", **options)
+
+
+def test_nan_never_leaves_silently(model, monkeypatch):
+    broken = model.backbone.embed
+    monkeypatch.setattr(model.backbone, "embed", lambda *args: broken(*args) * float("nan"))
+    with pytest.raises(ModelError, match=r"NaN or infinite values for 2 of 2 texts \(first: text 0\)"):
+        model.encode(["a", "b"], "What?")
+
+
+def test_similarity_is_the_cosine_matrix():
+    similarity = InBedder.similarity([[1, 0], [0, 2]], [[3, 0], [1, 1], [0, 0]])
+    assert similarity == pytest.approx(np.array([[1, 0.70710678, 0], [0, 0.70710678, 0]]))
+    assert InBedder.similarity([1, 0], [0, 1]).shape == (1, 1)
+
+
+def test_the_authors_pooling_name_sets_the_layer(make_model):
+    model = InBedder(make_model("opt"), pooling="fst_gen_layer_1")
+    assert (model.pooling, model.layer) == ("1st-gen", 1)
+
+
+def test_a_progress_bar_is_shown_when_asked_for(model, capfd):
+    model.encode(TEXTS, "What?", show_progress_bar=True)
+    assert "Embedding" in capfd.readouterr().err
+    model.encode(TEXTS, "What?")
+    assert capfd.readouterr().err == ""
+
+
+def test_batch_size_must_be_positive(model):
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        model.encode("a", "What?", batch_size=0)
