@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+STANDS_OUT = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
 NEGATIONS = frozenset({"no", "not", "nor", "none", "nothing", "never", "nobody", "nowhere", "neither"})
 
 
@@ -57,7 +58,7 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
         others = np.delete(weights, cluster, axis=0)
         standing_out = weights[cluster] - (others.mean(axis=0) if len(others) else 0.0)
         order = np.argsort(-standing_out, kind="stable")[:top]
-        named.append([str(words[i]) for i in order if weights[cluster, i] > 0 and standing_out[i] > 0])
+        named.append([str(words[i]) for i in order if standing_out[i] > STANDS_OUT * weights[cluster, i]])
     return named
 
 

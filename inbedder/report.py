@@ -32,9 +32,9 @@ TSNE_RANGE = range(10, 3001)
 WIDTH, HEIGHT, MARGIN = 640, 480, 26
 DOT_TEXT, EXAMPLE_TEXT, ANSWER_TEXT = 200, 240, 80
 TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
-SHAPES = 4
+SHAPES, GROUPS_PER_SHAPE = 4, 6
 # Twelve colours each for light and dark paper: at least 3:1 against it, and apart in OKLab under simulated protanopia,
-# deuteranopia and tritanopia (Machado et al. 2009). Dots also change their shape every six groups.
+# deuteranopia and tritanopia (Machado et al. 2009). Dots also change their shape with every GROUPS_PER_SHAPE groups.
 LIGHT = "#2f6bd0 #fd5b62 #30a57d #6e2680 #a48018 #75331e #8588ff #bc2993 #566a0a #d075be #2a30b9 #a5585a".split()
 DARK = "#6ea2ff #f3b683 #41a87b #c991c3 #a3bc2a #b84007 #7ed2c2 #775bca #b5851a #bd518a #2785ae #357546".split()
 
@@ -180,7 +180,7 @@ def _group(result: ClusterResult, cluster: int, points: Points) -> _Group:
     return _Group(
         name=_clip(result.names[cluster], ANSWER_TEXT),
         colour=cluster % len(LIGHT),
-        shape=cluster // 6 % SHAPES,
+        shape=cluster // GROUPS_PER_SHAPE % SHAPES,
         size=len(members),
         share=100 * len(members) / len(result.texts),
         keywords=[_clip(word, ANSWER_TEXT) for word in result.keywords[cluster]],

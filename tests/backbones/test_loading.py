@@ -46,7 +46,7 @@ def test_an_unknown_model_says_what_to_do_without_network(name):
 
 def test_a_file_is_not_a_model(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match="Give the folder that holds config.json"):
+    with pytest.raises(ModelError, match=r"Give the folder that holds config.json"):
         InBedder(tmp_path / "model.safetensors")
 
 

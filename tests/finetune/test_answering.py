@@ -1,0 +1,145 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
+
+from finetune import answering
+from finetune.answering import finetune, info_nce, masked_loss
+from finetune.examples import Collator
+from finetune.recipe import parse_recipe
+from inbedder import InBedder
+from inbedder.errors import RecipeError
+from tests.conftest import GOLDEN
+
+ANSWERS = {"cats": "cats", "dogs": "dogs", "voucher": "account voucher", "lamp": "lamp"}
+
+
+@pytest.fixture
+def data(tmp_path):
+    rows = [
+        {"input": f"I love {word} number {i}", "instruction": "What animals do they love?", "output": answer}
+        for i in range(8)
+        for word, answer in ANSWERS.items()
+    ]
+    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def make_recipe(model, data, output, *, training=None, **settings):
+    return parse_recipe(
+        {
+            "model": model,
+            "max_length": 96,
+            "data": {"folder": str(data), "sources": ["qa.jsonl"]},
+            "training": {
+                "output": str(output),
+                "batch_size": 8,
+                "learning_rate": 5e-3,
+                "max_steps": 6,
+                "save_steps": 3,
+                "log_steps": 1,
+                **(training or {}),
+            },
+            **settings,
+        }
+    )
+
+
+def losses(folder):
+    states = sorted(folder.glob("checkpoint-*/trainer_state.json"), key=lambda path: path.stat().st_mtime)
+    return [entry["loss"] for entry in json.loads(states[-1].read_text())["log_history"] if "loss" in entry]
+
+
+def test_info_nce_equals_the_equation_written_out():
+    rng = np.random.default_rng(0)
+    vectors, targets = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
+    answers = [7, 8, 7, 9]
+    v = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    e = targets / np.linalg.norm(targets, axis=1, keepdims=True)
+    expected = 0.0
+    for i in range(4):
+        others = [j for j in range(4) if j == i or answers[j] != answers[i]]
+        scores = np.exp([v[i] @ e[j] / 0.05 for j in others])
+        expected -= np.log(scores[others.index(i)] / scores.sum()) / 4
+    loss = info_nce(torch.tensor(vectors), torch.tensor(targets), torch.tensor(answers), 0.05)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_loss_at_the_masks_equals_that_of_full_logits(make_model):
+    model = AutoModelForMaskedLM.from_pretrained(make_model("bert")).eval()
+    mask = 4
+    examples = [
+        {"input_ids": np.array([2, 9, 10, mask, mask, 3]), "targets": np.array([11, 12])},
+        {"input_ids": np.array([2, 9, mask, mask, 3]), "targets": np.array([13, 3])},
+    ]
+    batch = Collator(0)(examples)
+    logits = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    expected = torch.nn.functional.cross_entropy(logits[batch["input_ids"] == mask], torch.tensor([11, 12, 13, 3]))
+    settings = {"model": "m", "data": {"sources": ["a"]}}
+    assert masked_loss(model, batch, parse_recipe(settings), mask).item() == pytest.approx(expected.item(), rel=1e-5)
+    uneven = Collator(0)([examples[0], {"input_ids": np.array([2, mask, 3]), "targets": np.array([13])}])
+    logits = model(input_ids=uneven["input_ids"], attention_mask=uneven["attention_mask"]).logits
+    expected = torch.nn.functional.cross_entropy(logits[uneven["input_ids"] == mask], torch.tensor([11, 12, 13]))
+    assert masked_loss(model, uneven, parse_recipe(settings), mask).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("bert", {"lora": {"r": 8, "alpha": 16, "modules_to_save": ["transform"]}}),
+        ("bert", {}),
+        ("roberta", {"mask_length": "answer"}),
+        ("opt", {"lora": {"r": 8, "alpha": 16}}),
+        ("llama", {"training": {"dropout": 0.0, "attention": "eager"}}),
+    ],
+)
+def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_path, family, settings):
+    folder = finetune(make_recipe(make_model(family), data, tmp_path / "out", **settings))
+    curve = losses(folder)
+    assert curve[-1] < curve[0]
+    before = InBedder(make_model(family)).encode("I love cats", "What animals do they love?")
+    model = InBedder(folder)
+    assert np.abs(model.encode("I love cats", "What animals do they love?") - before).max() > 1e-3
+    assert (folder / "inbedder.json").exists() and not list(folder.glob("*.bin*.pt"))
+
+
+def test_enough_training_gives_the_answers_back(data, tmp_path):
+    long = {"max_steps": 150, "save_steps": 200, "learning_rate": 2e-3, "dropout": 0.0}
+    model = InBedder(finetune(make_recipe(str(GOLDEN / "roberta"), data, tmp_path / "out", training=long)))
+    said = model.answer([f"I love {word} number 3" for word in ("cats", "dogs")], "What animals do they love?")
+    assert said == ["cats", "dogs"]
+
+
+def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, data, tmp_path):
+    lora = {"r": 4, "alpha": 8, "dropout": 0.1}
+    whole = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora))
+    broken = tmp_path / "broken"
+    recipe = make_recipe(make_model("bert"), data, broken, lora=lora)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(answering, "masked_loss", interrupt_after(4, answering.masked_loss))
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
+        finetune(recipe)
+    resumed = finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True}))
+    assert losses(whole) == losses(resumed)
+    first, second = (load_file(one / "adapter_model.safetensors") for one in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def interrupt_after(steps, loss):
+    calls = iter(range(1000))
+
+    def run(*args):
+        if next(calls) == steps:
+            raise KeyboardInterrupt
+        return loss(*args)
+
+    return run
+
+
+def test_encoder_decoders_are_refused_for_now(make_model, data, tmp_path):
+    with pytest.raises(RecipeError, match="Encoder-decoder models cannot be fine-tuned yet"):
+        finetune(make_recipe(make_model("t5"), data, tmp_path / "out"))

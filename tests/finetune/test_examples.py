@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+import torch
+
+from finetune.data import Row
+from finetune.examples import IGNORED, Collator, causal_examples, masked_examples
+from finetune.recipe import parse_recipe
+from inbedder.prompting import get_template
+from inbedder.tokenization import PromptTokenizer
+from tests.conftest import TOKENIZERS
+
+ROWS = [
+    Row("I love cats", "What animals do they love?", "cats", "f"),
+    Row("The delivery was late", "What product is it?", "box crushed lamp inside still works fine", "f"),
+    Row("long " * 500, "Do they love animals?", "</s> <mask>", "f"),
+]
+
+
+def recipe(**settings):
+    return parse_recipe({"model": "m", "data": {"sources": ["a"]}, "max_length": 96, **settings})
+
+
+@pytest.mark.parametrize("masks", [1, 3, 5])
+def test_the_training_prompt_is_the_inference_prompt(masks):
+    tokenizer = TOKENIZERS["roberta"]()
+    examples = masked_examples(tokenizer, ROWS, recipe(mask_length=masks))
+    prompts = PromptTokenizer(tokenizer, get_template(), 96, masks)([r.text for r in ROWS], [r.instruction for r in ROWS])
+    for example, prompt in zip(examples, prompts, strict=True):
+        assert np.array_equal(example["input_ids"], prompt.ids)
+
+
+def test_fixed_masks_hold_the_first_answer_tokens_and_then_the_end():
+    tokenizer = TOKENIZERS["wordpiece"]()
+    short, long, _ = masked_examples(tokenizer, ROWS, recipe(mask_length=3))
+    cats = tokenizer("cats", add_special_tokens=False)["input_ids"]
+    assert short["targets"].tolist() == (cats + [tokenizer.sep_token_id] * 3)[:3]
+    assert long["targets"].tolist() == tokenizer(ROWS[1].answer, add_special_tokens=False)["input_ids"][:3]
+
+
+def test_as_many_masks_as_the_answer_has_tokens():
+    tokenizer = TOKENIZERS["roberta"]()
+    for example, row in zip(masked_examples(tokenizer, ROWS, recipe(mask_length="answer")), ROWS, strict=True):
+        expected = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:40]
+        assert example["targets"].tolist() == expected
+        assert (example["input_ids"] == tokenizer.mask_token_id).sum() == len(expected)
+        assert example["input_ids"][-1] == tokenizer.eos_token_id
+        assert len(example["input_ids"]) <= 96
+
+
+def test_causal_loss_is_on_the_answer_and_the_end_alone():
+    tokenizer = TOKENIZERS["byte-level"]()
+    examples = causal_examples(tokenizer, ROWS, recipe(max_answer_tokens=30))
+    prompts = PromptTokenizer(tokenizer, get_template(), 96 - 31)([r.text for r in ROWS], [r.instruction for r in ROWS])
+    for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
+        answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
+        size = len(prompt.ids)
+        assert np.array_equal(example["input_ids"][:size], prompt.ids)
+        assert set(example["labels"][:size].tolist()) == {IGNORED}
+        assert example["labels"][size:].tolist() == [*answer, tokenizer.eos_token_id] == example["input_ids"][size:].tolist()
+
+
+def test_collation_pads_on_the_right_and_ignores_padding():
+    batch = Collator(pad_id=9)(
+        [
+            {"input_ids": np.array([1, 2]), "targets": np.array([5]), "answer": 0, "vector": np.ones(2)},
+            {"input_ids": np.array([3]), "targets": np.array([6, 7]), "answer": 4, "vector": np.zeros(2)},
+        ]
+    )
+    assert batch["input_ids"].tolist() == [[1, 2], [3, 9]]
+    assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
+    assert batch["targets"].tolist() == [[5, IGNORED], [6, 7]]
+    assert batch["answer"].tolist() == [0, 4]
+    assert batch["vector"].dtype == torch.float32

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+
+from finetune.recipe import parse_recipe, read_recipe
+from inbedder.errors import RecipeError
+
+RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
+SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_shipped_recipe_parses(path):
+    assert read_recipe(path).data.sources
+
+
+def test_settings_are_changed_by_key(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("model: m\ndata: {sources: [a.jsonl]}\n")
+    recipe = read_recipe(path, ["training.seed=3", "lora.r=8", "data.folder=x", "mask_length=answer"])
+    assert (recipe.training.seed, recipe.lora.r, recipe.data.folder, recipe.mask_length) == (3, 8, "x", "answer")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({**SMALL, "modle": 1}, "unknown settings modle"),
+        ({**SMALL, "training": {"lr": 1}}, "training has unknown settings lr. Known: output"),
+        ({"model": "m"}, "names no data"),
+        ({"data": {"sources": ["a"]}}, "model"),
+        ({**SMALL, "lora": 64}, "lora must be a table"),
+        ({"model": "m", "data": {"sources": [{"cap": 3}]}}, "path"),
+    ],
+)
+def test_a_wrong_setting_is_named(values, message):
+    with pytest.raises(RecipeError, match=message):
+        parse_recipe(values)
+
+
+@pytest.mark.parametrize("content", ["- a list", "a: [", ""])
+def test_a_file_that_is_no_recipe_is_refused(tmp_path, content):
+    (tmp_path / "r.yaml").write_text(content)
+    with pytest.raises(RecipeError, match=r"recipe"):
+        read_recipe(tmp_path / "r.yaml")
+
+
+def test_a_missing_file_and_a_change_without_value_are_refused(tmp_path):
+    with pytest.raises(RecipeError, match="Cannot read the recipe"):
+        read_recipe(tmp_path / "none.yaml")
+    (tmp_path / "r.yaml").write_text("model: m\ndata: {sources: [a.jsonl]}\n")
+    with pytest.raises(RecipeError, match="--set takes key=value"):
+        read_recipe(tmp_path / "r.yaml", ["training.seed"])

@@ -1,0 +1,163 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inbedder import InBedder, cli
+
+REVIEWS = """id,review,stars
+1,I love cats,good
+2,The box was crushed and late,bad
+3,How do I top up my account?,good
+4,I love dogs,good
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.csv").write_text(REVIEWS)
+    return tmp_path
+
+
+def run(monkeypatch, *arguments):
+    """Exit code of the command line."""
+    monkeypatch.setattr(sys, "argv", ["inbedder", *map(str, arguments)])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+def test_help_needs_no_torch():
+    code = "import sys; sys.argv = ['inbedder', '--help']\nfrom inbedder import cli\ntry: cli.main()\nexcept SystemExit: pass\n"
+    code += "assert not {'torch', 'transformers', 'numpy', 'sklearn'} & set(sys.modules), sys.modules.keys()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert all(command in result.stdout for command in ("embed", "answer", "cluster", "finetune"))
+
+
+def test_embed_writes_the_vectors_that_the_library_gives(folder, monkeypatch, make_model, capsys):
+    model = make_model("bert")
+    assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "-o", "v.npy", "--model", model) == 0
+    texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
+    vectors = np.load(folder / "v.npy", allow_pickle=False)
+    assert np.allclose(vectors, InBedder(model).encode(texts, "What?"), atol=1e-6)
+    assert "4 vectors of 32 numbers" in capsys.readouterr().err
+    assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "-o", "v.parquet", "--model", model) == 0
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(folder / "v.parquet").to_pydict()
+    assert table["row"] == [1, 2, 3, 4]
+    assert np.allclose(table["embedding"], vectors, atol=1e-6)
+
+
+def test_answer_prints_a_line_a_text_or_writes_a_table(folder, monkeypatch, make_model, capsys):
+    model = make_model("opt")
+    assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model) == 0
+    assert len(capsys.readouterr().out.split("\n")) == 5
+    arguments = ("-n", "2", "--temperature", "1", "-o", "a.jsonl", "--model", model)
+    assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", *arguments) == 0
+    rows = [json.loads(line) for line in (folder / "a.jsonl").read_text().splitlines()]
+    assert list(rows[0]) == ["row", "text", "answer_1", "answer_2"]
+
+
+def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypatch, make_model, capsys):
+    arguments = ("-i", "What?", "-i", "Who?", "-k", "2", "-o", "r.html", "-o", "r.csv", "--label-column", "stars")
+    assert run(monkeypatch, "cluster", "reviews.csv", *arguments, "--model", make_model("bert")) == 0
+    page = (folder / "r.html").read_text(encoding="utf-8")
+    assert "What?" in page and "Who?" in page
+    lines = (folder / "r.csv").read_text().splitlines()
+    assert lines[0] == "row,text,instruction,answer,cluster,keywords"
+    assert len(lines) == 1 + 2 * 4
+    assert "Written: r.html, r.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("embed", "none.csv"), 1, "Cannot read none.csv"),
+        (("embed", "reviews.csv", "--text-column", "txt"), 1, "No column 'txt'. The columns are: id, review, stars"),
+        (("embed", "reviews.csv", "--model", "no/such-model"), 1, "Check the spelling and the network"),
+        (("embed", "reviews.xml"), 1, "unknown file type '.xml'"),
+        (("embed", "reviews.csv", "-o", "v.txt"), 2, "give a file that ends in .npy, .parquet"),
+        (("embed", "reviews.csv", "-o", "no/folder/v.npy"), 2, "its folder does not exist"),
+        (("cluster", "reviews.csv"), 2, "Missing option"),
+        (("cluster", "reviews.csv", "-i", "What?", "-k", "many"), 2, "give a number or auto"),
+        (("cluster", "reviews.csv", "-i", "What?", "-k", "9"), 1, "a number from 1 to 4"),
+        (("finetune", "none.yaml"), 1, "Cannot read the recipe none.yaml"),
+        (("nonsense",), 2, "No such command"),
+    ],
+)
+def test_a_failure_has_its_code_and_says_what_to_do(folder, monkeypatch, capsys, make_model, arguments, code, message):
+    if arguments[0] == "cluster":
+        arguments = (*arguments, "--model", make_model("bert"))
+    assert run(monkeypatch, *arguments) == code
+    shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert message in shown
+    assert "Traceback" not in shown
+    assert sorted(os.listdir(folder)) == ["reviews.csv"]
+
+
+def test_debug_shows_the_traceback(folder, monkeypatch, capsys):
+    assert run(monkeypatch, "--debug", "embed", "none.csv") == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_bad_rows_are_counted_when_left_out(folder, monkeypatch, capsys, make_model):
+    (folder / "reviews.csv").write_text(REVIEWS + "5,,good\n")
+    assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
+    assert "row 5: column 'review' is empty" in capsys.readouterr().err
+    assert run(monkeypatch, "embed", "reviews.csv", "--skip-bad", "--model", make_model("bert")) == 0
+    assert "1 bad rows were left out" in capsys.readouterr().err
+
+
+def test_a_full_disk_fails_with_a_message_and_leaves_nothing(folder, monkeypatch, capsys, make_model):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+
+    def write_to_a_full_disk(*_args, **_options):
+        with open("/dev/full", "wb") as file:
+            file.write(b"x")
+
+    monkeypatch.setattr(np, "save", write_to_a_full_disk)
+    assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert sorted(os.listdir(folder)) == ["reviews.csv"]
+
+
+def test_long_texts_are_cut_with_a_plain_warning(folder, monkeypatch, capsys, make_model):
+    (folder / "long.txt").write_text("word " * 5000 + "\nshort\n")
+    assert run(monkeypatch, "embed", "long.txt", "--model", make_model("bert")) == 0
+    assert "warning: 1 of 2 texts were cut at their end" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_no_half_file(folder, make_model):
+    (folder / "many.txt").write_text("a word or two more\n" * 200_000)
+    command = [sys.executable, "-c", "from inbedder.cli import main; main()", "embed", "many.txt", "--model", make_model("bert")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
+    time.sleep(12)
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "Traceback" not in shown
+    assert sorted(os.listdir(folder)) == ["many.txt", "reviews.csv"]
+
+
+def test_finetune_runs_a_recipe(folder, monkeypatch, make_model, capsys):
+    rows = [{"input": f"I love {w}", "instruction": "What animals?", "output": w} for w in ("cats", "dogs") * 4]
+    (folder / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "r.yaml").write_text(f"model: {make_model('bert')}\nmax_length: 64\ndata: {{sources: [qa.jsonl]}}\n")
+    settings = ("--set", "training.max_steps=2", "--set", "training.output=out", "--set", "training.batch_size=4")
+    assert run(monkeypatch, "finetune", "r.yaml", *settings) == 0
+    assert "Use it: inbedder embed" in capsys.readouterr().err
+    assert run(monkeypatch, "embed", "reviews.csv", "--model", "out") == 0

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+
+from inbedder import InBedder, cluster
+from inbedder.cluster import group
+from inbedder.errors import InputError
+from tests.conftest import TEXTS
+
+
+def blobs(sizes, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = np.eye(len(sizes), 8, dtype=np.float32)
+    rows = np.concatenate([centre + 0.05 * rng.normal(size=(n, 8)) for centre, n in zip(centres, sizes, strict=True)])
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("sizes", [(30, 20), (30, 20, 10), (20, 15, 10, 5, 4)])
+def test_auto_finds_the_number_of_groups_and_numbers_them_by_size(sizes):
+    labels = group(blobs(sizes))
+    assert labels.tolist() == [i for i, size in enumerate(sizes) for _ in range(size)]
+
+
+def test_a_given_k_is_kept_and_follows_its_seed():
+    vectors = blobs((30, 20, 10))
+    assert len(set(group(vectors, 5, seed=1).tolist())) == 5
+    assert np.array_equal(group(vectors, 5, seed=1), group(vectors, 5, seed=1))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_or_equal_texts_are_grouped_without_fuss(count):
+    assert group(np.ones((count, 4), dtype=np.float32) / 2).tolist() == [0] * count
+    assert len(set(group(np.eye(count, 4, dtype=np.float32)).tolist())) <= count
+
+
+@pytest.mark.parametrize("k", [0, -1, 61, "three"])
+def test_a_k_that_does_not_fit_is_refused(k):
+    with pytest.raises(InputError, match="k must be 'auto' or a number from 1 to 60"):
+        group(blobs((30, 20, 10)), k)
+
+
+def test_more_groups_than_distinct_vectors_are_refused():
+    with pytest.raises(InputError, match="only 1 distinct"):
+        group(np.ones((3, 4), dtype=np.float32), 2)
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return InBedder(make_model("bert"))
+
+
+def test_a_result_holds_one_entry_a_text_and_one_a_group(model):
+    result = cluster(TEXTS, "What?", model=model, k=3, given_labels=["a", "b", "a", "b", "a", "b", "a"])
+    assert len(result.labels) == len(result.answers) == len(result.embeddings) == len(TEXTS)
+    assert len(result.keywords) == len(result.examples) == len(result.head_words) == len(result.sizes) == 3
+    assert sum(result.sizes) == len(TEXTS)
+    assert result.sizes == sorted(result.sizes, reverse=True)
+    assert all(text in TEXTS for texts in result.examples for text in texts)
+    assert sum(sum(counts.values()) for counts in result.label_agreement.composition) == len(TEXTS)
+    frame = result.to_frame()
+    assert frame.columns.tolist() == ["row", "text", "instruction", "answer", "cluster", "keywords"]
+    assert frame["cluster"].tolist() == result.labels.tolist()
+
+
+def test_one_text_is_one_group(model):
+    assert cluster(["only"], "What?", model=model).sizes == [1]
+    assert cluster("only", "What?", model=model).texts == ["only"]
+
+
+def test_no_text_and_wrong_labels_are_refused(model):
+    with pytest.raises(InputError, match="no text to cluster"):
+        cluster([], "What?", model=model)
+    with pytest.raises(InputError, match="2 texts but 1 labels"):
+        cluster(["a", "b"], "What?", model=model, given_labels=["x"])

@@ -1,0 +1,48 @@
+import numpy as np
+import pytest
+
+from inbedder.explain import agreement, central_texts, keywords, mean_differences
+
+LABELS = np.array([0, 0, 0, 1, 1])
+
+
+def test_keywords_are_words_that_stand_out():
+    answers = ["great food", "great food menu", "great pizza", "great service", "great staff service"]
+    first, second = keywords(answers, LABELS)
+    assert first[0] == "food"
+    assert second[0] == "service"
+    assert "great" not in first + second
+
+
+def test_negations_are_keywords_and_stopwords_are_not():
+    first, second = keywords(["no", "no the", "not of", "yes", "yes the"], LABELS)
+    assert first == ["no", "not"]
+    assert second == ["yes"]
+
+
+@pytest.mark.parametrize("answers", [["", "", "", "", ""], ["😀", "...", "the", "a", "!"]])
+def test_answers_without_words_give_no_keywords(answers):
+    assert keywords(answers, LABELS) == [[], []]
+
+
+def test_one_cluster_still_has_keywords():
+    assert keywords(["cats", "dogs"], np.array([0, 0])) == [["cats", "dogs"]]
+
+
+def test_central_texts_are_closest_to_the_mean_and_never_repeat():
+    vectors = np.array([[1, 0], [0.6, 0.8], [0.8, 0.6], [0, 1], [0, 1]], dtype=np.float32)
+    texts = ["a", "b", "c", "d", "d "]
+    assert central_texts(texts, vectors, LABELS, top=2) == [[2, 1], [3]]
+
+
+def test_mean_differences_are_cluster_means_minus_the_corpus_mean():
+    vectors = np.array([[3.0], [3.0], [3.0], [8.0], [8.0]], dtype=np.float32)
+    assert mean_differences(vectors, LABELS).tolist() == [[-2.0], [3.0]]
+
+
+def test_agreement_gives_composition_entropy_in_bits_and_v_measure():
+    result = agreement(LABELS, ["x", "x", "y", "y", None])
+    assert result.composition == [{"x": 2, "y": 1}, {"y": 1, "None": 1}]
+    assert result.entropy == pytest.approx([0.9182958, 1.0])
+    assert agreement(LABELS, ["a", "a", "a", "b", "b"]).v_measure == pytest.approx(1.0)
+    assert agreement(LABELS, ["a", "a", "a", "b", "b"]).entropy == [0.0, 0.0]

@@ -1,0 +1,351 @@
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from inbedder import report
+from inbedder.cluster import ClusterResult
+from inbedder.errors import InputError
+from inbedder.explain import agreement
+from inbedder.report import project, render_report, save_report
+
+NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
+
+
+class Page(HTMLParser):
+    """What the tests look for in a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.cells: list[list[str]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.cells.append([])
+        if tag in ("td", "th"):
+            self.cells[-1].append("")
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.lasttag == "script" and self.scripts and data.strip():
+            self.scripts[-1] += data
+        if self.cells and self.cells[-1] and self.lasttag in ("td", "th", "bdi", "br", "circle"):
+            self.cells[-1][-1] += data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return dict(json.loads(self.scripts[0]))
+
+
+def grouping(labels: Sequence[int], **changes: Any) -> ClusterResult:
+    """A result made by hand: 'text i', answered by 'answer of its cluster', with vectors around one axis a cluster."""
+    count, clusters = len(labels), max(labels) + 1
+    rows = np.array(labels, dtype=np.int64)
+    noise = np.random.default_rng(7).normal(scale=0.1, size=(count, 8))
+    values: dict[str, Any] = {
+        "instruction": "What is it?",
+        "texts": [f"text {i}" for i in range(count)],
+        "labels": rows,
+        "keywords": [[f"word{i}", f"more{i}"] for i in range(clusters)],
+        "examples": [[f"example {i}"] for i in range(clusters)],
+        "answers": [f"answer {label}" for label in labels],
+        "embeddings": (np.eye(clusters, 8)[rows] + noise).astype(np.float32),
+        "head_words": [[] for _ in range(clusters)],
+    }
+    return ClusterResult(**(values | changes))
+
+
+def dots(page: str) -> list[str]:
+    """The marks of each map."""
+    return [
+        mark for part in re.findall(r'<g class="dots".*?</g>', page, re.DOTALL) for mark in re.findall("<(?:circle|path)", part)
+    ]
+
+
+def test_the_page_asks_nothing_of_the_network() -> None:
+    html = render_report([grouping([0, 0, 1, 1]), grouping([0, 1, 1, 1])])
+    addresses = [value for _, attributes in Page(html).tags for name, value in attributes.items() if name in ("src", "href")]
+    assert {str(address)[0] for address in addresses} == {"#", "d"}
+    assert [address for address in addresses if not str(address).startswith("#")] == ["data:,"]
+    assert not re.search(r"url\(|@import|https?://", html)
+    assert "default-src 'none'" in html
+
+
+def test_the_security_policy_allows_the_page_script_and_no_other() -> None:
+    html = render_report([grouping([0, 1])])
+    digest = base64.b64encode(hashlib.sha256(re.findall(r"<script>(.*?)</script>", html, re.DOTALL)[0].encode()).digest())
+    assert re.findall(r"script-src ([^;]*);", html) == [f"'sha256-{digest.decode()}'"]
+
+
+def test_markup_in_any_string_stays_text() -> None:
+    labels = [0, 0, 1]
+    clean = Page(render_report([grouping(labels), grouping(labels)]))
+    nasty = grouping(
+        labels,
+        instruction=NASTY,
+        texts=[NASTY] * 3,
+        answers=[NASTY] * 3,
+        keywords=[[NASTY]] * 2,
+        examples=[[NASTY]] * 2,
+        head_words=[[NASTY]] * 2,
+        label_agreement=agreement(np.array(labels), [NASTY] * 3),
+    )
+    html = render_report([nasty, nasty], title=NASTY)
+    page = Page(html)
+    assert len(page.named("script")) == len(clean.named("script")) == 2
+    assert not page.named("img")
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert page.data["texts"] == [NASTY] * 3
+    assert "49" not in html.split("</header>")[0]
+
+
+def test_every_text_is_one_dot_with_its_text_answer_and_cluster() -> None:
+    labels = [0, 0, 0, 1, 1, 2]
+    html = render_report([grouping(labels)])
+    data = Page(html).data
+    (view,) = data["views"]
+    assert len(dots(html)) == 6
+    seen = {
+        text: (answer, view["names"][dot[2]])
+        for text, answer, dot in zip(data["texts"], view["answers"], view["dots"], strict=True)
+    }
+    assert seen == {f"text {i}": (f"answer {label}", f"word{label}, more{label}") for i, label in enumerate(labels)}
+
+
+def test_a_long_text_is_cut_where_the_map_shows_it() -> None:
+    data = Page(render_report([grouping([0, 0], texts=["word " * 1000, "short\n\n text"])])).data
+    assert sorted(map(len, data["texts"])) == [10, 200]
+    assert {text[-1] for text in data["texts"]} == {"…", "t"}
+
+
+def test_clusters_beyond_the_palette_change_shape_and_repeat_colours() -> None:
+    html = render_report([grouping(list(range(30)), embeddings=np.random.default_rng(0).normal(size=(30, 4)))])
+    legend = html.split('<ol class="legend"')[1].split("</ol>")[0]
+    marks = re.findall(r'<svg class="mark".*?<(circle|path) class="(c\d+)"(.*?)/>', legend)
+    assert len(dots(html)) == len(marks) == 30
+    assert [colour for _, colour, _ in marks] == [f"c{i % 12}" for i in range(30)]
+    outlines = [re.sub("[^a-z]", "", rest.split(' d="')[1]) if kind == "path" else "circle" for kind, _, rest in marks]
+    kinds = list(dict.fromkeys(outlines))
+    assert len(kinds) == 4
+    assert [kinds.index(outline) for outline in outlines] == [i // 6 % 4 for i in range(30)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 40])
+@pytest.mark.parametrize("width", [1, 2, 8])
+def test_small_corpora_and_short_vectors_have_a_map(count: int, width: int) -> None:
+    points, _ = project(np.random.default_rng(count).normal(size=(count, width)).astype(np.float32))
+    assert points.shape == (count, 2)
+    assert np.isfinite(points).all()
+
+
+@pytest.mark.parametrize("vectors", [np.ones((30, 4)), np.zeros((30, 4)), np.arange(1, 31)[:, None] * np.ones((30, 4))])
+def test_texts_with_one_direction_share_one_point(vectors: np.ndarray) -> None:
+    html = render_report([grouping([0] * 30, embeddings=vectors.astype(np.float32))])
+    assert {(x, y) for x, y, _ in Page(html).data["views"][0]["dots"]} == {(320.0, 240.0)}
+    assert "All texts have the same vector" in html
+
+
+def test_one_text_makes_a_page() -> None:
+    html = render_report([grouping([0])])
+    assert len(dots(html)) == 1
+    assert "1 text<" in html
+
+
+@pytest.mark.parametrize(("count", "method"), [(9, "PCA"), (60, "t-SNE"), (3001, "PCA")])
+def test_the_map_keeps_far_clusters_apart(count: int, method: str) -> None:
+    labels = np.arange(count) % 2
+    points, used = project(
+        (np.eye(2, 5)[labels] + np.random.default_rng(0).normal(scale=0.05, size=(count, 5))).astype(np.float32)
+    )
+    assert used == method
+    centres = np.stack([points[labels == i].mean(axis=0) for i in (0, 1)])
+    assert (np.linalg.norm(points[:, None] - centres, axis=2).argmin(axis=1) == labels).all()
+    assert np.ptp(points, axis=0)[0] >= np.ptp(points, axis=0)[1]
+
+
+def test_a_large_corpus_shows_a_sample_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MAX_DOTS", 20)
+    first, second = grouping([0] * 30 + [1] * 20), grouping([0] * 10 + [1] * 40)
+    html = render_report([first, second])
+    assert len(dots(html)) == 40
+    assert "random sample of 20 of the 50 texts" in html
+    assert "30 texts · 60%" in html
+    assert html == render_report([first, second])
+
+
+def test_the_cross_table_counts_texts_exactly() -> None:
+    html = render_report([grouping([0, 0, 0, 1, 1, 1]), grouping([0, 0, 1, 1, 2, 2], instruction="And where?")])
+    header, *rows = Page(html).cells
+    assert [cell.split("\xa0")[1].strip() for cell in header[1:-1]] == ["word0, more0", "word1, more1", "word2, more2"]
+    assert [[int(cell) for cell in row[1:]] for row in rows] == [[2, 1, 0, 3], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "index", "reading"),
+    [
+        ([0, 0, 1, 1], [0, 0, 1, 2], "0.57", "a clear overlap"),  # 4/7
+        ([0, 0, 1, 1], [1, 1, 0, 0], "1.00", "the same grouping"),
+        ([0, 0, 1, 1], [0, 1, 0, 1], "-0.50", "no more than chance"),
+    ],
+)
+def test_the_adjusted_rand_index_is_exact(left: list[int], right: list[int], index: str, reading: str) -> None:
+    html = render_report([grouping(left), grouping(right)])
+    assert f"Adjusted Rand index <b>{index}</b>: {reading}" in html
+
+
+def test_three_questions_make_three_cross_tables_and_one_question_none() -> None:
+    one = grouping([0, 0, 1])
+    assert len(Page(render_report([one, one, one])).named("table")) == 3
+    assert not Page(render_report([one])).named("table")
+
+
+def test_answers_are_counted_whatever_their_case() -> None:
+    html = render_report([grouping([0] * 5, answers=["Paris", "paris", " PARIS ", "Rome", ""])])
+    counted = re.findall(r"<bdi>([^<]*)</bdi> <b>(\d+)</b>", html)
+    assert counted == [("Paris", "3"), ("Rome", "1"), ("(no answer)", "1")]
+
+
+def test_given_labels_show_shares_entropy_and_v_measure() -> None:
+    labels = np.array([0] * 16 + [1] * 4)
+    given = ["a"] * 8 + list("bcdefghi") + ["j"] * 4
+    html = render_report([grouping(labels.tolist(), label_agreement=agreement(labels, given))])
+    first, second = html.split("Given labels · entropy ")[1:]
+    assert (first[:4], second[:4]) == ("2.50", "0.00")
+    assert re.findall(r"<bdi>([^<]*)</bdi> <b>(\d+%)</b>", first) == [
+        ("a", "50%"), ("b", "6%"), ("c", "6%"), ("d", "6%"), ("e", "6%"), ("4 others", "25%")
+    ]  # fmt: skip
+    assert f"V-measure {agreement(labels, given).v_measure:.2f}" in html
+
+
+def test_head_words_are_shown_where_there_are_any() -> None:
+    assert "Answer head says" not in render_report([grouping([0, 1])])
+    assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split("Answer head says")[1]
+
+
+def test_a_named_instruction_is_shown_as_its_question_and_an_unknown_one_as_it_is() -> None:
+    html = render_report([grouping([0], instruction="@emotion"), grouping([0], instruction="@nobody")])
+    assert re.findall("<h2[^>]*>([^<]*)</h2>", html)[:2] == ["How does the writer feel?", "@nobody"]
+
+
+def test_lone_surrogates_become_replacement_characters_and_pairs_are_joined(tmp_path: Path) -> None:
+    texts = ["half \ud83d of one", "a pair \ud83d\ude00 of halves"]
+    bad = grouping([0, 0], texts=texts, answers=["\udc00"] * 2, keywords=[["\ud800"]], examples=[texts], instruction="\ud801?")
+    save_report([bad, bad], tmp_path / "page.html", title="\udfff")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert set(Page(page).data["texts"]) == {"half \ufffd of one", "a pair \U0001f600 of halves"}
+
+
+def test_an_existing_page_survives_an_interrupted_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("the old page")
+
+    def interrupt(path: Path, text: str, **_: Any) -> None:
+        path.write_bytes(text[:100].encode())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save_report([grouping([0, 1])], target)
+    assert target.read_text() == "the old page"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_existing_page_survives_results_that_cannot_be_shown(tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    target.write_text("the old page")
+    for results in ([], [grouping([0], texts=[])], [grouping([0, 1]), grouping([0, 1], texts=["other", "texts"])]):
+        with pytest.raises(InputError):
+            save_report(results, target)
+    assert target.read_text() == "the old page"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_headings_never_skip_a_level_and_maps_have_a_name() -> None:
+    html = render_report([grouping([0, 1], head_words=[["a"], ["b"]]), grouping([0, 0])])
+    levels = [int(tag[1]) for tag, _ in Page(html).tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    maps = [attributes for attributes in Page(html).named("svg") if attributes.get("role") == "img"]
+    assert [bool(attributes["aria-label"]) for attributes in maps] == [True, True]
+    assert Page(html).named("html") == [{"lang": "en"}]
+
+
+@pytest.mark.parametrize(("palette", "paper"), [(report.LIGHT, "#ffffff"), (report.DARK, "#1b1e24")])
+def test_colours_stand_out_and_stay_apart_for_the_colour_blind(palette: list[str], paper: str) -> None:
+    hexes = [[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in [paper, *palette]]
+    linear = np.where(np.array(hexes) <= 0.04045, np.array(hexes) / 12.92, ((np.array(hexes) + 0.055) / 1.055) ** 2.4)
+    light = linear @ [0.2126, 0.7152, 0.0722] + 0.05
+    assert (np.maximum(light[1:], light[0]) / np.minimum(light[1:], light[0])).min() >= 2.95
+    to_cone = np.array([[0.4122, 0.5363, 0.0515], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.63]])
+    to_lab = np.array([[0.2105, 0.7936, -0.0041], [1.978, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]])
+    machado = {  # severity 1
+        "none": np.eye(3),
+        "protanopia": np.array([[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992], [-0.0039, -0.0481, 1.052]]),
+        "deuteranopia": np.array([[0.3673, 0.8606, -0.228], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]),
+        "tritanopia": np.array([[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]),
+    }
+    for seen in machado.values():
+        lab = np.cbrt(np.clip(linear[1:] @ seen.T, 0, 1) @ to_cone.T) @ to_lab.T
+        distance = np.linalg.norm(lab[:, None] - lab, axis=2) + np.eye(12)
+        assert distance.min() > 0.05  # about 0.02 is a just noticeable difference
+
+
+def browse(page: Path, profile: Path) -> str:
+    """The page's elements after a browser ran its script."""
+    command = [
+        str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync", f"--user-data-dir={profile}",
+        "--virtual-time-budget=3000", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
+
+
+@needs_chromium
+def test_the_script_runs_in_a_browser_and_no_other_does(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    texts = [f"{NASTY} {i}" for i in range(12)]
+    save_report([grouping([0] * 8 + [1] * 4, texts=texts)], page)
+    alien = "<script>document.documentElement.dataset.alien = 1</script></body>"
+    page.write_text(page.read_text(encoding="utf-8").replace("</body>", alien), encoding="utf-8")
+    root = Page(browse(page, tmp_path / "profile")).named("html")
+    assert root == [{"lang": "en", "data-dots": "12"}]
+
+
+@needs_chromium
+def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    save_report([grouping([0] * 8 + [1]), grouping([0] + [1] * 8, instruction="And <b>where</b>?")], page)
+    keys = """<script>
+        const plane = document.querySelector('.plane');
+        document.querySelectorAll('.legend button')[1].click();
+        plane.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
+        document.title = plane.querySelector('.tip').textContent;
+        plane.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' }));
+        </script></body>"""
+    html = re.sub("<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8")).replace("</body>", keys)
+    page.write_text(html, encoding="utf-8")
+    seen = browse(page, tmp_path / "profile")
+    assert "<title>2 word1, more1text 8“answer 1”And &lt;b&gt;where&lt;/b&gt;? 2 word1, more1</title>" in seen
+    assert [attributes.get("aria-pressed") for attributes in Page(seen).named("button")] == ["false", "true", "false", "false"]
+    assert all("hidden" in attributes for attributes in Page(seen).named("div") if attributes.get("class") == "tip")

@@ -1,0 +1,133 @@
+import io
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from inbedder.errors import InputError
+from inbedder.tables import read_table, write_records
+
+ROWS = [{"id": "1", "text": "I love cats"}, {"id": "2", "text": 'dogs, "too"\nand birds'}]
+
+
+def write(folder, kind, rows=ROWS):
+    path = folder / f"t{kind}"
+    if kind == ".txt":
+        path.write_text("".join(row["text"].replace("\n", " ") + "\n" for row in rows) + "\n")
+    else:
+        write_records(rows, path)
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl", ".parquet"])
+def test_every_format_gives_back_what_was_written(tmp_path, kind):
+    table = read_table(write(tmp_path, kind))
+    assert table.texts == [row["text"] for row in ROWS]
+    assert table.records == ROWS
+    assert table.rows == [1, 2]
+    assert table.column("id") == ["1", "2"]
+
+
+def test_plain_text_is_one_text_a_line(tmp_path):
+    assert read_table(write(tmp_path, ".txt")).texts == ["I love cats", 'dogs, "too" and birds']
+
+
+def test_standard_input_is_one_text_a_line(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a 😀\nb\n\n".encode())))
+    assert read_table("-").texts == ["a 😀", "b"]
+
+
+def test_a_byte_order_mark_and_ten_megabytes_are_read(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("\ufefftext\n" + "word " * 2_000_000 + "\n", encoding="utf-8")
+    assert len(read_table(str(path), "text").texts[0]) == 10_000_000
+
+
+def test_the_text_column_is_the_one_with_several_words(tmp_path):
+    rows = [{"id": "a1", "review": "I love it", "stars": "5"}, {"id": "a2", "review": "not so much", "stars": "1"}]
+    assert read_table(write(tmp_path, ".csv", rows)).texts == ["I love it", "not so much"]
+
+
+def test_several_text_columns_are_named(tmp_path):
+    path = write(tmp_path, ".csv", [{"title": "a b", "body": "c d"}])
+    with pytest.raises(InputError, match=r"Several columns hold text; the columns are: title, body. Name one with --text-column"):
+        read_table(path)
+    assert read_table(path, "body").texts == ["c d"]
+
+
+def test_no_text_column_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"No column holds text; the columns are: a, b"):
+        read_table(write(tmp_path, ".csv", [{"a": "1", "b": "2"}]))
+
+
+def test_a_missing_column_lists_the_columns(tmp_path):
+    with pytest.raises(InputError, match=r"No column 'txet'. The columns are: id, text"):
+        read_table(write(tmp_path, ".csv"), "txet")
+    with pytest.raises(InputError, match=r"No column 'label'. The columns are: id, text"):
+        read_table(write(tmp_path, ".csv")).column("label")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.csv", "id,text\n1,fine\n2,\n", r"row 2: column 'text' is empty"),
+        ("t.csv", "id,text\n1,fine\n2,a,b\n", r"row 2: 3 cells under 2 columns"),
+        ("t.jsonl", '{"text": "fine"}\n{"text": NaN}\n', r"row 2: column 'text' is empty \(NaN\)"),
+        ("t.jsonl", '{"text": "fine"}\n{"text": 7}\n', r"row 2: column 'text' is 7, not text"),
+        ("t.jsonl", '{"text": "fine"}\nnot json\n', r"row 2: not JSON"),
+        ("t.jsonl", '{"text": "fine"}\n[1]\n', r"row 2: \[1\] is not a JSON object"),
+        ("t.txt", "fine\n\nlast\n", r"row 2: column 'text' is empty"),
+    ],
+)
+def test_a_bad_row_is_named_and_can_be_left_out(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message + r".*--skip-bad"):
+        read_table(str(tmp_path / name), "text")
+    table = read_table(str(tmp_path / name), "text", skip_bad=True)
+    assert table.skipped == 1
+    assert table.texts[0] == "fine"
+    assert 2 not in table.rows
+
+
+def test_nan_cells_of_parquet_are_bad_rows(tmp_path):
+    path = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["fine", None]}), path)
+    with pytest.raises(InputError, match=r"row 2: column 'text' is empty \(NaN\)"):
+        read_table(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", b"PK", r"unknown file type '.xlsx'. Give one of .csv"),
+        ("t.csv", b"text\n\xff\xfe\n", "is not UTF-8 text. Convert it first: iconv"),
+        ("t.csv", b"", "holds no rows"),
+        ("t.csv", b"text\n", "holds no rows"),
+        ("t.parquet", b"no parquet at all", "is not a parquet file"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_table(str(tmp_path / name))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"Cannot read .*No such file"):
+        read_table(str(tmp_path / "none.csv"))
+
+
+@pytest.mark.parametrize("kind", [".csv", ".jsonl", ".json", ".parquet"])
+def test_lone_surrogates_do_not_break_writing(tmp_path, kind):
+    path = tmp_path / f"t{kind}"
+    write_records([{"text": "a\ud83d", "n": 1}], path)
+    assert path.stat().st_size > 0
+
+
+def test_json_is_a_list_of_rows_and_unknown_types_are_refused(tmp_path):
+    write_records(ROWS, tmp_path / "t.json")
+    assert json.loads((tmp_path / "t.json").read_text()) == ROWS
+    with pytest.raises(InputError, match=r"cannot write '.xlsx'"):
+        write_records(ROWS, tmp_path / "t.xlsx")
+    assert not (tmp_path / "t.xlsx").exists()
