@@ -130,7 +130,9 @@ def _add_lora(model: PreTrainedModel, recipe: Recipe) -> Any:
         target_modules=list(targets) if isinstance(targets, tuple) else targets,
         modules_to_save=list(recipe.lora.modules_to_save) or None,
     )
-    return get_peft_model(model, config)
+    wrapped = get_peft_model(model, config)
+    wrapped.peft_config["default"].base_model_name_or_path = recipe.model
+    return wrapped
 
 
 def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:

