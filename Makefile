@@ -1,3 +1,4 @@
+DATA ?= data/eval
 .PHONY: install fix check test demo bench
 
 install:
@@ -17,4 +18,4 @@ demo:
 	scripts/demo
 
 bench:
-	.venv/bin/python scripts/measure_contrast.py --help
+	.venv/bin/python scripts/measure_contrast.py --data $(DATA) --output evaluation/results/mini_contrast.json

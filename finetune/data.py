@@ -111,7 +111,11 @@ def _read_source(source: Source, data: Data, seed: int) -> list[Row]:
     draw = random.Random(f"{seed} {source}")
     folder = Path(data.folder)
     limit = source.max_characters or data.max_characters
-    rows = [row for row in read_rows(folder / source.path, source.answer_from, skip_bad=data.skip_bad) if not limit or len(row.text) <= limit]
+    rows = [
+        row
+        for row in read_rows(folder / source.path, source.answer_from, skip_bad=data.skip_bad)
+        if not limit or len(row.text) <= limit
+    ]
     if source.only:
         rows = [row for row in rows if row.instruction in source.only]
     if source.answers:

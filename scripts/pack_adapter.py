@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make a fine-tuned adapter small enough for git: float16 weights, no machine paths.
 
-    python scripts/pack_adapter.py runs/mini inbedder/models/mini
+python scripts/pack_adapter.py runs/mini inbedder/models/mini
 """
 
 from __future__ import annotations

