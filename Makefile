@@ -18,4 +18,4 @@ demo:
 	scripts/demo
 
 bench:
-	.venv/bin/python scripts/measure_contrast.py --data $(DATA) --output evaluation/results/mini_contrast.json
+	.venv/bin/inbedder evaluate --baseline all-MiniLM-L6-v2 --data $(DATA) -o evaluation/results/mini.json

@@ -226,6 +226,48 @@ def finetune(
     _say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
 
 
+@app.command()
+def evaluate(
+    model: Annotated[list[str], typer.Option(help="mini, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
+    baseline: Annotated[list[str], typer.Option(help="A sentence-transformers model to compare with; may repeat.")] = [],  # noqa: B006
+    task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
+    data: Annotated[Path | None, typer.Option(help="A table with two label columns, or a folder of known sets.")] = None,
+    criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(
+        "results.json"
+    ),
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
+    limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of each known set.")] = None,
+    pooling: Pooling = None,
+    layer: Layer = -1,
+    text_column: TextColumn = None,
+) -> None:
+    """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
+    _check_output(output, (".json",))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from evaluation.embedders import inbedder_embedders, sentence_transformer_embedders
+    from evaluation.results import table
+    from evaluation.runner import run
+    from evaluation.tasks import build_tasks
+
+    if any("=" not in one for one in criterion):
+        raise typer.BadParameter("give column=question.", param_hint="--criterion")
+    criteria = dict(one.split("=", 1) for one in criterion)
+    tasks = build_tasks(data, criteria, names=task, text_column=text_column, limit=limit)
+    embedders = [one for name in model for one in inbedder_embedders(name, pooling=pooling, layer=layer)]
+    embedders += [one for name in baseline for one in sentence_transformer_embedders(name)]
+    cells = run(
+        embedders, tasks, output, range(seeds), lambda cell: _say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
+    )
+    for kind in ("raw", "centred"):
+        typer.echo(f"\n{kind} vectors")
+        rows = table(cells, kind)
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        for row in rows:
+            typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    _say(f"Written: {output}")
+
+
 def main() -> None:
     """Run the command line: exit code 0 ok, 1 failed, 2 usage; tracebacks only with --debug."""
     from inbedder.errors import InbedderError

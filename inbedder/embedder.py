@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from inbedder.backbones.base import Backbone, Sampling
-from inbedder.backbones.loading import LoadOptions, load_backbone, read_settings
+from inbedder.backbones.loading import LoadOptions, load_backbone, read_settings, weights_revision
 from inbedder.batching import length_sorted_batches
 from inbedder.errors import InputError, ModelError
 from inbedder.models.bundled import MINI_FOLDER
@@ -84,6 +85,7 @@ class InBedder:
             mask_length=mask_length if mask_length is not None else settings.mask_length or 3,
         )
         self.name = os.fspath(model)
+        self._source = name
         self.backbone: Backbone = load_backbone(name, options)
         asked, named_layer = parse_pooling(pooling or self.backbone.poolings[0])
         if asked not in self.backbone.poolings:
@@ -102,6 +104,23 @@ class InBedder:
     def dimension(self) -> int:
         """Length of a vector."""
         return self.backbone.hidden_size
+
+    @cached_property
+    def revision(self) -> str:
+        """What identifies the weights: the hub's commit, or a hash of the local files."""
+        return weights_revision(self._source, self.backbone)
+
+    def prompt(self, text: str, instruction: str | None = None) -> str:
+        """What the model reads of a text (before any cut) and an instruction.
+
+        Args:
+            text: The text.
+            instruction: A question, ``@name``, or None for ``@generic``.
+
+        Returns:
+            The rendered template.
+        """
+        return self.template.render(text, resolve_instruction(instruction)).string
 
     def encode(
         self,

@@ -10,31 +10,58 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.metrics import harmonic_mean, triplet_success
+from evaluation.tasks.base import Encode, Scores, TaskInfo
+from evaluation.tasks.corpus import TwoCriteriaCorpus
 from inbedder.errors import InputError
 
-Encode = Callable[[Sequence[str], str], NDArray[np.float32]]
 
+class ContrastTriplets:
+    """Contrast triplets of a corpus with two criteria."""
 
-@dataclass(frozen=True)
-class ContrastScores:
-    """Shares of triplets, in percent."""
+    seeded = False
 
-    first: float
-    """Success under the first criterion's instruction."""
-    second: float
-    """Success under the second criterion's instruction."""
+    def __init__(self, corpus: TwoCriteriaCorpus, count: int = 4000, seed: int = 0) -> None:
+        """Draw the triplets.
 
-    @property
-    def harmonic_mean(self) -> float:
-        """Harmonic mean of both, 0 when one is 0."""
-        total = self.first + self.second
-        return 2 * self.first * self.second / total if total else 0.0
+        Args:
+            corpus: Texts with two labels each, and an instruction a criterion.
+            count: How many triplets.
+            seed: Seed of the draw.
+        """
+        self.corpus = corpus
+        self.triplets = draw_triplets(corpus.labels[0], corpus.labels[1], count, seed)
+        name = f"{corpus.name} triplets"
+        self.info = TaskInfo(name, "harmonic_mean", corpus.source, corpus.revision, corpus.licence, corpus.citation)
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the first criterion's instruction."""
+        return self.corpus.texts[0], self.corpus.instructions[0]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Success rates under both instructions.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Not used: the triplets are drawn once.
+
+        Returns:
+            One success rate a criterion and their harmonic_mean, in percent.
+        """
+        used = np.unique(self.triplets)
+        rows = np.searchsorted(used, self.triplets)
+        texts = [self.corpus.texts[i] for i in used]
+        scores = {}
+        for number, (criterion, instruction) in enumerate(zip(self.corpus.criteria, self.corpus.instructions, strict=True)):
+            vectors = encode(texts, instruction)
+            closer, farther = (1, 2) if number == 0 else (2, 1)
+            scores[criterion] = triplet_success(vectors[rows[:, 0]], vectors[rows[:, closer]], vectors[rows[:, farther]])
+        return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}
 
 
 def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000, seed: int = 0) -> NDArray[np.int64]:
@@ -70,29 +97,3 @@ def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000
         same_b = [row for cell in like_second[b] if cell[0] != a for row in cells[cell]]
         triplets.append((anchor, draw.choice(same_a), draw.choice(same_b)))
     return np.asarray(triplets, dtype=np.int64)
-
-
-def score_triplets(
-    texts: Sequence[str], triplets: NDArray[np.int64], encode: Encode, instructions: tuple[str, str]
-) -> ContrastScores:
-    """Success rates of an embedder.
-
-    Args:
-        texts: The corpus, n texts.
-        triplets: As ``draw_triplets`` gives them.
-        encode: Texts and an instruction to vectors, shape (n, d); compared by cosine.
-        instructions: The first and the second criterion's.
-
-    Returns:
-        The scores, in percent.
-    """
-    used = np.unique(triplets)
-    rows = np.searchsorted(used, triplets)
-    chosen = [texts[i] for i in used]
-    rates = []
-    for instruction, closer, farther in ((instructions[0], 1, 2), (instructions[1], 2, 1)):
-        vectors = encode(chosen, instruction)
-        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        anchor, near, far = vectors[rows[:, 0]], vectors[rows[:, closer]], vectors[rows[:, farther]]
-        rates.append(100 * float(np.mean((anchor * near).sum(1) > (anchor * far).sum(1))))
-    return ContrastScores(first=rates[0], second=rates[1])

@@ -49,6 +49,8 @@ class Backbone(Protocol):
     """How many mask tokens follow a prompt; 0 for other than masked LMs."""
     position_limit: int | None
     """Most positions that the model can take, or None."""
+    model: PreTrainedModel
+    """The language model."""
     tokenizer: PreTrainedTokenizerBase
     """The model's own."""
 

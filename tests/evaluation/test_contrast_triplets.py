@@ -1,11 +1,18 @@
 import numpy as np
 import pytest
 
-from evaluation.tasks.contrast_triplets import ContrastScores, draw_triplets, score_triplets
+from evaluation.tasks.contrast_triplets import ContrastTriplets, draw_triplets
+from evaluation.tasks.corpus import corpus_of_rows
 from inbedder.errors import InputError
 
 FIRST = ["book", "book", "film", "film", "book", "game"]
 SECOND = ["good", "bad", "good", "bad", "good", "odd"]
+
+
+@pytest.fixture
+def task():
+    rows = [{"text": str(i), "kind": a, "mood": b} for i, (a, b) in enumerate(zip(FIRST, SECOND, strict=True))]
+    return ContrastTriplets(corpus_of_rows("toy", rows, {"kind": "A?", "mood": "B?"}), count=300)
 
 
 def test_each_triplet_shares_one_criterion_a_side():
@@ -28,24 +35,22 @@ def test_criteria_that_never_vary_apart_are_refused():
         draw_triplets(["a", "b"], ["x", "y"])
 
 
-def test_an_embedder_that_ignores_instructions_is_right_once_or_once_wrong():
+def test_an_embedder_that_ignores_instructions_is_right_about_one_where_it_is_wrong_about_the_other(task):
     vectors = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
-    texts = [str(i) for i in range(6)]
-    triplets = draw_triplets(FIRST, SECOND, 300)
-    scores = score_triplets(texts, triplets, lambda rows, _: vectors[[int(row) for row in rows]], ("A?", "B?"))
-    assert scores.first + scores.second == pytest.approx(100)
+    scores = task.evaluate(lambda texts, _: vectors[[int(text) for text in texts]])
+    assert scores["kind"] + scores["mood"] == pytest.approx(100)
+    assert scores["harmonic_mean"] == pytest.approx(2 * scores["kind"] * scores["mood"] / 100)
 
 
-def test_an_embedder_that_answers_is_always_right():
-    def encode(rows, instruction):
+def test_one_vector_for_every_text_succeeds_never(task):
+    assert task.evaluate(lambda texts, _: np.ones((len(texts), 3), dtype=np.float32))["harmonic_mean"] == 0
+
+
+def test_an_embedder_that_answers_is_always_right(task):
+    def encode(texts, instruction):
         labels = FIRST if instruction == "A?" else SECOND
         names = sorted(set(labels))
-        return np.eye(len(names), dtype=np.float32)[[names.index(labels[int(row)]) for row in rows]]
+        return np.eye(len(names), dtype=np.float32)[[names.index(labels[int(text)]) for text in texts]]
 
-    scores = score_triplets([str(i) for i in range(6)], draw_triplets(FIRST, SECOND, 300), encode, ("A?", "B?"))
-    assert (scores.first, scores.second, scores.harmonic_mean) == (100, 100, 100)
-
-
-def test_the_harmonic_mean_is_exact():
-    assert ContrastScores(80, 20).harmonic_mean == 32
-    assert ContrastScores(0, 0).harmonic_mean == 0
+    assert task.evaluate(encode) == {"kind": 100, "mood": 100, "harmonic_mean": 100}
+    assert task.first_input() == ("0", "A?")

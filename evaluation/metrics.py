@@ -1,0 +1,89 @@
+"""The metrics of the tasks, as percentages or correlations times 100."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+
+
+def row_cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
+    """Cosine of each row of ``a`` with the same row of ``b``; 0 where one is zero.
+
+    Args:
+        a: Shape (n, d).
+        b: Shape (n, d).
+
+    Returns:
+        Shape (n,).
+    """
+    norms = np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-12)
+    cosines: NDArray[np.float64] = (a.astype(np.float64) * b).sum(axis=1) / norms
+    return cosines
+
+
+def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> float:
+    """Share of triplets whose anchor is strictly more similar to the closer text, in percent (ties are failures).
+
+    Args:
+        anchors: Shape (n, d).
+        closer: Shape (n, d), the texts that should win.
+        farther: Shape (n, d).
+
+    Returns:
+        0 to 100.
+    """
+    return 100 * float(np.mean(row_cosines(anchors, closer) > row_cosines(anchors, farther)))
+
+
+def harmonic_mean(values: Sequence[float]) -> float:
+    """Harmonic mean of non-negative scores; 0 when one of them is 0.
+
+    Args:
+        values: At least one score.
+
+    Returns:
+        The mean.
+    """
+    return 0.0 if min(values) <= 0 else len(values) / sum(1 / value for value in values)
+
+
+def spearman(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float]) -> float:
+    """Spearman correlation times 100, ties by average rank; 0 when one side is constant.
+
+    Args:
+        similarities: n numbers.
+        scores: n numbers.
+
+    Returns:
+        -100 to 100.
+    """
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(np.asarray(one, dtype=np.float64)) for one in (similarities, scores)]
+    if any(np.ptp(one) == 0 for one in ranks):
+        return 0.0
+    return 100 * float(np.corrcoef(*ranks)[0, 1])
+
+
+def v_measure(vectors: Vectors, labels: Sequence[str], seed: int) -> float:
+    """V-measure times 100 of k-means on vectors of length 1, with as many clusters as there are labels.
+
+    Args:
+        vectors: Shape (n, d).
+        labels: n labels.
+        seed: Seed of k-means.
+
+    Returns:
+        0 to 100.
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import v_measure_score
+
+    directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    groups = KMeans(n_clusters=len(set(labels)), n_init=10, random_state=seed).fit_predict(directions)
+    return 100 * float(v_measure_score(labels, groups))

@@ -1,0 +1,125 @@
+"""Results on disk: one cell a model, task, kind of vectors and seed, in one json file that is always whole."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inbedder.errors import InputError
+from inbedder.files import atomic_write
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement."""
+
+    model: str
+    """Name of the embedder, variant included."""
+    model_revision: str
+    """What identifies its weights."""
+    task: str
+    """Name of the task."""
+    data_revision: str
+    """Commit or hash of the data."""
+    vectors: str
+    """"raw", or "centred" (the mean over the task's texts subtracted)."""
+    seed: int
+    """Seed of k-means; 0 where a task knows none."""
+    main_score: str
+    """Which of the scores tables show."""
+    scores: dict[str, float]
+    """All scores."""
+    first_prompt: str
+    """What the model read of the task's first text."""
+    seconds: float
+    """Wall-clock time."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """Versions, machine, command, licence."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, int]:
+        """What makes a cell the same measurement."""
+        return (self.model, self.model_revision, self.task, self.data_revision, self.vectors, self.seed)
+
+
+def load_cells(path: Path) -> list[Cell]:
+    """Read the finished cells of a results file.
+
+    Args:
+        path: The file; none is no cell.
+
+    Returns:
+        The cells.
+
+    Raises:
+        InputError: When the file is something else.
+    """
+    if not path.exists():
+        return []
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            raise ValueError(f"version {content['version']}, not {VERSION}")
+        return [Cell(**cell) for cell in content["cells"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} holds no results of inbedder evaluate ({error}). Choose another -o.") from error
+
+
+def save_cells(cells: Iterable[Cell], path: Path) -> None:
+    """Write all cells, at once or not at all.
+
+    Args:
+        cells: The cells.
+        path: The file.
+    """
+    content = {"version": VERSION, "cells": [asdict(cell) for cell in cells]}
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def table(cells: Sequence[Cell], vectors: str = "raw") -> list[list[str]]:
+    """Main scores as rows of text: mean over seeds, with the standard deviation where there are several.
+
+    Args:
+        cells: The cells.
+        vectors: Which kind of vectors.
+
+    Returns:
+        A head row (model and tasks) and one row a model, in order of appearance.
+    """
+    chosen = [cell for cell in cells if cell.vectors == vectors]
+    tasks = list(dict.fromkeys(cell.task for cell in chosen))
+    models = list(dict.fromkeys(cell.model for cell in chosen))
+    rows = [["model", *tasks]]
+    for model in models:
+        rows.append([model, *(_summary([c for c in chosen if (c.model, c.task) == (model, task)]) for task in tasks)])
+    return rows
+
+
+def _summary(cells: Sequence[Cell]) -> str:
+    values = [cell.scores[cell.main_score] for cell in cells]
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown.
+
+    Args:
+        rows: Head and rows, as ``table`` gives them.
+
+    Returns:
+        The table, without a line break at its end.
+    """
+    head, *body = rows
+    lines = [head, ["---", *("--:" for _ in head[1:])], *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

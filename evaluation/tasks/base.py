@@ -1,0 +1,119 @@
+"""What a task is, and how its rows are read: shipped, from a local folder, or from the hub at a pinned revision."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.prompting import PROMPTS_FOLDER
+
+SHIPPED = Path(__file__).resolve().parent.parent / "data"
+Vectors = NDArray[np.float32]
+Encode = Callable[[Sequence[str], "str | Sequence[str]"], Vectors]
+Rows = list[dict[str, Any]]
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """Where a task comes from."""
+
+    name: str
+    """Name of the task."""
+    main_score: str
+    """The score that tables show."""
+    source: str
+    """Hub id, file or folder."""
+    revision: str
+    """Commit of the hub data set, or hash of the local rows."""
+    licence: str
+    """Licence of the data."""
+    citation: str
+    """Who made it."""
+
+
+class Task(Protocol):
+    """A measurement of an embedder on one set."""
+
+    info: TaskInfo
+    """Where it comes from."""
+    seeded: bool
+    """Whether its scores depend on a seed (k-means)."""
+
+    def first_input(self) -> tuple[str, str]:
+        """A text and its instruction, to show that the instruction reaches the prompt."""
+        ...
+
+    def evaluate(self, encode: Encode, seed: int) -> Scores:
+        """Scores of an embedder; ``encode`` takes texts and an instruction (or one a text)."""
+        ...
+
+
+@cache
+def instructions_of(task: str) -> dict[str, str]:
+    """The instructions of a task by criterion, from ``prompts/evaluation.yaml``."""
+    content = yaml.safe_load((PROMPTS_FOLDER / "evaluation.yaml").read_text(encoding="utf-8"))
+    return dict(content[task])
+
+
+def read_jsonl(path: Path) -> Rows:
+    """Read a .jsonl or .jsonl.gz file of objects.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its rows.
+
+    Raises:
+        InputError: When it cannot be read.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as file:
+            return [json.loads(line) for line in file if line.strip()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"Cannot read the rows of {path}: {error}") from error
+
+
+def read_hub(name: str, revision: str, config: str | None = None, split: str = "test") -> Rows:
+    """Read a data set of the hub at a pinned revision.
+
+    Args:
+        name: Hub id.
+        revision: Commit.
+        config: Configuration of the data set.
+        split: Split.
+
+    Returns:
+        Its rows.
+
+    Raises:
+        MissingExtraError: When datasets is not installed.
+        InputError: When the hub is out of reach or has no such data.
+    """
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise MissingExtraError("datasets", "evaluation") from error
+    try:
+        return [dict(row) for row in load_dataset(name, config, revision=revision, split=split)]
+    except Exception as error:
+        raise InputError(f"Cannot read {name} from the hub: {error}. Leave this task out, or give local data.") from error
+
+
+def fingerprint(rows: Rows) -> str:
+    """Hash of rows, which stands for the revision of local data."""
+    content = json.dumps(rows, sort_keys=True, ensure_ascii=True).encode()
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,0 +1,140 @@
+"""A corpus with two label columns: what contrast triplets and two-criteria clustering are drawn from."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evaluation.tasks.base import fingerprint, instructions_of, read_jsonl
+from inbedder.errors import InputError
+from inbedder.tables import read_table
+
+KNOWN = {
+    "amazon_multidomain": ("amazon_multidomain/all.jsonl.gz", "none stated", "Blitzer et al. 2007"),
+    "airline_tweets": ("airline_tweets/all.jsonl.gz", "none stated", "CrowdFlower, Twitter US Airline Sentiment"),
+}
+
+
+@dataclass(frozen=True)
+class TwoCriteriaCorpus:
+    """Texts, two labels each, and the instruction that asks for each label."""
+
+    name: str
+    """Name of the corpus."""
+    texts: list[str]
+    """n texts."""
+    criteria: tuple[str, str]
+    """Names of the label columns."""
+    labels: tuple[list[str], list[str]]
+    """n labels a criterion."""
+    instructions: tuple[str, str]
+    """What to ask for each criterion."""
+    source: str
+    """Where the rows come from."""
+    revision: str
+    """Hash of the rows."""
+    licence: str = "the user's own"
+    """Licence of the data."""
+    citation: str = ""
+    """Who made it."""
+    dropped: int = 0
+    """Rows without a text or a label, which were left out."""
+
+
+def corpus_of_rows(
+    name: str, rows: Sequence[Mapping[str, Any]], criteria: Mapping[str, str], *, text_column: str = "text", **about: Any
+) -> TwoCriteriaCorpus:
+    """Build a corpus of rows; rows without a text or a label are left out and counted, duplicates of a text are kept once.
+
+    Args:
+        name: Name of the corpus.
+        rows: Tables rows.
+        criteria: Instruction by label column, two of them.
+        text_column: Column of the texts.
+        **about: source, licence and citation.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        InputError: When there are not two criteria, a column is missing, or a criterion has a single class.
+    """
+    if len(criteria) != 2:
+        raise InputError(
+            f"Two criteria are needed to contrast them; {len(criteria)} given. Give --criterion column=question twice."
+        )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    for column in (text_column, *criteria):
+        if column not in columns:
+            raise InputError(f"No column {column!r} in {name}. The columns are: {', '.join(columns)}.")
+    whole: dict[str, Mapping[str, Any]] = {}
+    for row in rows:
+        if all(_is_given(row.get(column)) for column in (text_column, *criteria)):
+            whole.setdefault(str(row[text_column]), row)
+    for column in criteria:
+        classes = Counter(str(row[column]) for row in whole.values())
+        if len(classes) < 2:
+            raise InputError(
+                f"{name}: column {column!r} has {len(classes)} class(es) in {len(whole)} rows; a criterion needs two."
+            )
+    first, second = criteria
+    kept = [{key: str(row[key]) for key in (text_column, first, second)} for row in whole.values()]
+    return TwoCriteriaCorpus(
+        name=name,
+        texts=[row[text_column] for row in kept],
+        criteria=(first, second),
+        labels=([row[first] for row in kept], [row[second] for row in kept]),
+        instructions=(criteria[first], criteria[second]),
+        revision=fingerprint(kept),
+        dropped=len(rows) - len(kept),
+        **{"source": name, **about},
+    )
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value == value and str(value).strip() != ""
+
+
+def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriteriaCorpus:
+    """One of the corpora that the project measures itself on, from a local folder.
+
+    Args:
+        name: A name of ``KNOWN``.
+        folder: Where the sets lie, one folder each.
+        limit: At most so many rows, drawn with seed 0.
+
+    Returns:
+        The corpus.
+
+    Raises:
+        InputError: When the name is unknown or the rows cannot be read.
+    """
+    if name not in KNOWN:
+        raise InputError(f"Unknown corpus {name!r}. Known: {', '.join(KNOWN)}.")
+    file, licence, citation = KNOWN[name]
+    rows = read_jsonl(folder / file)
+    criteria = instructions_of(name)
+    if limit is not None and len(rows) > limit:
+        whole = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
+        rows = random.Random(0).sample(whole, min(limit, len(whole)))
+    return corpus_of_rows(name, rows, criteria, source=file, licence=licence, citation=citation)
+
+
+def corpus_of_table(path: str, criteria: Mapping[str, str], text_column: str | None = None) -> TwoCriteriaCorpus:
+    """A user's own table.
+
+    Args:
+        path: A csv, tsv, jsonl or parquet file.
+        criteria: Instruction by label column, two of them.
+        text_column: Column of the texts; guessed where only one can be meant.
+
+    Returns:
+        The corpus.
+    """
+    table = read_table(path, text_column, skip_bad=True)
+    rows = [{**record, "__text__": text} for record, text in zip(table.records, table.texts, strict=True)]
+    return corpus_of_rows(Path(path).name, rows, criteria, text_column="__text__")

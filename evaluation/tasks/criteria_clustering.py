@@ -1,0 +1,58 @@
+"""Two-criteria clustering: k-means under each criterion's instruction, against that criterion's labels.
+
+Generalises NYTClustering (InBedder paper, section 3.2) to any corpus with two label columns: the score is the harmonic mean of
+both V-measures.
+"""
+
+from __future__ import annotations
+
+from evaluation.metrics import harmonic_mean, v_measure
+from evaluation.tasks.base import Encode, Scores, TaskInfo
+from evaluation.tasks.corpus import TwoCriteriaCorpus
+from inbedder.errors import InputError
+
+
+class CriteriaClustering:
+    """Clustering of one corpus under two instructions."""
+
+    seeded = True
+
+    def __init__(self, corpus: TwoCriteriaCorpus) -> None:
+        """Take a corpus.
+
+        Args:
+            corpus: Texts with two labels each, and an instruction a criterion.
+
+        Raises:
+            InputError: When a criterion has more classes than there are texts to group.
+        """
+        for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True):
+            if len(set(labels)) >= len(labels):
+                raise InputError(
+                    f"{corpus.name}: {criterion!r} has a class for every one of {len(labels)} texts; nothing to group."
+                )
+        self.corpus = corpus
+        name = f"{corpus.name} clustering"
+        self.info = TaskInfo(name, "harmonic_mean", corpus.source, corpus.revision, corpus.licence, corpus.citation)
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the first criterion's instruction."""
+        return self.corpus.texts[0], self.corpus.instructions[0]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """V-measures under both instructions.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Seed of k-means.
+
+        Returns:
+            One V-measure a criterion and their harmonic_mean, times 100.
+        """
+        scores = {
+            criterion: v_measure(encode(self.corpus.texts, instruction), labels, seed)
+            for criterion, instruction, labels in zip(
+                self.corpus.criteria, self.corpus.instructions, self.corpus.labels, strict=True
+            )
+        }
+        return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}

@@ -1,0 +1,73 @@
+"""IntentEmotion: triplets under two contrasting criteria (InBedder paper, section 3.2).
+
+The same two texts are told apart twice: under the emotion's instruction the one with the anchor's emotion must be closer, under
+the intent's the one with its intent. The score is the harmonic mean of both success rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evaluation.metrics import harmonic_mean, triplet_success
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
+from inbedder.errors import InputError
+
+HUB = ("BrandonZYW/IntentEmotion", "d0101c15083166b77371cf542c4045decc0a6e92")
+CRITERIA = ("emotion", "intent")
+
+
+class IntentEmotion:
+    """Triplets by emotion and by intent: the set written for this project, or the paper's from the hub."""
+
+    seeded = False
+
+    def __init__(self, rows: Rows | None = None, *, hub: bool = False) -> None:
+        """Read the triplets.
+
+        Args:
+            rows: Triplets with criterion, anchor, positive, negative; None for the shipped ones.
+            hub: Read the paper's own set from the hub.
+
+        Raises:
+            InputError: When a criterion has no triplet.
+        """
+        name, source, revision = "IntentEmotion (written)", "evaluation/data/intent_emotion.jsonl", None
+        licence, citation = "CC BY 4.0", "Written for this project over BANKING77 (Casanueva et al. 2020)"
+        if hub:
+            name, source, revision = "IntentEmotion", *HUB
+            licence, citation = "see the hub", "InBedder (2024)"
+            rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(*HUB, criterion)]
+        self.rows = read_jsonl(SHIPPED / "intent_emotion.jsonl") if rows is None else rows
+        for criterion in CRITERIA:
+            if not self._of(criterion):
+                raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
+        self.info = TaskInfo(name, "harmonic_mean", source, revision or fingerprint(self.rows), licence, citation)
+        self.instructions = instructions_of("intent_emotion")
+
+    def _of(self, criterion: str) -> Rows:
+        return [row for row in self.rows if row["criterion"] == criterion]
+
+    def first_input(self) -> tuple[str, str]:
+        """The first anchor and its instruction."""
+        row = self.rows[0]
+        return row["anchor"], self.instructions[row["criterion"]]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Success rates.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Not used.
+
+        Returns:
+            emotion, intent and harmonic_mean, in percent.
+        """
+        scores = {criterion: self._success(criterion, encode) for criterion in CRITERIA}
+        return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}
+
+    def _success(self, criterion: str, encode: Encode) -> float:
+        rows = self._of(criterion)
+        texts: Sequence[str] = [row[part] for part in ("anchor", "positive", "negative") for row in rows]
+        vectors = encode(texts, self.instructions[criterion])
+        count = len(rows)
+        return triplet_success(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])

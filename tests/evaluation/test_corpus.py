@@ -1,0 +1,72 @@
+import json
+
+import pytest
+
+from evaluation.tasks.corpus import corpus_of_rows, corpus_of_table, known_corpus
+from inbedder.errors import InputError
+
+CRITERIA = {"kind": "Which kind?", "mood": "Which mood?"}
+ROWS = [
+    {"text": "a b", "kind": "x", "mood": "good"},
+    {"text": "c d", "kind": "y", "mood": "bad"},
+    {"text": "e f", "kind": "x", "mood": "bad"},
+    {"text": "e f", "kind": "x", "mood": "bad"},
+    {"text": "g h", "kind": float("nan"), "mood": "bad"},
+    {"text": "", "kind": "x", "mood": "bad"},
+    {"text": "i j", "kind": "y", "mood": None},
+]
+
+
+def test_rows_without_text_or_label_and_repeated_texts_are_left_out_and_counted():
+    corpus = corpus_of_rows("toy", ROWS, CRITERIA)
+    assert corpus.texts == ["a b", "c d", "e f"]
+    assert corpus.labels == (["x", "y", "x"], ["good", "bad", "bad"])
+    assert corpus.instructions == ("Which kind?", "Which mood?")
+    assert corpus.dropped == 4
+
+
+def test_the_revision_changes_with_the_rows():
+    assert corpus_of_rows("toy", ROWS, CRITERIA).revision == corpus_of_rows("other", ROWS, CRITERIA).revision
+    assert corpus_of_rows("toy", ROWS[:3], CRITERIA).revision == corpus_of_rows("toy", ROWS, CRITERIA).revision
+    changed = [dict(ROWS[0], text="changed"), *ROWS[1:]]
+    assert corpus_of_rows("toy", changed, CRITERIA).revision != corpus_of_rows("toy", ROWS, CRITERIA).revision
+
+
+@pytest.mark.parametrize(
+    ("criteria", "message"),
+    [
+        ({"kind": "A?", "mod": "B?"}, "No column 'mod' in toy. The columns are: text, kind, mood"),
+        ({"kind": "A?"}, "Two criteria are needed"),
+    ],
+)
+def test_wrong_criteria_are_named(criteria, message):
+    with pytest.raises(InputError, match=message):
+        corpus_of_rows("toy", ROWS, criteria)
+
+
+def test_one_class_is_not_enough():
+    with pytest.raises(InputError, match=r"column 'kind' has 1 class\(es\) in 2 rows; a criterion needs two"):
+        corpus_of_rows("toy", [ROWS[0], ROWS[2]], CRITERIA)
+
+
+def test_a_table_of_the_users_own_is_read(tmp_path):
+    (tmp_path / "mine.csv").write_text("review,kind,mood\nfirst one,x,good\nsecond one,y,bad\nthird one,x,bad\n")
+    corpus = corpus_of_table(str(tmp_path / "mine.csv"), CRITERIA)
+    assert corpus.texts == ["first one", "second one", "third one"]
+    assert corpus.name == "mine.csv"
+
+
+def test_a_known_corpus_is_read_from_its_folder(tmp_path):
+    folder = tmp_path / "amazon_multidomain"
+    folder.mkdir()
+    import gzip
+
+    rows = [{"text": f"t {i}", "domain": "ab"[i % 2], "polarity": "xy"[i // 10]} for i in range(20)]
+    with gzip.open(folder / "all.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    corpus = known_corpus("amazon_multidomain", tmp_path)
+    assert len(corpus.texts) == 20
+    assert corpus.instructions[1] == "Is the review positive or negative?"
+    assert len(known_corpus("amazon_multidomain", tmp_path, limit=12).texts) == 12
+    with pytest.raises(InputError, match="Unknown corpus"):
+        known_corpus("nope", tmp_path)

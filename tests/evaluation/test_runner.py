@@ -1,0 +1,93 @@
+import json
+
+import numpy as np
+import pytest
+
+from evaluation.embedders import Embedder, inbedder_embedders
+from evaluation.results import load_cells, markdown, table
+from evaluation.runner import run
+from evaluation.tasks.corpus import corpus_of_rows
+from evaluation.tasks.criteria_clustering import CriteriaClustering
+from evaluation.tasks.instruct_stsb import InstructSTSB
+from inbedder.errors import InputError, ModelError
+from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
+
+
+class Counting:
+    def __init__(self, fail_at=None):
+        self.calls = 0
+        self.fail_at = fail_at
+
+    def __call__(self, texts, instruction):
+        self.calls += 1
+        if self.calls == self.fail_at:
+            raise KeyboardInterrupt
+        return ignorant([f"{instruction} {text}" for text in texts], instruction)
+
+
+def embedder(encode, name="toy", prompt=lambda text, instruction: f"{instruction} {text}"):
+    return Embedder(name, "1", encode, prompt, instructed=True)
+
+
+@pytest.fixture
+def clustering():
+    return CriteriaClustering(corpus_of_rows("toy corpus", ROWS, QUESTIONS))
+
+
+def test_each_seed_and_kind_is_a_cell_and_texts_are_embedded_once(clustering, tmp_path):
+    encode = Counting()
+    cells = run([embedder(encode)], [clustering], tmp_path / "r.json", seeds=range(3))
+    assert [(cell.vectors, cell.seed) for cell in cells] == [(kind, seed) for kind in ("raw", "centred") for seed in range(3)]
+    assert encode.calls == 2
+    assert cells[0].first_prompt == "Kind? a x 0"
+    assert cells[0].about["versions"]["torch"]
+
+
+def test_an_interrupted_run_never_computes_a_finished_cell_again(clustering, tmp_path):
+    path = tmp_path / "r.json"
+    with pytest.raises(KeyboardInterrupt):
+        run([embedder(Counting(), "first"), embedder(Counting(fail_at=1), "second")], [clustering], path, seeds=[0])
+    assert {cell.model for cell in load_cells(path)} == {"first"}
+    again = Counting()
+    cells = run([embedder(again, "first"), embedder(Counting(), "second")], [clustering], path, seeds=[0])
+    assert again.calls == 0
+    assert [cell.model for cell in cells] == ["first", "first", "second", "second"]
+
+
+def test_centred_vectors_have_their_mean_subtracted(clustering, tmp_path):
+    def shifted(texts, instruction):
+        return ignorant(texts, instruction) + 100
+
+    cells = run([embedder(ignorant, "plain"), embedder(shifted, "shifted")], [clustering], tmp_path / "r.json", seeds=[0])
+    scores = {(cell.model, cell.vectors): cell.scores["harmonic_mean"] for cell in cells}
+    assert scores["plain", "centred"] == pytest.approx(scores["shifted", "centred"], abs=0.02)
+
+
+def test_a_run_whose_instruction_does_not_reach_the_prompt_is_refused(clustering, tmp_path):
+    with pytest.raises(ModelError, match=r"'Kind\?' did not reach the prompt of toy"):
+        run([embedder(ignorant, prompt=lambda text, _instruction: text)], [clustering], tmp_path / "r.json")
+
+
+def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
+    task = InstructSTSB(InstructSTSB().rows[:10])
+    cells = run(inbedder_embedders(make_model("bert")), [task], tmp_path / "r.json")
+    assert len(cells) == 4
+    assert task.rows[0]["instruction"] in cells[0].first_prompt
+    assert "What is this text about?" in cells[2].first_prompt
+    assert len(cells[0].model_revision) == 16
+
+
+def test_tables_show_means_and_deviations(clustering, tmp_path):
+    cells = run([embedder(ignorant)], [clustering, InstructSTSB()], tmp_path / "r.json", seeds=[0, 1])
+    rows = table(cells)
+    values = [cell.scores["harmonic_mean"] for cell in cells if cell.vectors == "raw" and cell.task == "toy corpus clustering"]
+    assert rows[0] == ["model", "toy corpus clustering", "InstructSTSB (written)"]
+    assert rows[1][1] == f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
+    assert markdown([["model", "a"], ["m", "1.0"]]) == "| model | a |\n| --- | --: |\n| m | 1.0 |"
+
+
+@pytest.mark.parametrize("content", ["not json", json.dumps({"version": 99, "cells": []}), "[]"])
+def test_a_file_that_holds_no_results_is_refused(tmp_path, content):
+    (tmp_path / "r.json").write_text(content)
+    with pytest.raises(InputError, match="holds no results of inbedder evaluate"):
+        load_cells(tmp_path / "r.json")

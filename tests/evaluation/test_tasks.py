@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from evaluation.tasks import build_tasks
+from evaluation.tasks.corpus import corpus_of_rows
+from evaluation.tasks.criteria_clustering import CriteriaClustering
+from evaluation.tasks.instruct_stsb import InstructSTSB
+from evaluation.tasks.intent_emotion import IntentEmotion
+from inbedder.errors import InputError
+
+
+def one_hot(keys):
+    names = sorted(set(keys))
+    return np.eye(len(names), dtype=np.float32)[[names.index(key) for key in keys]]
+
+
+def constant(texts, _instruction):
+    return np.ones((len(texts), 4), dtype=np.float32)
+
+
+def ignorant(texts, _instruction):
+    return np.stack([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]).astype(np.float32)
+
+
+def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
+    task = IntentEmotion()
+
+    def oracle(texts, _instruction):
+        triplets = len(texts) // 3
+        groups = [str(i % triplets) if i < 2 * triplets else f"other {i}" for i in range(len(texts))]
+        return one_hot(groups)
+
+    assert task.evaluate(oracle) == {"emotion": 100, "intent": 100, "harmonic_mean": 100}
+    assert task.evaluate(constant)["harmonic_mean"] == 0
+
+
+def test_an_embedder_that_ignores_instructions_gets_what_it_deserves_in_intent_emotion():
+    scores = IntentEmotion().evaluate(ignorant)
+    assert scores["emotion"] + scores["intent"] == pytest.approx(100)
+
+
+def test_intent_emotion_needs_both_criteria():
+    row = {"criterion": "emotion", "anchor": "a", "positive": "b", "negative": "c"}
+    with pytest.raises(InputError, match="needs triplets of criterion 'intent'"):
+        IntentEmotion([row])
+
+
+def test_instruct_stsb_gives_an_oracle_a_hundred_and_an_ignorant_embedder_nothing():
+    task = InstructSTSB()
+
+    def oracle(texts, _instructions):
+        count = len(texts) // 2
+        return one_hot([str(i) for i in range(count)] + [str(i) if task.rows[i]["score"] else "apart" for i in range(count)])
+
+    assert task.evaluate(oracle)["cosine_spearman"] == pytest.approx(100)
+    assert task.evaluate(constant)["cosine_spearman"] == 0
+    assert task.evaluate(ignorant)["cosine_spearman"] == pytest.approx(0, abs=1e-6)
+
+
+ROWS = [{"text": f"{kind} {mood} {i}", "kind": kind, "mood": mood} for kind in "ab" for mood in "xyz" for i in range(6)]
+QUESTIONS = {"kind": "Kind?", "mood": "Mood?"}
+
+
+def test_criteria_clustering_gives_an_oracle_a_hundred():
+    task = CriteriaClustering(corpus_of_rows("toy", ROWS, QUESTIONS))
+
+    def oracle(texts, instruction):
+        return one_hot([text.split()[0 if instruction == "Kind?" else 1] for text in texts])
+
+    assert task.evaluate(oracle, seed=0) == pytest.approx({"kind": 100, "mood": 100, "harmonic_mean": 100})
+
+    def ignores(texts, _instruction):
+        return oracle(texts, "Kind?")
+
+    assert task.evaluate(ignores, seed=0)["harmonic_mean"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_class_for_every_text_is_refused():
+    rows = [{"text": str(i), "kind": str(i), "mood": "xy"[i % 2]} for i in range(6)]
+    with pytest.raises(InputError, match="nothing to group"):
+        CriteriaClustering(corpus_of_rows("toy", rows, QUESTIONS))
+
+
+def test_the_shipped_sets_are_the_default_and_names_choose(tmp_path):
+    assert [task.info.name for task in build_tasks()] == ["IntentEmotion (written)", "InstructSTSB (written)"]
+    assert [task.info.name for task in build_tasks(names=["stsb"])] == ["InstructSTSB (written)"]
+    with pytest.raises(InputError, match=r"No task is called nope. There are: IntentEmotion"):
+        build_tasks(names=["nope"])
+    with pytest.raises(InputError, match="neither a table nor a folder"):
+        build_tasks(tmp_path)
+
+
+def test_a_table_brings_triplets_and_clustering(tmp_path):
+    lines = ["text,kind,mood", *(f"{row['text']},{row['kind']},{row['mood']}" for row in ROWS)]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    tasks = build_tasks(tmp_path / "mine.csv", QUESTIONS)
+    assert [task.info.name for task in tasks] == ["mine.csv triplets", "mine.csv clustering"]
+    with pytest.raises(InputError, match="needs two criteria"):
+        build_tasks(tmp_path / "mine.csv")
+    with pytest.raises(InputError, match="Criteria belong to a table"):
+        build_tasks(None, QUESTIONS)
