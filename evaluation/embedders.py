@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.tasks.base import fingerprint
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.models.bundled import resolve_base
+from inbedder.models.bundled import resolve_base, sha256_of
 
 Vectors = NDArray[np.float32]
 
@@ -44,7 +46,8 @@ def inbedder_embedders(name: str, *, pooling: str | None = None, layer: int = -1
         Both variants; they share the weights.
     """
     model = InBedder(name, pooling=pooling, layer=layer)
-    revision = model.revision
+    reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, str(model.backbone.model.dtype))
+    revision = fingerprint([], [model.revision, *reads])
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
 
@@ -78,6 +81,9 @@ def sentence_transformer_embedders(name: str = "all-MiniLM-L6-v2", batch_size: i
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", "evaluation") from error
     model = SentenceTransformer(resolve_base(name))
+    folder = Path(resolve_base(name))
+    files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
+    revision = fingerprint([], [name, *(sha256_of(file) for file in files)])
 
     def plain(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return np.asarray(model.encode(list(texts), batch_size=batch_size, show_progress_bar=False), dtype=np.float32)
@@ -87,6 +93,6 @@ def sentence_transformer_embedders(name: str = "all-MiniLM-L6-v2", batch_size: i
         return plain([f"{one} {text}" for one, text in zip(instructions, texts, strict=True)], "")
 
     return [
-        Embedder(f"{name}, no instruction", name, plain, lambda text, _: text, instructed=False),
-        Embedder(f"{name}, instruction in front", name, prepended, lambda text, one: f"{one} {text}", instructed=True),
+        Embedder(f"{name}, no instruction", revision, plain, lambda text, _: text, instructed=False),
+        Embedder(f"{name}, instruction in front", revision, prepended, lambda text, one: f"{one} {text}", instructed=True),
     ]

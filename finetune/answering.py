@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -27,8 +28,8 @@ from torch import Tensor, nn
 from finetune.data import Row, load_rows
 from finetune.examples import IGNORED, Collator, Example, causal_examples, masked_examples
 from finetune.recipe import Recipe
-from inbedder.backbones.base import body_of, tapped
-from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model
+from inbedder.backbones.base import body_of, pad_id_of, tapped
+from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
 from inbedder.backbones.masked import head_sees_only
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.models.bundled import resolve_base
@@ -192,7 +193,7 @@ def _make_trainer(
         model=model,
         args=_training_arguments(recipe),
         train_dataset=examples,
-        data_collator=Collator(tokenizer.pad_token_id),
+        data_collator=Collator(pad_id_of(tokenizer)),
         processing_class=tokenizer,
     )
 
@@ -208,7 +209,7 @@ def finetune(recipe: Recipe) -> Path:
         and ``inbedder.json`` with template and mask_length.
 
     Raises:
-        RecipeError: When the model's kind cannot be trained, or there is nothing to resume or overwrite.
+        RecipeError: When the model cannot be trained so, or the output holds another run's checkpoints.
     """
     from transformers import set_seed
     from transformers.trainer_utils import get_last_checkpoint
@@ -218,21 +219,13 @@ def finetune(recipe: Recipe) -> Path:
     if last and not recipe.training.resume:
         raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
     set_seed(recipe.training.seed)
-    model, tokenizer, kind = load_model(recipe.model, LoadOptions(dtype="float32"))
-    if kind == "seq2seq":
-        raise RecipeError("Encoder-decoder models cannot be fine-tuned yet; choose a causal or masked LM.")
-    rows = load_rows(recipe.data, recipe.training.seed)
-    logger.info("%d rows of %d files", len(rows), len(recipe.data.sources))
-    if kind == "masked":
-        examples = masked_examples(tokenizer, rows, recipe)
-        if recipe.objective.reencode_weight:
-            add_answer_vectors(examples, rows, recipe.objective.reencoder)
-    else:
-        examples = causal_examples(tokenizer, rows, recipe)
-    trainer = _make_trainer(_prepare(model, recipe), tokenizer, examples, recipe, kind)
+    loaded = load_model(recipe.model, LoadOptions(dtype="float32"))
+    _check_trainable(loaded, recipe)
+    examples = _examples(loaded, recipe)
+    trainer = _make_trainer(_prepare(loaded.model, recipe), loaded.tokenizer, examples, recipe, loaded.kind)
     trainer.train(resume_from_checkpoint=last)
     trainer.save_model(str(output))
-    tokenizer.save_pretrained(output)
+    loaded.tokenizer.save_pretrained(output)
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
@@ -241,3 +234,40 @@ def finetune(recipe: Recipe) -> Path:
     }
     (output / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
     return output
+
+
+def _check_trainable(loaded: Loaded, recipe: Recipe) -> None:
+    """Refuse early what would only fail, or be lost, after hours."""
+    if loaded.kind == "seq2seq":
+        raise RecipeError("Encoder-decoder models cannot be fine-tuned yet; choose a causal or masked LM.")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise RecipeError("Training with several processes is not supported yet; start one.")
+    if recipe.lora is None:
+        return
+    if loaded.adapter is not None:
+        raise RecipeError(f"{recipe.model} is an adapter itself. Fine-tune its base, or train all weights (lora: null).")
+    lost = [name for name in loaded.untrained if not any(f".{one}." in f".{name}" for one in recipe.lora.modules_to_save)]
+    if lost:
+        raise RecipeError(
+            f"{recipe.model} has no trained {', '.join(lost)}, and LoRA would leave them random. Name the modules in "
+            "lora.modules_to_save (for BERT-like models: transform)."
+        )
+
+
+def _examples(loaded: Loaded, recipe: Recipe) -> list[Example]:
+    rows = load_rows(recipe.data, recipe.training.seed)
+    logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
+    if loaded.kind == "causal":
+        if loaded.tokenizer.eos_token_id is None:
+            raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so no answer could end.")
+        return causal_examples(loaded.tokenizer, rows, recipe)
+    examples = masked_examples(loaded.tokenizer, rows, recipe)
+    if recipe.objective.reencode_weight:
+        add_answer_vectors(examples, rows, recipe.objective.reencoder)
+        size, width = len(examples[0]["vector"]), loaded.model.config.hidden_size
+        if size != width:
+            raise RecipeError(
+                f"The re-encoder's vectors have {size} numbers, the model's {width}. Choose another objective.reencoder, "
+                "or set objective.reencode_weight=0."
+            )
+    return examples

@@ -147,15 +147,34 @@ class Recipe:
 def _build(kind: type[Section], values: object, where: str) -> Section:
     if not isinstance(values, Mapping):
         raise RecipeError(f"{where} must be a table of settings, not {values!r}.")
-    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    known = {one.name: str(one.type) for one in fields(kind)}  # type: ignore[arg-type]
     unknown = sorted(set(values) - set(known))
     if unknown:
         raise RecipeError(f"{where} has unknown settings {', '.join(unknown)}. Known: {', '.join(known)}.")
-    ready = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    ready = {key: _convert(value, known[key], f"{where}: {key}") for key, value in values.items()}
     try:
         return kind(**ready)
     except TypeError as error:
         raise RecipeError(f"{where}: {error}") from error
+
+
+def _convert(value: Any, annotation: str, where: str) -> Any:
+    """A value of the annotated type: YAML reads 1e-3 as text and lists where tuples are meant."""
+    value = tuple(value) if isinstance(value, list) else value
+    kinds = [kind.strip() for kind in annotation.split("|")]
+    if value is None and "None" in kinds:
+        return None
+    if "float" in kinds and not isinstance(value, bool):
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"{where} must be a number, not {value!r}.") from error
+    python_types = {"int": int, "bool": bool, "str": str, "tuple": tuple, "Mapping": Mapping}
+    simple = [python_types[name] for kind in kinds if (name := kind.split("[")[0]) in python_types]
+    right = isinstance(value, tuple(simple)) and (bool in simple or not isinstance(value, bool))
+    if simple and not right:
+        raise RecipeError(f"{where} must be {annotation}, not {value!r}.")
+    return value
 
 
 def parse_recipe(values: Mapping[str, Any]) -> Recipe:
@@ -171,8 +190,11 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
         RecipeError: When a setting is unknown or missing.
     """
     ready = {key: value for key, value in values.items() if key not in SHARED}
-    data = dict(ready.get("data") or {})
-    sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources", [])]
+    data = ready.get("data") or {}
+    if not isinstance(data, Mapping):
+        raise RecipeError(f"data must be a table of settings, not {data!r}.")
+    data = dict(data)
+    sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources") or []]
     if not sources:
         raise RecipeError("The recipe names no data: give data.sources, a list of files.")
     data["sources"] = tuple(_build(Source, one, "data.sources") for one in sources)
@@ -181,7 +203,10 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     ready["objective"] = _build(Objective, ready.get("objective") or {}, "objective")
     if ready.get("lora") is not None:
         ready["lora"] = _build(Lora, ready["lora"], "lora")
-    return _build(Recipe, ready, "The recipe")
+    recipe = _build(Recipe, ready, "The recipe")
+    if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
+        raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
+    return recipe
 
 
 def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:

@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inbedder.cluster import ClusterResult, cluster
+    from inbedder.clustering import ClusterResult, cluster
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
     from inbedder.prompting import PromptTemplate
@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 __all__ = ["ClusterResult", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
 
 _HOMES = {
-    "ClusterResult": "inbedder.cluster",
+    "ClusterResult": "inbedder.clustering",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",
-    "cluster": "inbedder.cluster",
+    "cluster": "inbedder.clustering",
 }
 
 

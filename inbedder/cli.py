@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.tables import Table
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="inbedder",
     help="Text embeddings that follow an instruction, by answering it.",
@@ -71,6 +73,9 @@ def _check_output(path: Path, allowed: tuple[str, ...]) -> None:
         raise typer.BadParameter(f"{path}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
     if not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"{path}: its folder does not exist.", param_hint="-o")
+    from inbedder.tables import check_writable
+
+    check_writable(path)
 
 
 @app.command()
@@ -97,7 +102,7 @@ def embed(
         model, pooling=pooling, layer=layer, template=template, max_length=max_length, quantization=quantization, device=device
     )
     vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
-    if output.suffix == ".npy":
+    if output.suffix.lower() == ".npy":
         import numpy as np
 
         from inbedder.files import atomic_write
@@ -187,7 +192,7 @@ def cluster(
     embedder = _load(
         model, pooling=pooling, layer=layer, template=template, max_length=max_length, quantization=quantization, device=device
     )
-    from inbedder.cluster import cluster as cluster_texts
+    from inbedder.clustering import cluster as cluster_texts
 
     count = k if k == "auto" else int(k)
     results = [
@@ -277,9 +282,10 @@ def main() -> None:
         app()
     except InbedderError as error:
         _fail(f"error: {error}")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            _fail("Interrupted; no half file was left.")
+        raise
     except Exception as error:
         _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +14,10 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from inbedder.backbones.base import Backbone, Sampling
-from inbedder.backbones.loading import LoadOptions, load_backbone, read_settings, weights_revision
+from inbedder.backbones.base import Backbone, Sampling, check_layer
+from inbedder.backbones.loading import LoadOptions, load_backbone, weights_revision
 from inbedder.batching import length_sorted_batches
-from inbedder.errors import InputError, ModelError
-from inbedder.models.bundled import MINI_FOLDER
+from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.pooling import parse_pooling
 from inbedder.prompting import PromptTemplate, get_template, resolve_instruction
 from inbedder.tokenization import PromptTokenizer, PromptTokens
@@ -71,44 +71,28 @@ class InBedder:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
             InputError: When an option has no meaning.
         """
-        name = str(MINI_FOLDER) if model == "mini" else os.fspath(model)
-        settings = read_settings(name)
         if max_new_tokens < 1 or max_length < 1:
             raise InputError("max_length and max_new_tokens must be at least 1.")
-        options = LoadOptions(
-            kind=backbone,
-            device=device,
-            dtype=dtype,
-            revision=revision,
-            trust_remote_code=trust_remote_code,
-            quantization=quantization,
-            mask_length=mask_length if mask_length is not None else settings.mask_length or 3,
-        )
         self.name = os.fspath(model)
-        self._source = name
-        self.backbone: Backbone = load_backbone(name, options)
-        asked, named_layer = parse_pooling(pooling or self.backbone.poolings[0])
-        if asked not in self.backbone.poolings:
-            raise ModelError(
-                f"A {self.backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(self.backbone.poolings)}."
-            )
-        self.pooling = asked
-        self.layer = layer if named_layer is None else named_layer
+        options = LoadOptions(backbone, device, dtype, revision, trust_remote_code, quantization, mask_length)
+        self.backbone: Backbone
+        self.backbone, settings = load_backbone(self.name, options)
+        self.pooling, self.layer = _check_pooling(self.backbone, pooling, layer)
         self.template = get_template(template if template is not None else settings.template)
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         limit = self.backbone.position_limit
         room = max_length if limit is None else min(max_length, limit - _answer_room(self.backbone, max_new_tokens))
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         """Length of a vector."""
-        return self.backbone.hidden_size
+        return len(self.encode(""))
 
     @cached_property
     def revision(self) -> str:
         """What identifies the weights: the hub's commit, or a hash of the local files."""
-        return weights_revision(self._source, self.backbone)
+        return weights_revision(self.name, self.backbone)
 
     def prompt(self, text: str, instruction: str | None = None) -> str:
         """What the model reads of a text (before any cut) and an instruction.
@@ -152,11 +136,13 @@ class InBedder:
         rows, instructions = _check_texts(texts, instruction)
         filter_ids = self._filter_ids(filter_words)
 
-        def embed(prompts: Sequence[PromptTokens]) -> Tensor:
+        def embed(prompts: Sequence[PromptTokens], _batch: NDArray[np.intp]) -> Tensor:
             return self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids).cpu()
 
-        vectors = np.empty((len(rows), self.dimension), dtype=np.float32)
+        vectors = np.empty((0, 0 if rows else self.dimension), dtype=np.float32)
         for batch, result in self._batches(rows, instructions, embed, batch_size, show_progress_bar, "Embedding"):
+            if not len(vectors):
+                vectors = np.empty((len(rows), result.shape[1]), dtype=np.float32)
             vectors[batch] = result.numpy()
         _check_finite(vectors)
         if normalize_embeddings:
@@ -201,7 +187,7 @@ class InBedder:
             n: Answers a text; more than one differ only where temperature is above 0.
             temperature: 0 is greedy.
             top_p: Nucleus, in (0, 1].
-            seed: Seed of the drawn answers.
+            seed: Seed of the drawn answers, which also depend on batch_size.
             batch_size: Most texts in one pass.
             show_progress_bar: None shows one for long work in a terminal.
 
@@ -210,15 +196,21 @@ class InBedder:
 
         Raises:
             InputError: When a text is not a string, or an option is out of range.
+            ModelError: When the model's language-model head was never trained.
         """
         rows, instructions = _check_texts(texts, instruction)
+        if not self.backbone.answers:
+            raise ModelError(
+                f"{self.name} brings no trained language-model head, so its answers would be random. "
+                "It can embed; to answer and to explain clusters choose a language model, or fine-tune this one."
+            )
         if n < 1 or temperature < 0 or not 0 < top_p <= 1:
             raise InputError("answer needs n >= 1, temperature >= 0 and 0 < top_p <= 1.")
         sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed)
         answers: list[list[str]] = [[] for _ in rows]
 
-        def reply(prompts: Sequence[PromptTokens]) -> list[list[str]]:
-            return self.backbone.answer(prompts, sampling)
+        def reply(prompts: Sequence[PromptTokens], batch: NDArray[np.intp]) -> list[list[str]]:
+            return self.backbone.answer(prompts, replace(sampling, seed=seed + int(batch[0])))
 
         for batch, result in self._batches(rows, instructions, reply, batch_size, show_progress_bar, "Answering"):
             for row, said in zip(batch, result, strict=True):
@@ -252,7 +244,7 @@ class InBedder:
             The likeliest words of each vector; empty lists where the layer or pooling is not one that the head reads.
         """
         last = self.layer in (-1, self.backbone.num_layers)
-        if not last or self.pooling == "avg-ppt":
+        if not last or self.pooling == "avg-ppt" or not self.backbone.answers:
             return [[] for _ in vectors]
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
         return [_distinct_words(one, top) for one in words]
@@ -268,7 +260,7 @@ class InBedder:
         self,
         texts: Sequence[str],
         instructions: Sequence[str],
-        work: Callable[[Sequence[PromptTokens]], Any],
+        work: Callable[[Sequence[PromptTokens], NDArray[np.intp]], Any],
         batch_size: int,
         show_progress_bar: bool | None,
         verb: str,
@@ -282,13 +274,24 @@ class InBedder:
             warnings.warn(
                 f"{cut} of {len(prompts)} texts were cut at their end to fit max_length={self.tokenizer.max_length} tokens; "
                 "raise max_length where the model allows it, or split long texts.",
-                stacklevel=4,
+                TextCutWarning,
+                stacklevel=3,
             )
         hidden = not show_progress_bar if show_progress_bar is not None else (len(texts) < LONG_WORK or None)
         with tqdm(total=len(texts), desc=verb, unit=" texts", disable=hidden) as bar:
             for batch in length_sorted_batches([len(prompt.ids) for prompt in prompts], batch_size):
-                yield batch, work([prompts[row] for row in batch])
+                yield batch, work([prompts[row] for row in batch], batch)
                 bar.update(len(batch))
+
+
+def _check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[str, int]:
+    """The pooling and the layer, the authors' names understood."""
+    asked, named_layer = parse_pooling(pooling or backbone.poolings[0])
+    if asked not in backbone.poolings:
+        raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(backbone.poolings)}.")
+    layer = layer if named_layer is None else named_layer
+    check_layer(layer, backbone.num_layers)
+    return asked, layer
 
 
 def _answer_room(backbone: Backbone, max_new_tokens: int) -> int:

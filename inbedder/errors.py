@@ -27,3 +27,7 @@ class MissingExtraError(InbedderError):
     def __init__(self, package: str, extra: str) -> None:
         """Name the missing package and the extra that brings it."""
         super().__init__(f"This needs {package}. Install it with: pip install 'inbedder[{extra}]'")
+
+
+class TextCutWarning(UserWarning):
+    """Texts were cut at their end to fit the longest prompt."""

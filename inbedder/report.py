@@ -25,7 +25,7 @@ from inbedder.prompting import resolve_instruction
 from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
-    from inbedder.cluster import ClusterResult
+    from inbedder.clustering import ClusterResult
 
 MAX_DOTS = 5000
 TSNE_RANGE = range(10, 3001)

@@ -75,7 +75,8 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
         raise _bad_row(source, *bad[0])
     if not parsed:
         raise InputError(f"{source} holds no rows.")
-    column = _text_column([record for _, record in parsed], text_column)
+    plain = source == "-" or Path(source).suffix.lower() == ".txt"
+    column = _text_column([record for _, record in parsed], LINE_COLUMN if plain else text_column)
     reasons = [_missing(record.get(column)) for _, record in parsed]
     good = [entry for entry, reason in zip(parsed, reasons, strict=True) if reason is None]
     if len(good) < len(parsed) and not skip_bad:
@@ -127,7 +128,7 @@ def _missing(value: Any) -> str | None:
 
 def _read_rows(source: str, path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
     if source == "-":
-        sys.stdin.reconfigure(encoding="utf-8", errors="strict")  # type: ignore[union-attr]
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")  # type: ignore[union-attr]
         yield from _read_lines(sys.stdin)
         return
     kind = path.suffix.lower()
@@ -165,9 +166,12 @@ def _read_jsonl(file: IO[str]) -> Iterator[tuple[int, Record | _BadRow]]:
 
 def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record | _BadRow]]:
     csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(file, delimiter=delimiter)
+    reader = csv.reader(file, delimiter=delimiter, strict=True)
     header = next(reader, None)
     number = 0
+    if header and len(set(header)) < len(header):
+        twice = sorted({name for name in header if header.count(name) > 1})
+        raise InputError(f"The header names {', '.join(map(repr, twice))} twice. Give each column its own name.")
     try:
         for number, cells in enumerate(reader, start=1):
             if cells and header and len(cells) != len(header):
@@ -175,7 +179,7 @@ def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record
             elif cells and header:
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
-        yield number + 1, _BadRow(f"not readable as csv ({error}).")
+        yield number + 1, _BadRow(f"not readable as csv ({error}); what follows is lost.")
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
@@ -185,6 +189,16 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
     except pyarrow.ArrowInvalid as error:
         raise InputError(f"{path} is not a parquet file ({error}).") from error
     yield from enumerate(records, start=1)
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the work whether a table's library is there.
+
+    Args:
+        path: The table to be written.
+    """
+    if path.suffix.lower() == ".parquet":
+        _import_parquet()
 
 
 def _import_parquet() -> tuple[Any, Any]:

@@ -3,7 +3,8 @@
 The ids are those of tokenizing the rendered template in one piece. Where that is longer than ``max_length``, the text
 is cut at its end, character by character of its last tokens, and rendered again, so template, instruction and response
 marker always survive and the ids still are those of a rendered template. Special tokens written in a text or an
-instruction (``</s>``, ``[MASK]``) are tokenized as plain characters.
+instruction (``</s>``, ``[MASK]``) are tokenized as plain characters; where a vocabulary makes that impossible (Unigram), a space
+behind their first character breaks them.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class PromptTokenizer:
         self.max_length = max_length
         self.mask_length = mask_length
         self._closing = _closing_specials(self._encode(["a"])[0])
+        self._leaking = [one for one in tokenizer.all_special_tokens if one != tokenizer.unk_token and self._leaks(one)]
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
         """Tokenize prompts.
@@ -107,10 +109,22 @@ class PromptTokenizer:
         """
         prompts: list[PromptTokens] = []
         for start in range(0, len(texts), CHUNK):
-            chunk = [clean_text(text) for text in texts[start : start + CHUNK]]
-            asked = [clean_text(instruction) for instruction in instructions[start : start + CHUNK]]
+            chunk = [self._clean(text) for text in texts[start : start + CHUNK]]
+            asked = [self._clean(instruction) for instruction in instructions[start : start + CHUNK]]
             prompts += self._tokenize_chunk(chunk, asked)
         return prompts
+
+    def _leaks(self, special: str) -> bool:
+        """Whether a special token written in a text becomes one: in Unigram vocabularies it is a piece like any other."""
+        plain, written = (encoding.ids for encoding in self._encode(["a b", f"a {special} b"]))
+        number = self.tokenizer.convert_tokens_to_ids(special)
+        return bool(written.count(number) > plain.count(number))
+
+    def _clean(self, text: str) -> str:
+        text = clean_text(text)
+        for special in self._leaking:
+            text = text.replace(special, f"{special[0]} {special[1:]}")
+        return text
 
     def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
         short = self.max_length * CHARACTERS_PER_TOKEN

@@ -8,6 +8,7 @@ from pathlib import Path
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -95,6 +96,27 @@ def t5_like_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def xlm_r_like_tokenizer() -> PreTrainedTokenizerFast:
+    """As XLM-R's: in a Unigram vocabulary a special token is a piece like any other."""
+    backend = Tokenizer(models.Unigram())
+    backend.pre_tokenizer = pre_tokenizers.Metaspace()
+    backend.decoder = decoders.Metaspace()
+    specials = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=specials, unk_token="<unk>", show_progress=False)
+    backend.train_from_iterator(CORPUS, trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=False)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        pad_token="<pad>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+    )
+
+
 TOKENIZERS = {
     "byte-level": lambda: byte_level_tokenizer(bos_token="</s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"),
     "roberta": lambda: byte_level_tokenizer(
@@ -109,6 +131,7 @@ TOKENIZERS = {
     "wordpiece": wordpiece_tokenizer,
     "llama-like": llama_like_tokenizer,
     "t5-like": t5_like_tokenizer,
+    "xlm-r-like": xlm_r_like_tokenizer,
 }
 _SMALL = {
     "hidden_size": 32,
@@ -126,10 +149,13 @@ _FAMILIES = {
     "mistral": ("llama-like", "MistralForCausalLM", transformers.MistralConfig, {"num_key_value_heads": 2}),
     "bert": ("wordpiece", "BertForMaskedLM", transformers.BertConfig, {}),
     "roberta": ("roberta", "RobertaForMaskedLM", transformers.RobertaConfig, {}),
+    "xlm-roberta": ("xlm-r-like", "XLMRobertaForMaskedLM", transformers.XLMRobertaConfig, {}),
+    "headless-bert": ("wordpiece", "BertModel", transformers.BertConfig, {}),
+    "narrow-opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {"ffn_dim": 48, "word_embed_proj_dim": 16}),
     "t5": ("t5-like", "T5ForConditionalGeneration", transformers.T5Config, {"d_kv": 8, "d_ff": 48, "num_layers": 2}),
 }
 CAUSAL = ["opt", "gpt2", "llama", "qwen2", "mistral"]
-MASKED = ["bert", "roberta"]
+MASKED = ["bert", "roberta", "xlm-roberta"]
 
 
 @pytest.fixture(scope="session")
@@ -154,3 +180,9 @@ def make_model(tmp_path_factory: pytest.TempPathFactory):
         return made[family]
 
     return make
+
+
+def assert_close(a, b, relative=1e-5):
+    """Equal up to rounding, measured at the largest value."""
+    scale = max(1.0, float(np.abs(b).max()))
+    assert np.abs(np.asarray(a) - np.asarray(b)).max() <= relative * scale

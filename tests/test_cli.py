@@ -1,9 +1,7 @@
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -139,18 +137,55 @@ def test_long_texts_are_cut_with_a_plain_warning(folder, monkeypatch, capsys, ma
     assert "warning: 1 of 2 texts were cut at their end" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_ctrl_c_leaves_no_half_file(folder, make_model):
-    (folder / "many.txt").write_text("a word or two more\n" * 200_000)
-    command = [sys.executable, "-c", "from inbedder.cli import main; main()", "embed", "many.txt", "--model", make_model("bert")]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
-    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
-    time.sleep(12)
-    process.send_signal(signal.SIGINT)
-    _, shown = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert "Traceback" not in shown
-    assert sorted(os.listdir(folder)) == ["many.txt", "reviews.csv"]
+def test_ctrl_c_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, make_model):
+    def write_half(file, *_args, **_options):
+        file.write(b"half")
+        file.flush()
+        assert len(os.listdir(folder)) == 2
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "save", write_half)
+    assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
+    assert "Interrupted; no half file was left" in capsys.readouterr().err
+    assert sorted(os.listdir(folder)) == ["reviews.csv"]
+
+
+def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_model, capsys):
+    rows = [f"{kind} is {mood} number {i},{kind},{mood}" for kind in "ab" for mood in "xy" for i in range(4)]
+    (folder / "mine.csv").write_text("\n".join(["text,kind,mood", *rows]))
+    arguments = (
+        "evaluate",
+        "--model",
+        make_model("bert"),
+        "--data",
+        "mine.csv",
+        "--seeds",
+        "2",
+        "--criterion",
+        "kind=Which kind?",
+    )
+    assert run(monkeypatch, *arguments, "--criterion", "mood=Which mood?") == 0
+    shown = capsys.readouterr()
+    assert "mine.csv triplets" in shown.out and "no instruction" in shown.out and "±" in shown.out
+    first = json.loads((folder / "results.json").read_text())["cells"]
+    assert run(monkeypatch, *arguments, "--criterion", "mood=Another question?") == 0
+    second = json.loads((folder / "results.json").read_text())["cells"]
+    assert second[: len(first)] == first
+    assert len(second) == 2 * len(first)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--data", "typo.csv", "--criterion", "a=b"), "There is no typo.csv"),
+        (("--data", "reviews.csv"), "needs two criteria"),
+        (("--data", "reviews.csv", "--criterion", "stars=Good?", "--criterion", "sters=Bad?"), "No column 'sters'"),
+        (("--task", "nope"), "No task is called nope"),
+    ],
+)
+def test_evaluate_says_what_is_wrong(folder, monkeypatch, capsys, arguments, message):
+    assert run(monkeypatch, "evaluate", *arguments) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_finetune_runs_a_recipe(folder, monkeypatch, make_model, capsys):

@@ -106,3 +106,26 @@ def test_a_progress_bar_is_shown_when_asked_for(model, capfd):
 def test_batch_size_must_be_positive(model):
     with pytest.raises(InputError, match="batch_size must be at least 1"):
         model.encode("a", "What?", batch_size=0)
+
+
+def test_the_warning_of_a_cut_points_at_the_callers_line(model):
+    with pytest.warns(UserWarning, match="texts were cut") as caught:
+        model.encode("long " * 5000, "What?")
+    assert caught[0].filename == __file__
+
+
+def test_filter_words_are_the_tokens_of_the_words_with_and_without_a_space(model):
+    ids = model._filter_ids(["cats"])
+    tokenizer = model.backbone.tokenizer
+    assert set(ids) == {one for form in ("cats", " cats") for one in tokenizer(form, add_special_tokens=False)["input_ids"]}
+    assert model._filter_ids([]) == []
+
+
+def test_the_revision_follows_the_weights(make_model, model):
+    assert model.revision == InBedder(make_model("opt"), pooling="avg-ppt").revision
+    assert model.revision != InBedder(make_model("gpt2")).revision
+
+
+def test_the_prompt_is_what_the_model_reads(model):
+    assert model.prompt("a", "Why?") == "### Input:\na\n\n### Instruction:\nWhy?\n\n### Response:"
+    assert "What is this text about?" in model.prompt("a")

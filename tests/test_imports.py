@@ -17,7 +17,7 @@ LEVELS = [
     {"backbones"},
     {"embedder", "tables"},
     {"explain"},
-    {"cluster"},
+    {"clustering"},
     {"report"},
     {"cli"},
 ]
@@ -50,7 +50,7 @@ def test_imports_point_down(path):
         return
     own = LEVEL[parts[0]]
     rooms = {name.split(".")[1] for name in imported(path) if name.startswith("inbedder.")} - {parts[0]}
-    if parts == ("cluster",):
+    if parts == ("clustering",):
         rooms.discard("report")  # save_html reaches up, when it is called
         assert "inbedder.report" not in set(imported(path, top_only=True))
     assert all(LEVEL[room] < own for room in rooms), rooms
@@ -70,9 +70,23 @@ def test_importing_the_package_is_cheap_and_names_are_lazy():
     assert all(getattr(inbedder, name) is not None for name in inbedder.__all__)
 
 
+def test_public_names_stay_what_they_are_whatever_was_imported_before():
+    code = "import inbedder.clustering, inbedder.report; from inbedder import ClusterResult, cluster; assert callable(cluster)"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
 def test_no_file_is_longer_than_four_hundred_lines():
     files = [
         path for folder in ("inbedder", "finetune", "evaluation", "scripts", "tests") for path in (ROOT / folder).rglob("*.py")
     ]
     long = {str(path): count for path in files if (count := len(path.read_text(encoding="utf-8").splitlines())) > 400}
     assert not long
+
+
+def test_no_function_is_longer_than_sixty_lines():
+    files = [path for folder in ("inbedder", "finetune", "evaluation", "scripts") for path in (ROOT / folder).rglob("*.py")]
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+                documented = node.body[0].end_lineno - node.body[0].lineno + 1
+                assert node.end_lineno - node.lineno + 1 - documented <= 60, f"{path}: {node.name}"

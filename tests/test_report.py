@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from inbedder import report
-from inbedder.cluster import ClusterResult
+from inbedder.clustering import ClusterResult
 from inbedder.errors import InputError
 from inbedder.explain import agreement
 from inbedder.report import project, render_report, save_report

@@ -38,6 +38,24 @@ def test_standard_input_is_one_text_a_line(monkeypatch):
     assert read_table("-").texts == ["a 😀", "b"]
 
 
+def test_lines_on_standard_input_may_be_numbers_and_start_with_a_byte_order_mark(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeff123\n456\n".encode())))
+    assert read_table("-").texts == ["123", "456"]
+
+
+def test_a_header_with_one_name_twice_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("text,text\na b,c d\n")
+    with pytest.raises(InputError, match="The header names 'text' twice"):
+        read_table(str(tmp_path / "t.csv"))
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_an_unclosed_quote_never_swallows_rows_silently(tmp_path, name):
+    (tmp_path / name).write_text('text\nfine one\n"never closed\nlost one\n')
+    with pytest.raises(InputError, match=r"row 2: not readable as csv .*what follows is lost"):
+        read_table(str(tmp_path / name))
+
+
 def test_a_byte_order_mark_and_ten_megabytes_are_read(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("\ufefftext\n" + "word " * 2_000_000 + "\n", encoding="utf-8")

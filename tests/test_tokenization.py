@@ -9,7 +9,8 @@ from inbedder.tokenization import PromptTokenizer, clean_text
 from tests.conftest import TEXTS, TOKENIZERS
 
 READY = {name: make() for name, make in TOKENIZERS.items() if name != "t5-like"}
-MASKS = {"byte-level": 0, "llama-like": 0, "roberta": 3, "wordpiece": 3}
+MASKS = {"byte-level": 0, "llama-like": 0, "roberta": 3, "wordpiece": 3, "xlm-r-like": 3}
+LEAKS = ("<s>", "<pad>", "</s>", "<mask>")  # pieces of the Unigram vocabulary: a space breaks them in a text
 some_text = st.text(max_size=120) | st.sampled_from(TEXTS)
 fast = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 
@@ -29,6 +30,7 @@ def expected_ids(tokenizer, template, text, instruction, masks):
 def test_ids_equal_tokenizing_the_rendered_template(name, template, text, instruction):
     tokenizer, chosen = READY[name], get_template(template)
     text, instruction = clean_text(text), clean_text(instruction)
+    assume(name != "xlm-r-like" or not any(leak in text + instruction for leak in LEAKS))
     prompt = PromptTokenizer(tokenizer, chosen, 2000, MASKS[name])([text], [instruction])[0]
     assert prompt.ids.tolist() == expected_ids(tokenizer, chosen, text, instruction, MASKS[name])
     assert not prompt.cut
@@ -40,6 +42,7 @@ def test_ids_equal_tokenizing_the_rendered_template(name, template, text, instru
 def test_a_cut_prompt_is_the_rendered_template_of_a_prefix_of_the_text(name, text, instruction, room):
     tokenizer, template, masks = READY[name], get_template(), MASKS[name]
     text, instruction = clean_text(text), clean_text(instruction)
+    assume(name != "xlm-r-like" or not any(leak in text + instruction for leak in LEAKS))
     empty = len(expected_ids(tokenizer, template, "", instruction, masks))
     prompt = PromptTokenizer(tokenizer, template, empty + room, masks)([text], [instruction])[0]
     assert len(prompt.ids) <= empty + room

@@ -38,6 +38,8 @@ def build_tasks(
     Raises:
         InputError: When the data are not there, criteria are missing, or no task has such a name.
     """
+    if data is not None and not data.exists():
+        raise InputError(f"There is no {data}. Give a table, or a folder of known sets.")
     if data is not None and data.is_file():
         if not criteria:
             raise InputError(f"{data} needs two criteria: give --criterion column='question?' twice.")

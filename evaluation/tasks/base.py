@@ -1,4 +1,4 @@
-"""What a task is, and how its rows are read: shipped, from a local folder, or from the hub at a pinned revision."""
+"""What a task is, and how its rows are read: shipped, or from a local folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, MissingExtraError
+from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
 
 SHIPPED = Path(__file__).resolve().parent.parent / "data"
@@ -34,9 +34,9 @@ class TaskInfo:
     main_score: str
     """The score that tables show."""
     source: str
-    """Hub id, file or folder."""
+    """File or folder."""
     revision: str
-    """Commit of the hub data set, or hash of the local rows."""
+    """Hash of the rows and of what is asked of them."""
     licence: str
     """Licence of the data."""
     citation: str
@@ -87,33 +87,15 @@ def read_jsonl(path: Path) -> Rows:
         raise InputError(f"Cannot read the rows of {path}: {error}") from error
 
 
-def read_hub(name: str, revision: str, config: str | None = None, split: str = "test") -> Rows:
-    """Read a data set of the hub at a pinned revision.
+def fingerprint(rows: Rows, instructions: object = None) -> str:
+    """Hash of rows and the questions asked of them, which stands for the revision of local data.
 
     Args:
-        name: Hub id.
-        revision: Commit.
-        config: Configuration of the data set.
-        split: Split.
+        rows: The rows.
+        instructions: What is asked, where the rows do not hold it.
 
     Returns:
-        Its rows.
-
-    Raises:
-        MissingExtraError: When datasets is not installed.
-        InputError: When the hub is out of reach or has no such data.
+        16 hexadecimal digits.
     """
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise MissingExtraError("datasets", "evaluation") from error
-    try:
-        return [dict(row) for row in load_dataset(name, config, revision=revision, split=split)]
-    except Exception as error:
-        raise InputError(f"Cannot read {name} from the hub: {error}. Leave this task out, or give local data.") from error
-
-
-def fingerprint(rows: Rows) -> str:
-    """Hash of rows, which stands for the revision of local data."""
-    content = json.dumps(rows, sort_keys=True, ensure_ascii=True).encode()
+    content = json.dumps([rows, instructions], sort_keys=True, ensure_ascii=True).encode()
     return hashlib.sha256(content).hexdigest()[:16]

@@ -89,7 +89,7 @@ def corpus_of_rows(
         criteria=(first, second),
         labels=([row[first] for row in kept], [row[second] for row in kept]),
         instructions=(criteria[first], criteria[second]),
-        revision=fingerprint(kept),
+        revision=fingerprint(kept, [criteria[first], criteria[second]]),
         dropped=len(rows) - len(kept),
         **{"source": name, **about},
     )

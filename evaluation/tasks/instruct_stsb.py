@@ -6,37 +6,35 @@ The score is the Spearman correlation (times 100) of the cosine of both vectors 
 from __future__ import annotations
 
 from evaluation.metrics import row_cosines, spearman
-from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_jsonl
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, read_jsonl
 from inbedder.errors import InputError
-
-HUB = ("BrandonZYW/InstructSTSB", "34dda81eca082ba6b3a259899fe9ae435b6ea1ae")
 
 
 class InstructSTSB:
-    """Sentence pairs with an instruction a pair: the set written for this project, or the paper's from the hub."""
+    """Sentence pairs with an instruction a pair: the set written for this project, or rows of your own."""
 
     seeded = False
 
-    def __init__(self, rows: Rows | None = None, *, hub: bool = False) -> None:
+    def __init__(self, rows: Rows | None = None) -> None:
         """Read the pairs.
 
         Args:
             rows: Pairs with sentence1, sentence2, instruction, score; None for the shipped ones.
-            hub: Read the paper's own set from the hub.
 
         Raises:
             InputError: When there is no pair.
         """
-        name, source, revision = "InstructSTSB (written)", "evaluation/data/instruct_stsb.jsonl", None
-        licence, citation = "CC BY 4.0; STSb CC BY-SA 4.0", "Written for this project over STSb (Cer et al. 2017)"
-        if hub:
-            name, source, revision = "InstructSTSB", *HUB
-            licence, citation = "see the hub", "InBedder (2024)"
-            rows = read_hub(*HUB)
         self.rows = read_jsonl(SHIPPED / "instruct_stsb.jsonl") if rows is None else rows
         if not self.rows:
             raise InputError("InstructSTSB needs pairs; there is none.")
-        self.info = TaskInfo(name, "cosine_spearman", source, revision or fingerprint(self.rows), licence, citation)
+        self.info = TaskInfo(
+            name="InstructSTSB (written)",
+            main_score="cosine_spearman",
+            source="evaluation/data/instruct_stsb.jsonl",
+            revision=fingerprint(self.rows),
+            licence="CC BY 4.0; STSb CC BY-SA 4.0",
+            citation="Written for this project over STSb (Cer et al. 2017)",
+        )
 
     def first_input(self) -> tuple[str, str]:
         """The first sentence and its instruction."""

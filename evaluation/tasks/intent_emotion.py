@@ -9,40 +9,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluation.metrics import harmonic_mean, triplet_success
-from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
 from inbedder.errors import InputError
 
-HUB = ("BrandonZYW/IntentEmotion", "d0101c15083166b77371cf542c4045decc0a6e92")
 CRITERIA = ("emotion", "intent")
 
 
 class IntentEmotion:
-    """Triplets by emotion and by intent: the set written for this project, or the paper's from the hub."""
+    """Triplets by emotion and by intent: the set written for this project, or rows of your own."""
 
     seeded = False
 
-    def __init__(self, rows: Rows | None = None, *, hub: bool = False) -> None:
+    def __init__(self, rows: Rows | None = None) -> None:
         """Read the triplets.
 
         Args:
             rows: Triplets with criterion, anchor, positive, negative; None for the shipped ones.
-            hub: Read the paper's own set from the hub.
 
         Raises:
             InputError: When a criterion has no triplet.
         """
-        name, source, revision = "IntentEmotion (written)", "evaluation/data/intent_emotion.jsonl", None
-        licence, citation = "CC BY 4.0", "Written for this project over BANKING77 (Casanueva et al. 2020)"
-        if hub:
-            name, source, revision = "IntentEmotion", *HUB
-            licence, citation = "see the hub", "InBedder (2024)"
-            rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(*HUB, criterion)]
         self.rows = read_jsonl(SHIPPED / "intent_emotion.jsonl") if rows is None else rows
         for criterion in CRITERIA:
             if not self._of(criterion):
                 raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
-        self.info = TaskInfo(name, "harmonic_mean", source, revision or fingerprint(self.rows), licence, citation)
         self.instructions = instructions_of("intent_emotion")
+        self.info = TaskInfo(
+            name="IntentEmotion (written)",
+            main_score="harmonic_mean",
+            source="evaluation/data/intent_emotion.jsonl",
+            revision=fingerprint(self.rows, self.instructions),
+            licence="CC BY 4.0",
+            citation="Written for this project over BANKING77 (Casanueva et al. 2020)",
+        )
 
     def _of(self, criterion: str) -> Rows:
         return [row for row in self.rows if row["criterion"] == criterion]

@@ -41,10 +41,10 @@ class Backbone(Protocol):
     """"causal", "masked" or "seq2seq"."""
     poolings: tuple[str, ...]
     """The poolings it offers, its default first."""
+    answers: bool
+    """Whether its language-model head was trained; a random one says nothing."""
     num_layers: int
     """L; layers are 0 (token embeddings) .. L (after the final norm)."""
-    hidden_size: int
-    """d, the length of a vector."""
     mask_length: int
     """How many mask tokens follow a prompt; 0 for other than masked LMs."""
     position_limit: int | None
@@ -173,6 +173,31 @@ def tapped(body: nn.Module, layer: int, num_layers: int) -> Iterator[list[Tensor
 def special_ids(tokenizer: PreTrainedTokenizerBase, filter_ids: Sequence[int], device: torch.device) -> Tensor:
     """Ids whose hidden states are left out: special tokens and the words of section 4.3."""
     return torch.tensor(sorted({*tokenizer.all_special_ids, *filter_ids}), dtype=torch.long, device=device)
+
+
+def pad_id_of(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id to pad with; padding is masked, so any id serves where the tokenizer has none."""
+    for one in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if one is not None:
+            return int(one)
+    return 0
+
+
+def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int) -> list[list[str]]:
+    """The likeliest tokens, special tokens left out.
+
+    Args:
+        logits: Shape (m, vocabulary).
+        tokenizer: The model's.
+        top: How many tokens a row.
+
+    Returns:
+        m lists of decoded tokens.
+    """
+    logits = logits.float()
+    logits[:, [one for one in tokenizer.all_special_ids if one < logits.shape[1]]] = float("-inf")
+    best = logits.topk(min(top, logits.shape[1])).indices.tolist()
+    return [tokenizer.batch_decode([[one] for one in row]) for row in best]
 
 
 def body_of(model: PreTrainedModel) -> nn.Module:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Sampling, body_of, check_layer, special_ids, tapped
+from inbedder.backbones.base import Sampling, body_of, check_layer, likeliest_words, pad_id_of, special_ids, tapped
 from inbedder.batching import pad
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -34,20 +34,22 @@ class CausalBackbone:
 
         Args:
             model: Any ``AutoModelForCausalLM``.
-            tokenizer: Its tokenizer, with a padding token.
+            tokenizer: Its tokenizer.
             padding_side: "left" or "right" for poolings that decode nothing; the vectors are the same.
         """
         self.model = model.eval()
         self.body = body_of(model)
         self.tokenizer = tokenizer
+        self.pad_id = pad_id_of(tokenizer)
+        self.answers = True
         self.padding_side = padding_side
-        self.num_layers: int = model.config.num_hidden_layers
-        self.hidden_size: int = model.config.hidden_size
-        self.position_limit: int | None = getattr(model.config, "max_position_embeddings", None)
+        config = model.config.get_text_config()
+        self.num_layers: int = config.num_hidden_layers
+        self.position_limit: int | None = getattr(config, "max_position_embeddings", None)
         self._takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
 
     def _inputs(self, prompts: Sequence[PromptTokens], side: str) -> dict[str, Tensor]:
-        ids, attention = pad([prompt.ids for prompt in prompts], self.tokenizer.pad_token_id, side)
+        ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id, side)
         inputs = {"input_ids": ids, "attention_mask": attention.long()}
         if self._takes_positions:
             inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0)
@@ -91,7 +93,7 @@ class CausalBackbone:
         predicted: list[Tensor] = []
         while True:
             output = self.body(**feed, past_key_values=past, use_cache=True)
-            token = head(output.last_hidden_state[:, -1]).argmax(-1).masked_fill(ended, self.tokenizer.pad_token_id)
+            token = head(output.last_hidden_state[:, -1]).argmax(-1).masked_fill(ended, self.pad_id)
             predicted.append(token)
             ended |= torch.isin(token, stops)
             if len(predicted) == max_new_tokens or (len(predicted) > 1 and bool(ended.all())):
@@ -133,9 +135,8 @@ class CausalBackbone:
         Returns:
             The likeliest tokens of each vector, special tokens left out.
         """
-        logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype)).float()
-        logits[:, self.tokenizer.all_special_ids] = float("-inf")
-        return [self.tokenizer.batch_decode([[i] for i in row]) for row in logits.topk(top).indices.tolist()]
+        logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype))
+        return likeliest_words(logits, self.tokenizer, top)
 
 
 def generated_answers(
@@ -168,7 +169,7 @@ def generated_answers(
             num_beams=1,
             num_return_sequences=sampling.n if draws else 1,
             repetition_penalty=1.0,
-            pad_token_id=tokenizer.pad_token_id,
+            pad_token_id=pad_id_of(tokenizer),
             **drawing,
         )
     answers = tokenizer.batch_decode(sequences[:, prompt_length:], skip_special_tokens=True)

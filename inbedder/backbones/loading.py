@@ -6,12 +6,15 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import hf_hub_download, snapshot_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
+from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -24,7 +27,7 @@ from transformers import (
 from transformers.utils import logging
 
 from inbedder.backbones.base import Backbone, model_kind
-from inbedder.errors import MissingExtraError, ModelError
+from inbedder.errors import ModelError
 from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base, sha256_of
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 QUANTIZATIONS = ("int8", "nf4")
 SETTINGS_FILE = "inbedder.json"
+MASK_LENGTH = 3
+WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -52,8 +57,8 @@ class LoadOptions:
     """Reaches configuration, tokenizer and model."""
     quantization: str | None = None
     """"int8", "nf4" (bitsandbytes), or None."""
-    mask_length: int = 3
-    """Masks after the prompt of a masked LM."""
+    mask_length: int | None = None
+    """Masks after the prompt of a masked LM; None is what it was fine-tuned with, else 3."""
 
 
 @dataclass(frozen=True)
@@ -66,25 +71,24 @@ class Settings:
     """Name or pattern of the training prompts' template."""
     mask_length: int | None = None
     """Masks after the prompt."""
-    extra: dict[str, Any] = field(default_factory=dict)
-    """Everything else in the file."""
 
 
-def read_settings(name: str) -> Settings:
-    """Read ``inbedder.json`` of a model folder.
+@dataclass(frozen=True)
+class Loaded:
+    """A model in memory."""
 
-    Args:
-        name: A folder, or a hub id (which has no settings file of ours).
-
-    Returns:
-        The settings; empty ones where there is no such file.
-    """
-    path = Path(name) / SETTINGS_FILE
-    if not path.is_file():
-        return Settings()
-    values = json.loads(path.read_text(encoding="utf-8"))
-    known = {key: values.pop(key, None) for key in ("base", "template", "mask_length")}
-    return Settings(**known, extra=values)
+    model: PreTrainedModel
+    """The weights, in evaluation mode."""
+    tokenizer: PreTrainedTokenizerBase
+    """The model's own."""
+    kind: str
+    """"causal", "masked" or "seq2seq"."""
+    settings: Settings
+    """What its training left beside the weights."""
+    adapter: str | None
+    """Folder of the adapter, where it is one."""
+    untrained: tuple[str, ...]
+    """Weights that no checkpoint brought, so that they are random: usually a language-model head."""
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -124,7 +128,7 @@ def choose_dtype(asked: str | torch.dtype | None, stored: torch.dtype | None, de
     return torch.float32
 
 
-def load_backbone(name: str, options: LoadOptions) -> Backbone:
+def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
     """Load a model for embedding and answering.
 
     Args:
@@ -132,7 +136,7 @@ def load_backbone(name: str, options: LoadOptions) -> Backbone:
         options: Device, dtype and the rest.
 
     Returns:
-        The backbone of the model's kind.
+        The backbone of the model's kind, and what its training left beside the weights.
 
     Raises:
         ModelError: When the model is not found, of no known kind, or an option does not fit.
@@ -141,34 +145,39 @@ def load_backbone(name: str, options: LoadOptions) -> Backbone:
     from inbedder.backbones.masked import MaskedBackbone
     from inbedder.backbones.seq2seq import Seq2SeqBackbone
 
-    if name == "mini":
-        name = str(MINI_FOLDER)
-    model, tokenizer, kind = load_model(name, options)
-    if kind == "masked":
-        return MaskedBackbone(model, tokenizer, options.mask_length)
-    return CausalBackbone(model, tokenizer) if kind == "causal" else Seq2SeqBackbone(model, tokenizer)
+    loaded = load_model(name, options)
+    backbone: Backbone
+    if loaded.kind == "masked":
+        asked = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
+        backbone = MaskedBackbone(loaded.model, loaded.tokenizer, MASK_LENGTH if asked is None else asked)
+    elif loaded.kind == "causal":
+        backbone = CausalBackbone(loaded.model, loaded.tokenizer)
+    else:
+        backbone = Seq2SeqBackbone(loaded.model, loaded.tokenizer)
+    backbone.answers = not loaded.untrained
+    return backbone, loaded.settings
 
 
-def load_model(name: str, options: LoadOptions) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, str]:
+def load_model(name: str, options: LoadOptions) -> Loaded:
     """Load weights and tokenizer; merge an adapter unless its base is quantized.
 
     Args:
-        name: A hub id or a folder: a model, or a peft adapter.
+        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
         options: Device, dtype and the rest.
 
     Returns:
-        The model in evaluation mode, its tokenizer, its kind.
+        The model, and what is known of it.
 
     Raises:
         ModelError: When the model is not found, of no known kind, or an option does not fit.
     """
+    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
     if Path(name).is_file():
         raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors.")
-    base, adapter = resolve_base(name), _adapter_folder(resolve_base(name), options)
+    settings, adapter = _read_settings(name, options.revision), _adapter_folder(name, options)
+    base = name if adapter is None else resolve_base(_base_of(adapter, settings))
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
-    if adapter is not None:
-        base = resolve_base(_base_of(adapter))
-    elif options.revision:
+    if adapter is None and options.revision:
         remote["revision"] = options.revision
     try:
         config = AutoConfig.from_pretrained(base, **remote)
@@ -178,20 +187,33 @@ def load_model(name: str, options: LoadOptions) -> tuple[PreTrainedModel, PreTra
     kind = options.kind or model_kind(config)
     if kind not in MODEL_CLASSES:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}.")
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    settings = _weight_settings(options, config, device)
-    try:
-        with _quiet(adapter is not None):
-            model = MODEL_CLASSES[kind].from_pretrained(base, use_safetensors=True, **settings, **remote)
-    except (OSError, ValueError) as error:
-        raise _not_loaded(base, error) from error
+    model, missing = _load_weights(base, kind, _weight_settings(options, config), remote, quiet=adapter is not None)
     if adapter is not None:
+        missing -= _brought_by(adapter)
         model = _with_adapter(model, adapter, merge=options.quantization is None)
     if options.quantization is None:
-        model = model.to(device)
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return model.eval(), tokenizer, kind
+        model = model.to(_device(options))
+    untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
+    return Loaded(model.eval(), tokenizer, kind, settings, adapter, untrained)
+
+
+def _load_weights(base: str, kind: str, settings: dict[str, Any], remote: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
+    """The model, and the names of weights that its checkpoint lacks."""
+    try:
+        with _quiet(quiet):
+            model, info = MODEL_CLASSES[kind].from_pretrained(
+                base, use_safetensors=True, output_loading_info=True, **settings, **remote
+            )
+    except SafetensorError as error:
+        raise ModelError(f"The weights of {base} are damaged ({error}). Download them again.") from error
+    except (OSError, ValueError) as error:
+        if (Path(base) / "pytorch_model.bin").is_file():
+            raise ModelError(
+                f"{base} holds pickled weights alone, which are not loaded. "
+                "Save it as safetensors first: AutoModel.from_pretrained(...).save_pretrained(...)."
+            ) from error
+        raise _not_loaded(base, error) from error
+    return model, set(info["missing_keys"])
 
 
 @contextmanager
@@ -209,33 +231,53 @@ def _quiet(expected_gaps: bool) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
+def _hub_file(name: str, file: str, revision: str | None) -> Path | None:
+    """A file of a folder or of a hub repository, from the cache where the network is off; None where there is none."""
+    if Path(name).is_dir():
+        path = Path(name) / file
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(name, file, revision=revision))
+    except LocalEntryNotFoundError as error:
+        if any(isinstance(try_to_load_from_cache(name, one, revision=revision), str) for one in WHOLE_OR_ADAPTER):
+            return None
+        raise _not_loaded(name, error) from error
+    except EntryNotFoundError:
+        return None
+    except (OSError, HFValidationError) as error:
+        raise _not_loaded(name, error) from error
+
+
+def _read_settings(name: str, revision: str | None) -> Settings:
+    path = _hub_file(name, SETTINGS_FILE, revision)
+    values = json.loads(path.read_text(encoding="utf-8")) if path else {}
+    return Settings(**{key: values.get(key) for key in ("base", "template", "mask_length")})
+
+
 def _adapter_folder(name: str, options: LoadOptions) -> str | None:
     """The folder of a peft adapter, downloaded where ``name`` is a hub id; None for a whole model."""
-    if Path(name).is_dir():
-        return name if (Path(name) / "adapter_config.json").is_file() else None
-    try:
-        AutoConfig.from_pretrained(name, revision=options.revision, trust_remote_code=options.trust_remote_code)
+    if _hub_file(name, "adapter_config.json", options.revision) is None:
         return None
-    except (OSError, ValueError) as error:
-        if "config.json" not in str(error) or "connect" in str(error):
-            raise _not_loaded(name, error) from error
-    from huggingface_hub import snapshot_download
-
-    try:
-        folder = Path(snapshot_download(name, revision=options.revision, allow_patterns=["adapter_*", SETTINGS_FILE]))
-    except (OSError, ValueError) as error:
-        raise _not_loaded(name, error) from error
-    if not (folder / "adapter_config.json").is_file():
-        raise ModelError(f"{name!r} on the hub holds neither config.json nor adapter_config.json: it is no model.")
-    return str(folder)
+    if Path(name).is_dir():
+        return name
+    return str(snapshot_download(name, revision=options.revision, allow_patterns=["adapter_*"]))
 
 
-def _base_of(adapter: str) -> str:
+def _base_of(adapter: str, settings: Settings) -> str:
     config = json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))
-    base = read_settings(adapter).base or config.get("base_model_name_or_path")
+    base = settings.base or config.get("base_model_name_or_path")
     if not base:
         raise ModelError(f"The adapter {adapter} does not say which model it belongs to (base_model_name_or_path).")
     return str(base)
+
+
+def _brought_by(adapter: str) -> set[str]:
+    """Names of the weights that an adapter brings whole."""
+    path = Path(adapter) / "adapter_model.safetensors"
+    if not path.is_file():
+        return set()
+    with safe_open(path, framework="pt") as file:
+        return {name.removeprefix("base_model.model.") for name in file.keys() if ".lora_" not in name}  # noqa: SIM118
 
 
 def weights_revision(name: str, backbone: Backbone) -> str:
@@ -248,20 +290,32 @@ def weights_revision(name: str, backbone: Backbone) -> str:
     Returns:
         For a folder the first 16 digits of the SHA-256 of its safetensors, for a hub id the commit.
     """
-    if not Path(name).is_dir():
+    folder = MINI_FOLDER if name == "mini" else Path(resolve_base(name))
+    if not folder.is_dir():
         return str(getattr(backbone.model.config, "_commit_hash", None) or "unknown")
-    digests = [sha256_of(path) for path in sorted(Path(name).glob("*.safetensors"))]
+    digests = [sha256_of(path) for path in sorted(folder.glob("*.safetensors"))]
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 
-def _weight_settings(options: LoadOptions, config: PretrainedConfig, device: torch.device) -> dict[str, Any]:
+def _device(options: LoadOptions) -> torch.device:
+    asked = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(asked)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(f"The device {asked!r} cannot be used here ({str(error).splitlines()[0]}). Try device='cpu'.") from error
+    return device
+
+
+def _weight_settings(options: LoadOptions, config: PretrainedConfig) -> dict[str, Any]:
+    device = _device(options)
     settings: dict[str, Any] = {"dtype": choose_dtype(options.dtype, getattr(config, "dtype", None), device)}
     if options.quantization is None:
         return settings
     if options.quantization not in QUANTIZATIONS:
         raise ModelError(f"Unknown quantization {options.quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
-        raise MissingExtraError("bitsandbytes", "finetune")
+        raise ModelError("quantization needs bitsandbytes. Install it with: pip install bitsandbytes")
     settings["quantization_config"] = (
         BitsAndBytesConfig(load_in_8bit=True)
         if options.quantization == "int8"
@@ -281,8 +335,8 @@ def _with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
 
 
 def _not_loaded(name: str, error: Exception) -> ModelError:
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = " ".join(str(error).split()) or type(error).__name__
     return ModelError(
         f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "
-        f"Check the spelling and the network, or give a local folder. ({reason})"
+        f"Check the spelling and the network, or give a local folder. ({reason[:400]})"
     )

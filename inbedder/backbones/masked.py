@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Sampling, body_of, check_layer, tapped
+from inbedder.backbones.base import Sampling, body_of, check_layer, likeliest_words, pad_id_of, tapped
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.pooling import masked_mean
@@ -74,12 +74,14 @@ class MaskedBackbone:
         self.tokenizer = tokenizer
         self.mask_length = mask_length
         self.num_layers: int = model.config.num_hidden_layers
-        self.hidden_size: int = model.config.hidden_size
+        self.answers = True
         self.position_limit = _position_limit(model)
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
-        ids, attention = pad([prompt.ids for prompt in prompts], self.tokenizer.pad_token_id)
-        is_mask = ids == self.tokenizer.mask_token_id
+        ids, attention = pad([prompt.ids for prompt in prompts], pad_id_of(self.tokenizer))
+        is_mask = torch.zeros_like(attention)
+        for row, prompt in enumerate(prompts):
+            is_mask[row, prompt.response : prompt.response + self.mask_length] = True
         device = self.model.device
         inputs = {"input_ids": ids.to(device), "attention_mask": attention.to(device)}
         return inputs, is_mask.to(device)
@@ -158,11 +160,10 @@ class MaskedBackbone:
 
         handle = self.body.register_forward_hook(replace)
         try:
-            logits = self.model(input_ids=one, attention_mask=torch.ones_like(one)).logits[:, 0].float()
+            logits = self.model(input_ids=one, attention_mask=torch.ones_like(one)).logits[:, 0]
         finally:
             handle.remove()
-        logits[:, self.tokenizer.all_special_ids] = float("-inf")
-        return [self.tokenizer.batch_decode([[i] for i in row]) for row in logits.topk(top).indices.tolist()]
+        return likeliest_words(logits, self.tokenizer, top)
 
 
 def _draw(logits: Tensor, sampling: Sampling) -> Tensor:

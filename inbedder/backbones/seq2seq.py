@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Sampling, check_layer, special_ids, tapped
+from inbedder.backbones.base import Sampling, check_layer, likeliest_words, pad_id_of, special_ids, tapped
 from inbedder.backbones.causal import generated_answers
 from inbedder.batching import pad
 from inbedder.pooling import last_true, masked_mean
@@ -40,15 +40,16 @@ class Seq2SeqBackbone:
         self.model = model.eval()
         self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
         self.tokenizer = tokenizer
+        self.pad_id = pad_id_of(tokenizer)
+        self.answers = True
         self.encoder_layers: int = model.config.num_hidden_layers
         self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
             model.config, "decoder_layers", model.config.num_hidden_layers
         )
-        self.hidden_size: int = model.config.hidden_size
         self.position_limit: int | None = getattr(model.config, "max_position_embeddings", None)
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> dict[str, Tensor]:
-        ids, attention = pad([prompt.ids for prompt in prompts], self.tokenizer.pad_token_id)
+        ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id)
         return {"input_ids": ids.to(self.model.device), "attention_mask": attention.long().to(self.model.device)}
 
     @torch.inference_mode()
@@ -97,7 +98,7 @@ class Seq2SeqBackbone:
                 past_key_values=past,
                 use_cache=True,
             )
-            token = output.logits[:, -1].argmax(-1).masked_fill(ended, self.tokenizer.pad_token_id)
+            token = output.logits[:, -1].argmax(-1).masked_fill(ended, self.pad_id)
             predicted.append(token)
             ended |= token == self.tokenizer.eos_token_id
             if len(predicted) == max_new_tokens or bool(ended.all()):
@@ -128,6 +129,5 @@ class Seq2SeqBackbone:
         Returns:
             The likeliest tokens of each vector, special tokens left out.
         """
-        logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype)).float()
-        logits[:, self.tokenizer.all_special_ids] = float("-inf")
-        return [self.tokenizer.batch_decode([[i] for i in row]) for row in logits.topk(top).indices.tolist()]
+        logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype))
+        return likeliest_words(logits, self.tokenizer, top)

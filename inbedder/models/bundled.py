@@ -102,6 +102,8 @@ def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
     if not plain or any(config.get(key) for key in unplain) or not weights_file.is_file():
         return False
     tensors = {name.removeprefix("base_model.model."): tensor for name, tensor in load_file(weights_file).items()}
+    if any(".lora_" in name and not name.endswith((".lora_A.weight", ".lora_B.weight")) for name in tensors):
+        return False
     scale = config["lora_alpha"] / config["r"]
     target = dict(model.named_parameters())
     deltas = {}

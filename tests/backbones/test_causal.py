@@ -4,7 +4,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inbedder import InBedder
-from tests.conftest import CAUSAL, INSTRUCTIONS, TEXTS
+from inbedder.backbones.base import pad_id_of
+from tests.conftest import CAUSAL, INSTRUCTIONS, TEXTS, assert_close
 
 POOLINGS = ["1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all"]
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
@@ -17,8 +18,8 @@ def test_a_batch_gives_what_single_texts_give_and_order_follows_the_input(make_m
     together = model.encode(TEXTS, ASKED)
     alone = np.stack([model.encode(text, asked) for text, asked in zip(TEXTS, ASKED, strict=True)])
     backwards = model.encode(TEXTS[::-1], ASKED[::-1])[::-1]
-    assert np.abs(together - alone).max() < 1e-4
-    assert np.abs(together - backwards).max() < 1e-4
+    assert_close(together, alone)
+    assert_close(together, backwards)
 
 
 @pytest.mark.parametrize("family", CAUSAL)
@@ -27,7 +28,7 @@ def test_left_and_right_padding_give_the_same_vectors(make_model, family, poolin
     model = InBedder(make_model(family), pooling=pooling)
     left = model.encode(TEXTS, ASKED)
     model.backbone.padding_side = "right"
-    assert np.abs(left - model.encode(TEXTS, ASKED)).max() < 1e-4
+    assert_close(left, model.encode(TEXTS, ASKED))
 
 
 @pytest.mark.parametrize("family", CAUSAL)
@@ -97,3 +98,32 @@ def test_the_answer_head_reads_vectors_of_the_last_layer(make_model):
     words = model.nearest_words(model.encode(TEXTS, "What?"), top=4)
     assert len(words) == len(TEXTS)
     assert InBedder(make_model("opt"), layer=1).nearest_words(model.encode(TEXTS, "What?")) == [[]] * len(TEXTS)
+
+
+@pytest.mark.parametrize("pooling", ["1st-gen", "avg-gen"])
+def test_vectors_are_as_wide_as_the_layer(make_model, pooling):
+    model = InBedder(make_model("narrow-opt"), pooling=pooling)
+    assert model.encode(TEXTS, "What?").shape == (len(TEXTS), 16) == (len(TEXTS), model.dimension)
+    assert model.encode([], "What?").shape == (0, 16)
+    assert InBedder(make_model("narrow-opt"), pooling=pooling, layer=1).encode(TEXTS, "What?").shape[1] == 32
+
+
+def test_a_tokenizer_without_padding_or_end_token_works(make_model):
+    model = InBedder(make_model("llama"), pooling="avg-gen")
+    expected = model.encode(TEXTS, "What?")
+    model.backbone.tokenizer.eos_token = None
+    assert pad_id_of(model.backbone.tokenizer) == 0
+    model.backbone.pad_id = 0
+    assert_close(model.encode(TEXTS, "What?"), expected)
+
+
+def test_special_tokens_beyond_the_head_do_not_matter(make_model):
+    model = InBedder(make_model("opt"))
+    model.backbone.tokenizer.add_special_tokens({"additional_special_tokens": [f"<extra_{i}>" for i in range(20)]})
+    assert len(model.nearest_words(model.encode(TEXTS, "What?"))) == len(TEXTS)
+
+
+def test_drawn_answers_differ_between_batches(make_model):
+    model = InBedder(make_model("llama"), max_new_tokens=4)
+    drawn = model.answer(["same text"] * 16, "What?", temperature=1.0, batch_size=1)
+    assert len(set(drawn)) > 1

@@ -1,8 +1,10 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.errors import EntryNotFoundError
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BertConfig, OPTConfig, ViTConfig
 
@@ -54,8 +56,28 @@ def test_pickled_weights_are_not_loaded(make_model, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(make_model("opt"))
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match="holds pickled weights alone, which are not loaded"):
         InBedder(tmp_path)
+
+
+def test_damaged_weights_are_named(make_model, tmp_path):
+    shutil.copytree(make_model("bert"), tmp_path / "model")
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ModelError, match=r"The weights of .* are damaged"):
+        InBedder(tmp_path / "model")
+
+
+@pytest.mark.parametrize("device", ["cuda:7", "banana"])
+def test_a_device_that_is_not_there_is_named(make_model, device):
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(ModelError, match=f"The device '{device}' cannot be used here"):
+        InBedder(make_model("bert"), device=device)
+
+
+def test_a_layer_that_is_not_there_is_refused_at_once(make_model):
+    with pytest.raises(ModelError, match="No layer 9"):
+        InBedder(make_model("bert"), layer=9)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +112,9 @@ def test_half_precision_on_a_cpu_needs_a_cpu_that_computes_in_it(monkeypatch, st
 def make_adapter(base: str, folder, model_class, **extra):
     """A LoRA adapter with random weights and, under merged/, the model as peft itself merges it."""
     torch.manual_seed(3)
-    model = get_peft_model(model_class.from_pretrained(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", **extra))
+    model = get_peft_model(
+        model_class.from_pretrained(base), LoraConfig(**{"r": 4, "lora_alpha": 8, "target_modules": "all-linear", **extra})
+    )
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_" in name:
@@ -100,7 +124,16 @@ def make_adapter(base: str, folder, model_class, **extra):
     AutoTokenizer.from_pretrained(base).save_pretrained(folder / "merged")
 
 
-@pytest.mark.parametrize("extra", [{}, {"use_rslora": True}, {"modules_to_save": ["transform"]}])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"use_rslora": True},
+        {"modules_to_save": ["transform"]},
+        {"target_modules": ["query", "word_embeddings"]},
+        {"lora_bias": True, "target_modules": ["query", "value"]},
+    ],
+)
 def test_an_adapter_folder_gives_the_vectors_of_the_merged_model(make_model, tmp_path, extra):
     base = make_model("bert")
     make_adapter(base, tmp_path, AutoModelForMaskedLM, **extra)
@@ -115,6 +148,25 @@ def test_settings_beside_the_weights_are_the_defaults(make_model, tmp_path):
     model = InBedder(tmp_path)
     assert (model.template.name, model.backbone.mask_length) == ("alpaca", 5)
     assert InBedder(tmp_path, template="inbedder", mask_length=2).backbone.mask_length == 2
+
+
+def test_an_adapter_on_the_hub_brings_its_settings(make_model, tmp_path, monkeypatch):
+    adapter = tmp_path / "adapter"
+    make_adapter(make_model("bert"), adapter, AutoModelForMaskedLM)
+    shutil.rmtree(adapter / "merged")
+    (adapter / "inbedder.json").write_text(json.dumps({"template": "alpaca", "mask_length": 5}))
+
+    def download(_name, file, revision=None):
+        assert revision == "v1"
+        if not (adapter / file).is_file():
+            raise EntryNotFoundError(f"no {file}")
+        return str(adapter / file)
+
+    monkeypatch.setattr(loading, "hf_hub_download", download)
+    monkeypatch.setattr(loading, "snapshot_download", lambda *_args, **_options: str(adapter))
+    model = InBedder("someone/adapter", revision="v1")
+    assert (model.template.name, model.backbone.mask_length) == ("alpaca", 5)
+    assert np.array_equal(model.encode("a", "What?"), InBedder(adapter).encode("a", "What?"))
 
 
 @pytest.mark.parametrize("quantization", ["int8", "nf4"])

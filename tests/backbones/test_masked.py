@@ -5,7 +5,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
-from tests.conftest import INSTRUCTIONS, MASKED, TEXTS
+from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close
 
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 
@@ -16,7 +16,7 @@ def test_a_batch_gives_what_single_texts_give(make_model, family, pooling):
     model = InBedder(make_model(family), pooling=pooling)
     together = model.encode(TEXTS, ASKED)
     alone = np.stack([model.encode(text, asked) for text, asked in zip(TEXTS, ASKED, strict=True)])
-    assert np.abs(together - alone).max() < 1e-4
+    assert_close(together, alone)
 
 
 @pytest.mark.parametrize("family", MASKED)
@@ -89,6 +89,20 @@ def test_filter_words_leave_out_masks_that_predict_them(make_model, monkeypatch)
     expected = seen["states"][kept if kept.any() else slice(None)].mean(0)
     monkeypatch.setattr(model, "_filter_ids", lambda _words: [unwanted])
     assert np.abs(expected.numpy() - model.encode("I love cats", "Why?", filter_words=["it"])).max() < 1e-5
+
+
+def test_mask_tokens_written_in_a_text_are_not_pooled(make_model):
+    model = InBedder(make_model("xlm-roberta"))
+    model.encode("a <mask> b </s>", "What <mask>?")
+    assert len(model.answer(["a <mask> b </s>", "plain"], "What <mask>?")) == 2
+
+
+def test_a_model_without_trained_head_embeds_but_does_not_answer(make_model):
+    model = InBedder(make_model("headless-bert"))
+    assert np.array_equal(model.encode(TEXTS, "What?"), InBedder(make_model("headless-bert")).encode(TEXTS, "What?"))
+    assert model.nearest_words(model.encode(TEXTS, "What?")) == [[]] * len(TEXTS)
+    with pytest.raises(ModelError, match="no trained language-model head, so its answers would be random"):
+        model.answer(TEXTS, "What?")
 
 
 def test_roberta_positions_are_not_overrun(make_model):

@@ -140,6 +140,18 @@ def interrupt_after(steps, loss):
     return run
 
 
+def test_a_run_that_would_fail_late_is_refused_early(make_model, data, tmp_path, monkeypatch):
+    lora = {"r": 4, "alpha": 8}
+    with pytest.raises(RecipeError, match=r"LoRA would leave them random.*modules_to_save"):
+        finetune(make_recipe(make_model("headless-bert"), data, tmp_path / "out", lora=lora))
+    adapter = finetune(make_recipe(make_model("bert"), data, tmp_path / "adapter", lora=lora))
+    with pytest.raises(RecipeError, match=r"is an adapter itself. Fine-tune its base"):
+        finetune(make_recipe(str(adapter), data, tmp_path / "out", lora=lora))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RecipeError, match="several processes is not supported"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "out"))
+
+
 def test_encoder_decoders_are_refused_for_now(make_model, data, tmp_path):
     with pytest.raises(RecipeError, match="Encoder-decoder models cannot be fine-tuned yet"):
         finetune(make_recipe(make_model("t5"), data, tmp_path / "out"))

@@ -30,6 +30,13 @@ def test_settings_are_changed_by_key(tmp_path):
         ({"data": {"sources": ["a"]}}, "model"),
         ({**SMALL, "lora": 64}, "lora must be a table"),
         ({"model": "m", "data": {"sources": [{"cap": 3}]}}, "path"),
+        ({"model": "m", "data": "abc"}, "data must be a table"),
+        ({"model": "m", "data": {"sources": None}}, "names no data"),
+        ({**SMALL, "training": {"epochs": "two"}}, "training: epochs must be a number, not 'two'"),
+        ({**SMALL, "training": {"batch_size": "8"}}, "training: batch_size must be int, not '8'"),
+        ({**SMALL, "training": {"bf16": 1}}, "training: bf16 must be bool, not 1"),
+        ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
+        ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
     ],
 )
 def test_a_wrong_setting_is_named(values, message):
@@ -42,6 +49,11 @@ def test_a_file_that_is_no_recipe_is_refused(tmp_path, content):
     (tmp_path / "r.yaml").write_text(content)
     with pytest.raises(RecipeError, match=r"recipe"):
         read_recipe(tmp_path / "r.yaml")
+
+
+def test_numbers_may_be_written_in_any_way():
+    recipe = parse_recipe({**SMALL, "training": {"learning_rate": "1e-3", "epochs": 2}})
+    assert (recipe.training.learning_rate, recipe.training.epochs) == (0.001, 2.0)
 
 
 def test_a_missing_file_and_a_change_without_value_are_refused(tmp_path):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder, cluster
-from inbedder.cluster import group
+from inbedder.clustering import group
 from inbedder.errors import InputError
 from tests.conftest import TEXTS
 
@@ -43,6 +43,12 @@ def test_more_groups_than_distinct_vectors_are_refused():
         group(np.ones((3, 4), dtype=np.float32), 2)
 
 
+def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):
+    monkeypatch.setattr("inbedder.clustering.SILHOUETTE_SAMPLE", 20)
+    vectors = np.concatenate([blobs((200,)), -blobs((1,))])
+    assert len(group(vectors)) == 201
+
+
 @pytest.fixture(scope="module")
 def model(make_model):
     return InBedder(make_model("bert"))
@@ -64,6 +70,12 @@ def test_a_result_holds_one_entry_a_text_and_one_a_group(model):
 def test_one_text_is_one_group(model):
     assert cluster(["only"], "What?", model=model).sizes == [1]
     assert cluster("only", "What?", model=model).texts == ["only"]
+
+
+def test_long_texts_are_warned_of_once(model):
+    with pytest.warns(UserWarning, match="texts were cut") as caught:
+        cluster(["long " * 3000, "short", "other"], "What?", model=model)
+    assert len(caught) == 1
 
 
 def test_no_text_and_wrong_labels_are_refused(model):

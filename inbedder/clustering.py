@@ -8,6 +8,7 @@ grouping tells more.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder, Vectors
-from inbedder.errors import InputError, MissingExtraError
+from inbedder.errors import InputError, MissingExtraError, TextCutWarning
 from inbedder.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 
 if TYPE_CHECKING:
@@ -147,7 +148,9 @@ def cluster(
     _check_k(k, len(rows))
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     vectors = embedder.encode(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
-    answers = embedder.answer(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCutWarning)  # encode said so already
+        answers = embedder.answer(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
     directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     labels = group(directions, k, seed)
     said = [str(answer) for answer in answers]
@@ -186,17 +189,22 @@ def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
         return _k_means(vectors, int(k), seed)
     if distinct < 3:
         return _k_means(vectors, distinct, seed)
-    from sklearn.metrics import silhouette_score
-
+    rows = np.random.default_rng(seed).permutation(len(vectors))[:SILHOUETTE_SAMPLE]
     tried: list[tuple[float, Labels]] = []
     for count in AUTO_RANGE:
         if count >= distinct:
             break
         labels = _k_means(vectors, count, seed)
-        sample = min(SILHOUETTE_SAMPLE, len(vectors))
-        tried.append((silhouette_score(vectors, labels, sample_size=sample, random_state=seed), labels))
+        tried.append((_silhouette(vectors[rows], labels[rows]), labels))
     best = max(score for score, _ in tried)
     return next(labels for score, labels in reversed(tried) if score >= best - ALIKE)
+
+
+def _silhouette(vectors: Vectors, labels: Labels) -> float:
+    """Mean silhouette, -1 to 1; -1 where the sample holds a single group or only groups of one."""
+    from sklearn.metrics import silhouette_score
+
+    return float(silhouette_score(vectors, labels)) if 1 < len(np.unique(labels)) < len(labels) else -1.0
 
 
 def _k_means(vectors: Vectors, k: int, seed: int) -> Labels:

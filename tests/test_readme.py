@@ -1,0 +1,34 @@
+"""What the README and the model card show is what the committed results hold."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("update_tables", ROOT / "scripts" / "update_tables.py")
+update_tables = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(update_tables)
+
+
+@pytest.mark.parametrize("path", update_tables.PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_table_is_made_from_the_committed_results(path):
+    page = path.read_text(encoding="utf-8")
+    assert update_tables.with_table(page) == page
+
+
+def test_the_committed_results_reach_the_floor():
+    scores = {
+        (c.model, c.task): c.scores["harmonic_mean"]
+        for c in update_tables.load_cells(update_tables.RESULTS)
+        if c.vectors == "raw" and "harmonic_mean" in c.scores
+    }
+    assert scores["mini", "amazon_multidomain triplets"] >= 45
+    assert scores["mini", "airline_tweets triplets"] >= 62
+
+
+def test_the_readme_names_files_that_exist():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ("scripts/demo", "scripts/test", "docs/report.png", "finetune/recipes/mini.yaml", "prompts/instructions.yaml"):
+        assert name in text
+        assert (ROOT / name).exists()
