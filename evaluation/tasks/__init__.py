@@ -11,6 +11,7 @@ from evaluation.tasks.corpus import KNOWN, TwoCriteriaCorpus, corpus_of_table, k
 from evaluation.tasks.criteria_clustering import CriteriaClustering
 from evaluation.tasks.instruct_stsb import InstructSTSB
 from evaluation.tasks.intent_emotion import IntentEmotion
+from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, robustness_instructions
 from inbedder.errors import InputError
 
 
@@ -57,7 +58,15 @@ def build_tasks(
 
 
 def _of_corpus(corpus: TwoCriteriaCorpus) -> list[Task]:
-    return [ContrastTriplets(corpus), CriteriaClustering(corpus)]
+    asked = robustness_instructions().get(corpus.name.split(" ")[0], {})
+    robustness = [
+        InstructionRobustness(
+            LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence), asked[criterion]
+        )
+        for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True)
+        if criterion in asked
+    ]
+    return [ContrastTriplets(corpus), CriteriaClustering(corpus), *robustness]
 
 
 def _known_in(folder: Path, limit: int | None) -> list[TwoCriteriaCorpus]:

@@ -118,9 +118,9 @@ def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriter
     file, licence, citation = KNOWN[name]
     rows = read_jsonl(folder / file)
     criteria = instructions_of(name)
-    if limit is not None and len(rows) > limit:
-        whole = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
-        rows = random.Random(0).sample(whole, min(limit, len(whole)))
+    whole = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
+    if limit is not None and len(whole) > limit:
+        rows, name = random.Random(0).sample(whole, limit), f"{name} ({limit} rows)"
     return corpus_of_rows(name, rows, criteria, source=file, licence=licence, citation=citation)
 
 
