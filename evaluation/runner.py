@@ -45,9 +45,12 @@ def run(
     """
     known = {cell.key: cell for cell in load_cells(path)}
     asked = []
-    for task in tasks:
-        for embedder in embedders:
-            for cell in _cells(embedder, task, seeds, known):
+    for embedder in embedders:
+        encode, source = _remembering(embedder.encode), ""
+        for task in tasks:
+            if task.info.source != source:  # the tasks of one corpus share its vectors
+                encode, source = _remembering(embedder.encode), task.info.source
+            for cell in _cells(embedder, task, encode, seeds, known):
                 known[cell.key] = cell
                 save_cells(known.values(), path)
                 asked.append(cell)
@@ -55,12 +58,11 @@ def run(
     return asked
 
 
-def _cells(embedder: Embedder, task: Task, seeds: Sequence[int], known: dict[Any, Cell]) -> Iterator[Cell]:
+def _cells(embedder: Embedder, task: Task, encode: Encode, seeds: Sequence[int], known: dict[Any, Cell]) -> Iterator[Cell]:
     text, instruction = task.first_input()
     prompt = embedder.prompt(text, instruction)
     if embedder.instructed and instruction not in prompt:
         raise ModelError(f"The instruction {instruction!r} did not reach the prompt of {embedder.name}: {prompt!r}.")
-    encode = _remembering(embedder.encode)
     for kind in KINDS:
         for seed in seeds if task.seeded else (0,):
             key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
@@ -80,7 +82,7 @@ def _cells(embedder: Embedder, task: Task, seeds: Sequence[int], known: dict[Any
 
 
 def _remembering(encode: Encode) -> Encode:
-    """Encode each list of texts once, for the second kind of vectors and the other seeds."""
+    """Encode each list of texts once, for the second kind of vectors, the other seeds and the corpus's other tasks."""
     seen: dict[Any, Vectors] = {}
 
     def remembered(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:

@@ -131,9 +131,7 @@ def _add_lora(model: PreTrainedModel, recipe: Recipe) -> Any:
         target_modules=list(targets) if isinstance(targets, tuple) else targets,
         modules_to_save=list(recipe.lora.modules_to_save) or None,
     )
-    wrapped = get_peft_model(model, config)
-    wrapped.peft_config["default"].base_model_name_or_path = recipe.model
-    return wrapped
+    return get_peft_model(model, config)
 
 
 def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:
@@ -226,6 +224,8 @@ def finetune(recipe: Recipe) -> Path:
     trainer.train(resume_from_checkpoint=last)
     trainer.save_model(str(output))
     loaded.tokenizer.save_pretrained(output)
+    if recipe.lora:
+        _name_base(output, recipe.model)
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
@@ -234,6 +234,13 @@ def finetune(recipe: Recipe) -> Path:
     }
     (output / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
     return output
+
+
+def _name_base(adapter: Path, base: str) -> None:
+    """Let the adapter name its base as the recipe does, not by the folder that it was read from."""
+    path = adapter / "adapter_config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": base}
+    path.write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
 
 
 def _check_trainable(loaded: Loaded, recipe: Recipe) -> None:

@@ -290,7 +290,7 @@ def _check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple
     if asked not in backbone.poolings:
         raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(backbone.poolings)}.")
     layer = layer if named_layer is None else named_layer
-    check_layer(layer, backbone.num_layers)
+    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
     return asked, layer
 
 

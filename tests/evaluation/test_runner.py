@@ -6,6 +6,7 @@ import pytest
 from evaluation.embedders import Embedder, inbedder_embedders
 from evaluation.results import load_cells, markdown, table
 from evaluation.runner import run
+from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
 from evaluation.tasks.instruct_stsb import InstructSTSB
@@ -41,6 +42,12 @@ def test_each_seed_and_kind_is_a_cell_and_texts_are_embedded_once(clustering, tm
     assert encode.calls == 2
     assert cells[0].first_prompt == "Kind? a x 0"
     assert cells[0].about["versions"]["torch"]
+
+
+def test_the_tasks_of_one_corpus_share_its_vectors(clustering, tmp_path):
+    encode = Counting()
+    run([embedder(encode)], [clustering, ContrastTriplets(clustering.corpus, count=20)], tmp_path / "r.json", seeds=[0])
+    assert encode.calls == 2
 
 
 def test_an_interrupted_run_never_computes_a_finished_cell_again(clustering, tmp_path):
