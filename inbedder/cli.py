@@ -24,7 +24,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Input = Annotated[str, typer.Argument(help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on stdin.")]
+Input = Annotated[
+    str, typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on stdin.")
+]
 Instruction = Annotated[
     str | None, typer.Option("-i", "--instruction", help="What to ask of each text; @topic and the like are named.")
 ]
@@ -217,7 +219,7 @@ def cluster(
 
 @app.command()
 def finetune(
-    recipe: Annotated[Path, typer.Argument(help="A YAML recipe; finetune/recipes/ holds examples.")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.")],
     changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
 ) -> None:
     """Fine-tune a language model to answer in a few content words, as a recipe says."""
