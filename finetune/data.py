@@ -107,8 +107,7 @@ def read_rows(path: Path, answer_from: str = "output", *, skip_bad: bool = False
     return rows
 
 
-def _read_source(source: Source, data: Data, seed: int) -> list[Row]:
-    draw = random.Random(f"{seed} {source}")
+def _read_source(source: Source, data: Data, draw: random.Random) -> list[Row]:
     folder = Path(data.folder)
     limit = source.max_characters or data.max_characters
     rows = [
@@ -145,7 +144,8 @@ def load_rows(data: Data, seed: int = 0) -> list[Row]:
     Raises:
         RecipeError: When a file or a row cannot be read, or nothing is left.
     """
-    rows = [row for source in data.sources for row in _read_source(source, data, seed)]
+    draws = [random.Random(f"{seed} {number} {source.path}") for number, source in enumerate(data.sources)]
+    rows = [row for source, draw in zip(data.sources, draws, strict=True) for row in _read_source(source, data, draw)]
     if not rows:
         raise RecipeError("No row is left: check data.sources, their answers, only and max_characters.")
     if data.strip_stopwords:
