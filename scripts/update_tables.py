@@ -27,7 +27,8 @@ def with_table(page: str) -> str:
     """
     before, rest = page.split(START)
     after = rest.split(END)[1]
-    return f"{before}{START}\n{markdown(table(load_cells(RESULTS)))}\n{END}{after}"
+    tasks_down = [list(row) for row in zip(*table(load_cells(RESULTS)), strict=True)]
+    return f"{before}{START}\n{markdown(tasks_down)}\n{END}{after}"
 
 
 if __name__ == "__main__":
