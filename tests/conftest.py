@@ -26,6 +26,15 @@ TEXTS = [
 ]
 INSTRUCTIONS = ["What animals do they love?", "Do they love animals?", "What product is it?", "Was braucht der Kunde?"]
 CORPUS = [*TEXTS, *INSTRUCTIONS, "### Input:\n\n\n### Instruction:\n\n\n### Response:"] * 3
+ROBERTA_SPECIALS = {
+    "bos_token": "<s>",
+    "cls_token": "<s>",
+    "eos_token": "</s>",
+    "sep_token": "</s>",
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+}
 GOLDEN = Path(__file__).parent / "data" / "golden"
 
 
@@ -107,26 +116,14 @@ def xlm_r_like_tokenizer() -> PreTrainedTokenizerFast:
     backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), trim_offsets=False, add_prefix_space=False)
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        bos_token="<s>",
-        cls_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        mask_token="<mask>",
+        **ROBERTA_SPECIALS,
     )
 
 
 TOKENIZERS = {
     "byte-level": lambda: byte_level_tokenizer(bos_token="</s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>"),
     "roberta": lambda: byte_level_tokenizer(
-        bos_token="<s>",
-        cls_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        mask_token="<mask>",
+        **ROBERTA_SPECIALS,
     ),
     "wordpiece": wordpiece_tokenizer,
     "llama-like": llama_like_tokenizer,

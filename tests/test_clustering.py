@@ -43,6 +43,11 @@ def test_more_groups_than_distinct_vectors_are_refused():
         group(np.ones((3, 4), dtype=np.float32), 2)
 
 
+def test_auto_does_not_split_few_texts_into_many_groups():
+    assert group(np.eye(60, dtype=np.float32)).max() < 6
+    assert group(np.eye(8, dtype=np.float32)).max() == 1
+
+
 def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):
     monkeypatch.setattr("inbedder.clustering.SILHOUETTE_SAMPLE", 20)
     vectors = np.concatenate([blobs((200,)), -blobs((1,))])
