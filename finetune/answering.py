@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from finetune.data import Row, load_rows
 from finetune.examples import IGNORED, Collator, Example, causal_examples, masked_examples
 from finetune.recipe import Recipe
-from inbedder.backbones.base import body_of, pad_id_of, tapped
+from inbedder.backbones.base import body_of, pad_id_of, position_limit, tapped
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
 from inbedder.backbones.masked import head_sees_only
 from inbedder.errors import MissingExtraError, RecipeError
@@ -249,6 +249,9 @@ def _check_trainable(loaded: Loaded, recipe: Recipe) -> None:
         raise RecipeError("Encoder-decoder models cannot be fine-tuned yet; choose a causal or masked LM.")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise RecipeError("Training with several processes is not supported yet; start one.")
+    limit = position_limit(loaded.model)
+    if limit is not None and recipe.max_length > limit:
+        raise RecipeError(f"{recipe.model} takes at most {limit} tokens; set max_length={limit} or less.")
     if recipe.lora is None:
         return
     if loaded.adapter is not None:

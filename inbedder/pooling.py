@@ -113,13 +113,12 @@ def kept_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
         InputError: When the pooling is not one of hidden states.
     """
     first = last_true(prompt)
-    none = torch.zeros_like(prompt)
     if pooling == "1st-gen":
         return torch.cat([first, torch.zeros_like(generated)], 1)
     if pooling == "avg-gen":
         return torch.cat([first, generated], 1)
     if pooling == "last-gen":
-        return last_true(torch.cat([none | first, generated], 1))
+        return last_true(torch.cat([first, generated], 1))
     if pooling == "avg-ppt":
         alone = first & (prompt.sum(1, keepdim=True) == 1)
         return torch.cat([(prompt & ~first) | alone, torch.zeros_like(generated)], 1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.metrics import harmonic_mean, triplet_success
-from evaluation.tasks.base import Encode, Scores, TaskInfo
+from evaluation.tasks.base import Encode, Scores
 from evaluation.tasks.corpus import TwoCriteriaCorpus
 from inbedder.errors import InputError
 
@@ -36,12 +36,8 @@ class ContrastTriplets:
         """
         self.corpus = corpus
         self.triplets = draw_triplets(corpus.labels[0], corpus.labels[1], count, seed)
-        name = f"{corpus.name} triplets"
-        self.info = TaskInfo(name, "harmonic_mean", corpus.source, corpus.revision, corpus.licence, corpus.citation)
-
-    def first_input(self) -> tuple[str, str]:
-        """The first text and the first criterion's instruction."""
-        return self.corpus.texts[0], self.corpus.instructions[0]
+        self.info = corpus.task_info("triplets")
+        self.first_input = corpus.first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
         """Success rates under both instructions.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.tasks.base import fingerprint, instructions_of, read_jsonl
+from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_jsonl
 from inbedder.errors import InputError
 from inbedder.tables import read_table
 
@@ -43,6 +43,14 @@ class TwoCriteriaCorpus:
     """Who made it."""
     dropped: int = 0
     """Rows without a text or a label, which were left out."""
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the first criterion's instruction."""
+        return self.texts[0], self.instructions[0]
+
+    def task_info(self, kind: str) -> TaskInfo:
+        """What a task of this corpus says of itself; its main score is the harmonic mean of both criteria."""
+        return TaskInfo(f"{self.name} {kind}", "harmonic_mean", self.source, self.revision, self.licence, self.citation)
 
 
 def corpus_of_rows(

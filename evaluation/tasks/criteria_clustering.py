@@ -7,7 +7,7 @@ both V-measures.
 from __future__ import annotations
 
 from evaluation.metrics import harmonic_mean, v_measure
-from evaluation.tasks.base import Encode, Scores, TaskInfo
+from evaluation.tasks.base import Encode, Scores
 from evaluation.tasks.corpus import TwoCriteriaCorpus
 from inbedder.errors import InputError
 
@@ -32,12 +32,8 @@ class CriteriaClustering:
                     f"{corpus.name}: {criterion!r} has a class for every one of {len(labels)} texts; nothing to group."
                 )
         self.corpus = corpus
-        name = f"{corpus.name} clustering"
-        self.info = TaskInfo(name, "harmonic_mean", corpus.source, corpus.revision, corpus.licence, corpus.citation)
-
-    def first_input(self) -> tuple[str, str]:
-        """The first text and the first criterion's instruction."""
-        return self.corpus.texts[0], self.corpus.instructions[0]
+        self.info = corpus.task_info("clustering")
+        self.first_input = corpus.first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
         """V-measures under both instructions.

@@ -175,6 +175,16 @@ def special_ids(tokenizer: PreTrainedTokenizerBase, filter_ids: Sequence[int], d
     return torch.tensor(sorted({*tokenizer.all_special_ids, *filter_ids}), dtype=torch.long, device=device)
 
 
+def position_limit(model: PreTrainedModel) -> int | None:
+    """Most positions a model can take: RoBERTa's start behind the padding index, so it has fewer than its table's rows."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if limit is None:
+        return None
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    offset = tables[0].padding_idx if tables and isinstance(tables[0], nn.Embedding) else None
+    return int(limit) if offset is None else int(limit) - int(offset) - 1
+
+
 def pad_id_of(tokenizer: PreTrainedTokenizerBase) -> int:
     """The id to pad with; padding is masked, so any id serves where the tokenizer has none."""
     for one in (tokenizer.pad_token_id, tokenizer.eos_token_id):

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Sampling, body_of, check_layer, likeliest_words, pad_id_of, special_ids, tapped
+from inbedder.backbones.base import (
+    Sampling,
+    body_of,
+    check_layer,
+    likeliest_words,
+    pad_id_of,
+    position_limit,
+    special_ids,
+    tapped,
+)
 from inbedder.batching import pad
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -43,9 +52,8 @@ class CausalBackbone:
         self.pad_id = pad_id_of(tokenizer)
         self.answers = True
         self.padding_side = padding_side
-        config = model.config.get_text_config()
-        self.num_layers: int = config.num_hidden_layers
-        self.position_limit: int | None = getattr(config, "max_position_embeddings", None)
+        self.num_layers: int = model.config.get_text_config().num_hidden_layers
+        self.position_limit = position_limit(model)
         self._takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
 
     def _inputs(self, prompts: Sequence[PromptTokens], side: str) -> dict[str, Tensor]:

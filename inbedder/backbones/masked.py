@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Sampling, body_of, check_layer, likeliest_words, pad_id_of, tapped
+from inbedder.backbones.base import Sampling, body_of, check_layer, likeliest_words, pad_id_of, position_limit, tapped
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.pooling import masked_mean
@@ -75,7 +75,7 @@ class MaskedBackbone:
         self.mask_length = mask_length
         self.num_layers: int = model.config.num_hidden_layers
         self.answers = True
-        self.position_limit = _position_limit(model)
+        self.position_limit = position_limit(model)
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], pad_id_of(self.tokenizer))
@@ -176,13 +176,3 @@ def _draw(logits: Tensor, sampling: Sampling) -> Tensor:
     picks = torch.multinomial(ranked.view(-1, size), sampling.n, replacement=True, generator=generator)
     tokens = order.view(-1, size).gather(1, picks)
     return tokens.view(batch, masks, sampling.n).transpose(1, 2)
-
-
-def _position_limit(model: PreTrainedModel) -> int | None:
-    """Positions that exist: RoBERTa's start behind the padding index, so it has fewer than its table's rows."""
-    limit = getattr(model.config, "max_position_embeddings", None)
-    if limit is None:
-        return None
-    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
-    offset = tables[0].padding_idx if tables and isinstance(tables[0], nn.Embedding) else None
-    return int(limit) if offset is None else int(limit) - int(offset) - 1

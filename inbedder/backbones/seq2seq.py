@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Sampling, check_layer, likeliest_words, pad_id_of, special_ids, tapped
+from inbedder.backbones.base import Sampling, check_layer, likeliest_words, pad_id_of, position_limit, special_ids, tapped
 from inbedder.backbones.causal import generated_answers
 from inbedder.batching import pad
 from inbedder.pooling import last_true, masked_mean
@@ -46,7 +46,7 @@ class Seq2SeqBackbone:
         self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
             model.config, "decoder_layers", model.config.num_hidden_layers
         )
-        self.position_limit: int | None = getattr(model.config, "max_position_embeddings", None)
+        self.position_limit = position_limit(model)
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> dict[str, Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id)

@@ -32,7 +32,7 @@ def make_recipe(model, data, output, *, training=None, **settings):
     return parse_recipe(
         {
             "model": model,
-            "max_length": 96,
+            "max_length": settings.pop("max_length", 96),
             "data": {"folder": str(data), "sources": ["qa.jsonl"]},
             "training": {
                 "output": str(output),
@@ -147,6 +147,8 @@ def test_a_run_that_would_fail_late_is_refused_early(make_model, data, tmp_path,
     adapter = finetune(make_recipe(make_model("bert"), data, tmp_path / "adapter", lora=lora))
     with pytest.raises(RecipeError, match=r"is an adapter itself. Fine-tune its base"):
         finetune(make_recipe(str(adapter), data, tmp_path / "out", lora=lora))
+    with pytest.raises(RecipeError, match="takes at most 254 tokens; set max_length=254 or less"):
+        finetune(make_recipe(make_model("roberta"), data, tmp_path / "out", max_length=255))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="several processes is not supported"):
         finetune(make_recipe(make_model("bert"), data, tmp_path / "out"))
