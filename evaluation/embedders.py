@@ -1,7 +1,8 @@
-"""Embedders as the runner sees them: with their instruction, without it, or with it in front of the text."""
+"""Embedders as the runner sees them: with their instruction, without it, or with it in a form of their own."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from numpy.typing import NDArray
 
 from evaluation.tasks.base import fingerprint
 from inbedder.embedder import InBedder
-from inbedder.errors import MissingExtraError
 from inbedder.models.bundled import resolve_base, sha256_of
 
 Vectors = NDArray[np.float32]
@@ -33,26 +33,40 @@ class Embedder:
     """Whether the instruction should reach the prompt."""
 
 
-def inbedder_embedders(name: str, *, pooling: str | None = None, layer: int = -1, batch_size: int = 64) -> list[Embedder]:
+def inbedder_embedders(
+    model: str | InBedder,
+    *,
+    pooling: str | None = None,
+    layer: int = -1,
+    batch_size: int = 64,
+    filter_words: Callable[[str], Sequence[str]] | None = None,
+) -> list[Embedder]:
     """A model of this package, with the instruction and without (which asks ``@generic`` of every text).
 
     Args:
-        name: As ``InBedder`` takes it.
+        model: A name as ``InBedder`` takes it, or one that is loaded and read in another way.
         pooling: As ``InBedder`` takes it.
         layer: As ``InBedder`` takes it.
         batch_size: Most texts in one pass.
+        filter_words: The words to leave out of the answer under an instruction (paper, section 4.3).
 
     Returns:
         Both variants; they share the weights.
     """
-    model = InBedder(name, pooling=pooling, layer=layer)
+    model = InBedder(model, pooling=pooling, layer=layer) if isinstance(model, str) else model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, str(model.backbone.model.dtype))
     revision = fingerprint([], [model.revision, *reads])
+    name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
+    name += ", filter words" if filter_words else ""
 
     def instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
-        return model.encode(texts, instruction, batch_size=batch_size)
+        if filter_words is None or isinstance(instruction, str):
+            words = filter_words(str(instruction)) if filter_words else ()
+            return model.encode(texts, instruction, batch_size=batch_size, filter_words=words)
+        rows = [model.encode([text], one, filter_words=filter_words(one)) for text, one in zip(texts, instruction, strict=True)]
+        return np.concatenate(rows)
 
     def generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
@@ -63,36 +77,57 @@ def inbedder_embedders(name: str, *, pooling: str | None = None, layer: int = -1
     ]
 
 
-def sentence_transformer_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:
-    """A sentence-transformers model as a baseline, without the instruction and with it in front of the text.
+def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:
+    """A model of mteb or sentence-transformers as a baseline: instruction left out, in front of the text, in its own form.
 
     Args:
-        name: Hub id, folder, or all-MiniLM-L6-v2 for the base of the bundled model.
+        name: A model that mteb knows, a hub id, a folder, or all-MiniLM-L6-v2 for the base of the bundled model.
         batch_size: Most texts in one pass.
 
     Returns:
-        Both variants; they share the weights.
-
-    Raises:
-        MissingExtraError: When sentence-transformers is not installed.
+        Two variants, and a third where the model has a prompt form of its own (E5-instruct ...); they share the weights.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError("sentence-transformers", "evaluation") from error
-    model = SentenceTransformer(resolve_base(name))
+    from evaluation.mteb_encoder import load_mteb_model, loader_of, metadata_of
+
+    model = load_mteb_model(name)
     folder = Path(resolve_base(name))
     files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
-    revision = fingerprint([], [name, *(sha256_of(file) for file in files)])
+    revision = fingerprint([], [name, *(sha256_of(file) for file in files)] if files else [name, model.mteb_model_meta.revision])
+
+    def encode(texts: Sequence[str], prompt: str | None) -> Vectors:
+        loader, metadata = loader_of(texts, batch_size), metadata_of(prompt)
+        vectors = model.encode(
+            loader, task_metadata=metadata, hf_split="test", hf_subset="default", batch_size=batch_size, show_progress_bar=False
+        )
+        return np.asarray(vectors, dtype=np.float32)
 
     def plain(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
-        return np.asarray(model.encode(list(texts), batch_size=batch_size, show_progress_bar=False), dtype=np.float32)
+        return encode(texts, None)
 
-    def prepended(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+    def in_front(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         instructions = [instruction] * len(texts) if isinstance(instruction, str) else instruction
-        return plain([f"{one} {text}" for one, text in zip(instructions, texts, strict=True)], "")
+        return encode([f"{one} {text}" for one, text in zip(instructions, texts, strict=True)], None)
 
-    return [
+    def own_form(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        if isinstance(instruction, str):
+            return encode(texts, instruction)
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, one in enumerate(instruction):
+            rows[one].append(row)
+        parts = {one: encode([texts[row] for row in asked], one) for one, asked in rows.items()}
+        vectors = np.empty((len(texts), next(iter(parts.values())).shape[1]), dtype=np.float32)
+        for one, asked in rows.items():
+            vectors[asked] = parts[one]
+        return vectors
+
+    embedders = [
         Embedder(f"{name}, no instruction", revision, plain, lambda text, _: text, instructed=False),
-        Embedder(f"{name}, instruction in front", revision, prepended, lambda text, one: f"{one} {text}", instructed=True),
+        Embedder(f"{name}, instruction in front", revision, in_front, lambda text, one: f"{one} {text}", instructed=True),
     ]
+    if getattr(model, "instruction_template", None) is not None:
+
+        def prompt(text: str, instruction: str) -> str:
+            return f"{model.get_task_instruction(metadata_of(instruction), None)}{text}"
+
+        embedders.append(Embedder(f"{name}, own prompt", revision, own_form, prompt, instructed=True))
+    return embedders

@@ -64,26 +64,45 @@ def spearman(similarities: Sequence[float] | NDArray[Any], scores: Sequence[floa
     """
     from scipy.stats import rankdata
 
-    ranks = [rankdata(np.asarray(one, dtype=np.float64)) for one in (similarities, scores)]
-    if any(np.ptp(one) == 0 for one in ranks):
+    return pearson(*(rankdata(np.asarray(one, dtype=np.float64)) for one in (similarities, scores)))
+
+
+def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float]) -> float:
+    """Pearson correlation times 100; 0 when one side is constant.
+
+    Args:
+        similarities: n numbers.
+        scores: n numbers.
+
+    Returns:
+        -100 to 100.
+    """
+    sides = [np.asarray(one, dtype=np.float64) for one in (similarities, scores)]
+    if any(np.ptp(one) == 0 for one in sides):
         return 0.0
-    return 100 * float(np.corrcoef(*ranks)[0, 1])
+    return 100 * float(np.corrcoef(sides[0], sides[1])[0, 1])
 
 
-def v_measure(vectors: Vectors, labels: Sequence[str], seed: int) -> float:
-    """V-measure times 100 of k-means on vectors of length 1, with as many clusters as there are labels.
+def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str = "k-means") -> float:
+    """V-measure times 100 of k-means with as many clusters as there are labels.
 
     Args:
         vectors: Shape (n, d).
         labels: n labels.
         seed: Seed of k-means.
+        protocol: "k-means" (on vectors of length 1, best of ten starts) or "paper": mini-batch k-means of 500 on the vectors as
+            they are, one start, which is what the InBedder authors' code does.
 
     Returns:
         0 to 100.
     """
-    from sklearn.cluster import KMeans
+    from sklearn.cluster import KMeans, MiniBatchKMeans
     from sklearn.metrics import v_measure_score
 
+    count = len(set(labels))
+    if protocol == "paper":
+        grouping = MiniBatchKMeans(n_clusters=count, batch_size=500, n_init="auto", random_state=seed)
+        return 100 * float(v_measure_score(labels, grouping.fit(vectors).labels_))
     directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    groups = KMeans(n_clusters=len(set(labels)), n_init=10, random_state=seed).fit_predict(directions)
+    groups = KMeans(n_clusters=count, n_init=10, random_state=seed).fit_predict(directions)
     return 100 * float(v_measure_score(labels, groups))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from evaluation.embedders import Embedder, Vectors
 from evaluation.results import Cell, load_cells, save_cells
@@ -45,20 +46,25 @@ def run(
     """
     known = {cell.key: cell for cell in load_cells(path)}
     asked = []
-    for embedder in embedders:
-        encode, source = _remembering(embedder.encode), ""
-        for task in tasks:
-            if task.info.source != source:  # the tasks of one corpus share its vectors
-                encode, source = _remembering(embedder.encode), task.info.source
-            for cell in _cells(embedder, task, encode, seeds, known):
-                known[cell.key] = cell
-                save_cells(known.values(), path)
-                asked.append(cell)
-                report(cell)
+    cells_a_model = len(KINDS) * sum(len(seeds) if task.seeded else 1 for task in tasks)
+    with tqdm(total=len(embedders) * cells_a_model, desc="Measuring", unit=" cells", disable=None) as bar:
+        for embedder in embedders:
+            remembered, source = _Remembered(embedder), ""
+            for task in tasks:
+                if task.info.source != source:  # the tasks of one corpus share its vectors
+                    remembered, source = _Remembered(embedder), task.info.source
+                bar.set_postfix_str(f"{embedder.name}: {task.info.name}")
+                for cell in _cells(remembered, task, seeds, known):
+                    known[cell.key] = cell
+                    save_cells(known.values(), path)
+                    asked.append(cell)
+                    report(cell)
+                    bar.update()
     return asked
 
 
-def _cells(embedder: Embedder, task: Task, encode: Encode, seeds: Sequence[int], known: dict[Any, Cell]) -> Iterator[Cell]:
+def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dict[Any, Cell]) -> Iterator[Cell]:
+    embedder = remembered.embedder
     text, instruction = task.first_input()
     prompt = embedder.prompt(text, instruction)
     if embedder.instructed and instruction not in prompt:
@@ -70,7 +76,7 @@ def _cells(embedder: Embedder, task: Task, encode: Encode, seeds: Sequence[int],
                 yield known[key]
                 continue
             started = time.time()
-            scores = task.evaluate(encode if kind == "raw" else _centred(encode), seed)
+            scores = task.evaluate(remembered.encode(kind), seed)
             yield Cell(
                 *key,
                 main_score=task.info.main_score,
@@ -81,25 +87,40 @@ def _cells(embedder: Embedder, task: Task, encode: Encode, seeds: Sequence[int],
             )
 
 
-def _remembering(encode: Encode) -> Encode:
-    """Encode each list of texts once, for the second kind of vectors, the other seeds and the corpus's other tasks."""
-    seen: dict[Any, Vectors] = {}
+class _Remembered:
+    """An embedder that encodes each list of texts once, for both kinds of vectors, all seeds and a corpus's other tasks.
 
-    def remembered(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
-        key = (tuple(texts), instruction if isinstance(instruction, str) else tuple(instruction))
-        if key not in seen:
-            seen[key] = encode(texts, instruction)
-        return seen[key]
+    Within a list, a text that comes twice under the same instruction is encoded once; an embedder that never sees the
+    instruction is not asked again for another one, and gives the very same array.
+    """
 
-    return remembered
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self._vectors: dict[Any, Vectors] = {}
 
+    def encode(self, kind: str) -> Encode:
+        """The function that tasks call for one kind of vectors."""
 
-def _centred(encode: Encode) -> Encode:
-    def centred(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
-        vectors = encode(texts, instruction)
-        return np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
+        def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+            if not self.embedder.instructed:
+                instruction = ""
+            asked = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
+            key = (tuple(texts), asked)
+            if ("raw", *key) not in self._vectors:
+                self._vectors["raw", *key] = self._encode_once(*key)
+            if (kind, *key) not in self._vectors:
+                vectors = self._vectors["raw", *key]
+                self._vectors[kind, *key] = np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
+            return self._vectors[kind, *key]
 
-    return centred
+        return encode
+
+    def _encode_once(self, texts: tuple[str, ...], asked: tuple[str, ...]) -> Vectors:
+        pairs = list(zip(texts, asked, strict=True))
+        place = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
+        instructions = [instruction for _, instruction in place]
+        one = instructions[0] if len(set(asked)) == 1 else instructions
+        return self.embedder.encode([text for text, _ in place], one)[[place[pair] for pair in pairs]]
 
 
 def _about(task: Task) -> dict[str, Any]:

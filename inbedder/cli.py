@@ -236,15 +236,20 @@ def finetune(
 @app.command()
 def evaluate(
     model: Annotated[list[str], typer.Option(help="mini, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
-    baseline: Annotated[list[str], typer.Option(help="A sentence-transformers model to compare with; may repeat.")] = [],  # noqa: B006
+    baseline: Annotated[
+        list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
+    ] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
     data: Annotated[Path | None, typer.Option(help="A table with two label columns, or a folder of known sets.")] = None,
+    hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub, at pinned revisions.")] = False,
     criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(
         "results.json"
     ),
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
     limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of each known set.")] = None,
+    protocol: Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed.")] = "k-means",
+    mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
     pooling: Pooling = None,
     layer: Layer = -1,
     text_column: TextColumn = None,
@@ -252,20 +257,30 @@ def evaluate(
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
     _check_output(output, (".json",))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from evaluation.embedders import inbedder_embedders, sentence_transformer_embedders
+    from evaluation.embedders import inbedder_embedders, mteb_embedders
     from evaluation.results import table
     from evaluation.runner import run
-    from evaluation.tasks import build_tasks
+    from evaluation.tasks import Data, build_tasks
 
+    if protocol not in ("k-means", "paper"):
+        raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
     if any("=" not in one for one in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(one.split("=", 1) for one in criterion)
-    tasks = build_tasks(data, criteria, names=task, text_column=text_column, limit=limit)
+    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
     embedders = [one for name in model for one in inbedder_embedders(name, pooling=pooling, layer=layer)]
-    embedders += [one for name in baseline for one in sentence_transformer_embedders(name)]
-    cells = run(
-        embedders, tasks, output, range(seeds), lambda cell: _say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
-    )
+    embedders += [one for name in baseline for one in mteb_embedders(name)]
+    quiet = sys.stderr.isatty()  # a progress bar is shown there instead
+
+    def report(cell: Any) -> None:
+        if not quiet:
+            _say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
+
+    cells = run(embedders, tasks, output, range(1 if protocol == "paper" else seeds), report)
+    if mteb_results is not None:
+        from evaluation.mteb_results import save_as_mteb
+
+        save_as_mteb(cells, tasks, mteb_results)
     for kind in ("raw", "centred"):
         typer.echo(f"\n{kind} vectors")
         rows = table(cells, kind)

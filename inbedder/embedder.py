@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,24 @@ class InBedder:
         limit = self.backbone.position_limit
         room = max_length if limit is None else min(max_length, limit - _answer_room(self.backbone, max_new_tokens))
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
+
+    def with_pooling(self, pooling: str | None = None, layer: int = -1) -> InBedder:
+        """The same model, its weights shared, read in another way.
+
+        Args:
+            pooling: As for ``InBedder``.
+            layer: As for ``InBedder``.
+
+        Returns:
+            Another InBedder.
+
+        Raises:
+            ModelError: When the model has no such layer or pooling.
+        """
+        other = copy(self)
+        other.pooling, other.layer = _check_pooling(self.backbone, pooling, layer)
+        other.__dict__.pop("dimension", None)
+        return other
 
     @cached_property
     def dimension(self) -> int:

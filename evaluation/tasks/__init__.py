@@ -2,36 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.tasks.base import Task
+from evaluation.tasks.conditional_sts import CSTS_COLUMNS, csts_of_table, instruct_stsb, instruct_stsb_of_hub
 from evaluation.tasks.contrast_triplets import ContrastTriplets
-from evaluation.tasks.corpus import KNOWN, TwoCriteriaCorpus, corpus_of_table, known_corpus
+from evaluation.tasks.corpus import KNOWN, TwoCriteriaCorpus, corpus_of_table, known_corpus, nyt_of_hub
 from evaluation.tasks.criteria_clustering import CriteriaClustering
-from evaluation.tasks.instruct_stsb import InstructSTSB
-from evaluation.tasks.intent_emotion import IntentEmotion
+from evaluation.tasks.detail import InstructionDetail, detail_instructions
+from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion_of_hub
+from evaluation.tasks.prompt_retrieval import PromptRetrieval
 from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, robustness_instructions
+from evaluation.tasks.standard import RERANKINGS, reranking, standard_sets, standard_task
+from evaluation.tasks.text_evaluation import SETS as TEXT_EVALUATIONS
+from evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder.errors import InputError
 
 
-def build_tasks(
-    data: Path | None = None,
-    criteria: Mapping[str, str] | None = None,
-    *,
-    names: Sequence[str] = (),
-    text_column: str | None = None,
-    limit: int | None = None,
-) -> list[Task]:
+@dataclass(frozen=True)
+class Data:
+    """What is measured on."""
+
+    source: Path | None = None
+    """None for the shipped sets alone; a table; or a folder of known sets, which join the shipped ones."""
+    hub: bool = False
+    """Add the papers' own sets from the hub, at pinned revisions."""
+    criteria: Mapping[str, str] | None = None
+    """Instruction by label column, two of them, for a table."""
+    text_column: str | None = None
+    """Column of the texts, for a table."""
+    limit: int | None = None
+    """At most so many rows of each set of the folder."""
+    protocol: str = "k-means"
+    """How corpora are clustered: "k-means", or "paper" (mini-batch k-means, one start, as the InBedder authors do)."""
+
+
+def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Task]:
     """Choose what to measure.
 
     Args:
-        data: None for the shipped sets alone; a table to measure by its own two criteria; or a folder of known sets, which join
-            the shipped ones.
-        criteria: Instruction by label column, for a table.
-        names: When given, only tasks whose name contains one of these, upper and lower case alike.
-        text_column: Column of the texts, for a table.
-        limit: At most so many rows of each corpus.
+        data: The shipped sets, a table, a folder, the hub.
+        names: When given, only tasks whose name contains one of these, upper and lower case alike; others are not even read.
 
     Returns:
         The tasks.
@@ -39,39 +52,94 @@ def build_tasks(
     Raises:
         InputError: When the data are not there, criteria are missing, or no task has such a name.
     """
-    if data is not None and not data.exists():
-        raise InputError(f"There is no {data}. Give a table, or a folder of known sets.")
-    if data is not None and data.is_file():
-        if not criteria:
-            raise InputError(f"{data} needs two criteria: give --criterion column='question?' twice.")
-        tasks = _of_corpus(corpus_of_table(str(data), criteria, text_column))
-    elif criteria:
+    data = data or Data()
+    if data.source is not None and not data.source.exists():
+        raise InputError(f"There is no {data.source}. Give a table, or a folder of known sets.")
+    is_table = data.source is not None and data.source.is_file()
+    if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
-    else:
-        tasks = [IntentEmotion(), InstructSTSB()]
-        for corpus in _known_in(data, limit) if data is not None else []:
-            tasks += _of_corpus(corpus)
-    chosen = [task for task in tasks if not names or any(name.lower() in task.info.name.lower() for name in names)]
+    offered = dict(_of_table(data) if is_table else _shipped(data))
+    chosen = [name for name in offered if not names or any(part.lower() in name.lower() for part in names)]
     if not chosen:
-        raise InputError(f"No task is called {' or '.join(names)}. There are: {', '.join(task.info.name for task in tasks)}.")
-    return chosen
+        raise InputError(f"No task is called {' or '.join(names)}. There are: {', '.join(offered)}.")
+    return [offered[name]() for name in chosen]
 
 
-def _of_corpus(corpus: TwoCriteriaCorpus) -> list[Task]:
-    asked = robustness_instructions().get(corpus.name.split(" ")[0], {})
-    robustness = [
-        InstructionRobustness(
-            LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence), asked[criterion]
+Offer = tuple[str, Callable[[], Task]]
+
+
+def _of_table(data: Data) -> Iterator[Offer]:
+    assert data.source is not None
+    path = data.source
+    if data.criteria:
+        corpus = corpus_of_table(str(path), data.criteria, data.text_column)
+        yield from _of_corpus(corpus.name, lambda: corpus, data.protocol)
+        return
+    head = path.open(encoding="utf-8-sig", errors="replace").readline() if path.suffix.lower() in (".csv", ".tsv") else ""
+    if not all(column in head for column in CSTS_COLUMNS):
+        raise InputError(
+            f"{path} needs two criteria: give --criterion column='question?' twice. "
+            f"(A csv with the columns {', '.join(CSTS_COLUMNS)} is measured as C-STS without any.)"
         )
-        for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True)
-        if criterion in asked
-    ]
-    return [ContrastTriplets(corpus), CriteriaClustering(corpus), *robustness]
+    yield f"C-STS {path.name}", lambda: csts_of_table(path)
 
 
-def _known_in(folder: Path, limit: int | None) -> list[TwoCriteriaCorpus]:
-    found = [name for name, (file, *_) in KNOWN.items() if (folder / file).is_file()]
-    if not found:
-        files = ", ".join(file for file, *_ in KNOWN.values())
+def _shipped(data: Data) -> Iterator[Offer]:
+    yield "IntentEmotion (written)", IntentEmotion
+    yield "InstructSTSB (written)", instruct_stsb
+    if data.source is not None:
+        yield from _of_folder(data.source, data.limit, data.protocol)
+    if data.hub:
+        yield "IntentEmotion", intent_emotion_of_hub
+        yield "InstructSTSB", instruct_stsb_of_hub
+        yield from _of_corpus("NYT", _once(nyt_of_hub), data.protocol, contrasts=False)
+        for name in RERANKINGS:
+            yield f"{name} reranking", lambda name=name: reranking(name)  # type: ignore[misc]
+
+
+def _of_folder(folder: Path, limit: int | None, protocol: str) -> Iterator[Offer]:
+    corpora = {name: known for name, known in KNOWN.items() if (folder / known.file).is_file()}
+    standard = [name for name, about in standard_sets().items() if (folder / about.test).is_file()]
+    evaluations = [name for name in TEXT_EVALUATIONS if (folder / name / "human_scores.jsonl.gz").is_file()]
+    geoquery = (folder / "geoquery" / "eval.jsonl.gz").is_file()
+    if not (corpora or standard or evaluations or geoquery):
+        files = ", ".join([*(known.file for known in KNOWN.values()), *(one.test for one in standard_sets().values())])
         raise InputError(f"{folder} is neither a table nor a folder that holds one of: {files}.")
-    return [known_corpus(name, folder, limit) for name in found]
+    for name, known in corpora.items():
+        yield from _of_corpus(name, _once(lambda name=name: known_corpus(name, folder, limit)), protocol, known.contrasts)  # type: ignore[misc]
+    for name in standard:
+        yield f"{name} {standard_sets()[name].kind}", lambda name=name: standard_task(name, folder, limit)  # type: ignore[misc]
+    for name in evaluations:
+        yield name, lambda name=name: TextEvaluation(name, folder)  # type: ignore[misc]
+    if geoquery:
+        yield "geoquery prompt retrieval", lambda: PromptRetrieval(folder)
+
+
+def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str, contrasts: bool = True) -> Iterator[Offer]:
+    if contrasts:
+        yield f"{name} triplets", lambda: ContrastTriplets(corpus())
+    yield f"{name} two-criteria clustering", lambda: CriteriaClustering(corpus(), protocol)
+    key = name.split(" ")[0].lower()
+    for criterion in robustness_instructions().get(key, {}):
+        yield f"{name} {criterion} robustness", lambda criterion=criterion: _robustness(corpus(), criterion, protocol)  # type: ignore[misc]
+    if key in detail_instructions():
+        yield f"{name} detail", lambda: InstructionDetail(corpus(), detail_instructions()[key], protocol)
+
+
+def _robustness(corpus: TwoCriteriaCorpus, criterion: str, protocol: str) -> InstructionRobustness:
+    labels = dict(zip(corpus.criteria, corpus.labels, strict=True))[criterion]
+    data = LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence)
+    asked = robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
+    return InstructionRobustness(data, asked, protocol)
+
+
+def _once(build: Callable[[], TwoCriteriaCorpus]) -> Callable[[], TwoCriteriaCorpus]:
+    """Build a corpus when it is first asked for, and share it between its tasks."""
+    built: list[TwoCriteriaCorpus] = []
+
+    def corpus() -> TwoCriteriaCorpus:
+        if not built:
+            built.append(build())
+        return built[0]
+
+    return corpus

@@ -15,7 +15,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError
+from inbedder.errors import InputError, MissingExtraError
 from inbedder.prompting import PROMPTS_FOLDER
 
 SHIPPED = Path(__file__).resolve().parent.parent / "data"
@@ -85,6 +85,35 @@ def read_jsonl(path: Path) -> Rows:
             return [json.loads(line) for line in file if line.strip()]
     except (OSError, ValueError) as error:
         raise InputError(f"Cannot read the rows of {path}: {error}") from error
+
+
+def read_hub(path: str, revision: str, config: str | None = None, split: str = "test") -> Rows:
+    """Read a set of the hub.
+
+    Args:
+        path: Its id.
+        revision: The commit.
+        config: Its configuration, where it has several.
+        split: Which split.
+
+    Returns:
+        Its rows.
+
+    Raises:
+        MissingExtraError: When datasets is not installed.
+        InputError: When the hub is not in reach or has no such set.
+    """
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise MissingExtraError("datasets", "evaluation") from error
+    try:
+        return [dict(row) for row in load_dataset(path, config, revision=revision, split=split)]
+    except Exception as error:
+        raise InputError(
+            f"Cannot read {path} ({config or 'default'}, {revision[:8]}) from the hub ({type(error).__name__}: {error}). "
+            "With a network try again; without, leave --hub out or give --data."
+        ) from error
 
 
 def fingerprint(rows: Rows, instructions: object = None) -> str:

@@ -9,13 +9,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_jsonl
+from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
 from inbedder.errors import InputError
 from inbedder.tables import read_table
 
+HUB_NYT = ("BrandonZYW/NYTClustering", "462fb544c8993a0421fd969a7a0f19f1fbd975bf")
+
+
+@dataclass(frozen=True)
+class KnownCorpus:
+    """A corpus of the evaluation folder: its criteria and their instructions stand in ``prompts/evaluation.yaml``."""
+
+    file: str
+    """File in the folder."""
+    licence: str
+    """Licence of the data."""
+    citation: str
+    """Who made it."""
+    contrasts: bool = True
+    """Whether both criteria vary freely (a domain that its intents determine does not)."""
+    text: str = "text"
+    """Field of the texts."""
+
+
 KNOWN = {
-    "amazon_multidomain": ("amazon_multidomain/all.jsonl.gz", "none stated", "Blitzer et al. 2007"),
-    "airline_tweets": ("airline_tweets/all.jsonl.gz", "none stated", "CrowdFlower, Twitter US Airline Sentiment"),
+    "amazon_multidomain": KnownCorpus("amazon_multidomain/all.jsonl.gz", "none stated", "Blitzer et al. 2007"),
+    "airline_tweets": KnownCorpus("airline_tweets/all.jsonl.gz", "none stated", "CrowdFlower, Twitter US Airline Sentiment"),
+    "acos_restaurant": KnownCorpus("acos_restaurant/train.jsonl.gz", "none stated", "Cai et al. 2021"),
+    "clinc150": KnownCorpus("clinc150/test.jsonl.gz", "CC BY 3.0", "Larson et al. 2019", contrasts=False),
+    "hwu64": KnownCorpus("hwu64/all_test_folds.jsonl.gz", "CC BY 4.0", "Liu et al. 2019", contrasts=False, text="text_user"),
 }
 
 
@@ -123,13 +145,29 @@ def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriter
     """
     if name not in KNOWN:
         raise InputError(f"Unknown corpus {name!r}. Known: {', '.join(KNOWN)}.")
-    file, licence, citation = KNOWN[name]
-    rows = read_jsonl(folder / file)
+    known = KNOWN[name]
+    rows = [_with_single_labels(row) for row in read_jsonl(folder / known.file)]
     criteria = instructions_of(name)
     whole = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
     if limit is not None and len(whole) > limit:
         rows, name = random.Random(0).sample(whole, limit), f"{name} ({limit} rows)"
-    return corpus_of_rows(name, rows, criteria, source=file, licence=licence, citation=citation)
+    about = {"source": known.file, "licence": known.licence, "citation": known.citation}
+    return corpus_of_rows(name, rows, criteria, text_column=known.text, **about)
+
+
+def _with_single_labels(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Labels that come in lists (categories of a review): the one there is, or none where there are several."""
+    single = {key: value[0] if len(value) == 1 else None for key, value in row.items() if isinstance(value, list)}
+    return {**row, **single}
+
+
+def nyt_of_hub() -> TwoCriteriaCorpus:
+    """New York Times articles by topic and location, the InBedder authors' own set, from the hub at its pinned revision."""
+    path, revision = HUB_NYT
+    topics, locations = ({row["text"]: row["cluster"] for row in read_hub(path, revision, one)} for one in ("topic", "location"))
+    rows = [{"text": text, "topic": topics[text], "location": locations[text]} for text in topics if text in locations]
+    about = {"source": f"{path}@{revision[:8]}", "licence": "none stated", "citation": "Sandhaus 2008; Peng et al. 2024"}
+    return corpus_of_rows("NYT", rows, instructions_of("nyt"), **about)
 
 
 def corpus_of_table(path: str, criteria: Mapping[str, str], text_column: str | None = None) -> TwoCriteriaCorpus:

@@ -17,11 +17,12 @@ class CriteriaClustering:
 
     seeded = True
 
-    def __init__(self, corpus: TwoCriteriaCorpus) -> None:
+    def __init__(self, corpus: TwoCriteriaCorpus, protocol: str = "k-means") -> None:
         """Take a corpus.
 
         Args:
             corpus: Texts with two labels each, and an instruction a criterion.
+            protocol: As ``v_measure`` takes it.
 
         Raises:
             InputError: When a criterion has more classes than there are texts to group.
@@ -32,7 +33,8 @@ class CriteriaClustering:
                     f"{corpus.name}: {criterion!r} has a class for every one of {len(labels)} texts; nothing to group."
                 )
         self.corpus = corpus
-        self.info = corpus.task_info("clustering")
+        self.protocol = protocol
+        self.info = corpus.task_info("two-criteria clustering" + (f", {protocol} protocol" if protocol != "k-means" else ""))
         self.first_input = corpus.first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
@@ -46,7 +48,7 @@ class CriteriaClustering:
             One V-measure a criterion and their harmonic_mean, times 100.
         """
         scores = {
-            criterion: v_measure(encode(self.corpus.texts, instruction), labels, seed)
+            criterion: v_measure(encode(self.corpus.texts, instruction), labels, seed, self.protocol)
             for criterion, instruction, labels in zip(
                 self.corpus.criteria, self.corpus.instructions, self.corpus.labels, strict=True
             )

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluation.metrics import harmonic_mean, triplet_success
-from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
 from inbedder.errors import InputError
 
 CRITERIA = ("emotion", "intent")
+HUB = ("BrandonZYW/IntentEmotion", "d0101c15083166b77371cf542c4045decc0a6e92")
 
 
 class IntentEmotion:
-    """Triplets by emotion and by intent: the set written for this project, or rows of your own."""
+    """Triplets by emotion and by intent: the set written for this project, the authors' own, or rows of your own."""
 
     seeded = False
 
-    def __init__(self, rows: Rows | None = None) -> None:
+    def __init__(self, rows: Rows | None = None, info: TaskInfo | None = None) -> None:
         """Read the triplets.
 
         Args:
             rows: Triplets with criterion, anchor, positive, negative; None for the shipped ones.
+            info: Where rows of your own come from.
 
         Raises:
             InputError: When a criterion has no triplet.
@@ -34,7 +36,7 @@ class IntentEmotion:
             if not self._of(criterion):
                 raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
         self.instructions = instructions_of("intent_emotion")
-        self.info = TaskInfo(
+        self.info = info or TaskInfo(
             name="IntentEmotion (written)",
             main_score="harmonic_mean",
             source="evaluation/data/intent_emotion.jsonl",
@@ -70,3 +72,12 @@ class IntentEmotion:
         vectors = encode(texts, self.instructions[criterion])
         count = len(rows)
         return triplet_success(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])
+
+
+def intent_emotion_of_hub() -> IntentEmotion:
+    """IntentEmotion, the authors' own set, from the hub at its pinned revision."""
+    path, revision = HUB
+    rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(path, revision, criterion)]
+    return IntentEmotion(
+        rows, TaskInfo("IntentEmotion", "harmonic_mean", path, revision, "BANKING77 CC BY 4.0", "Peng et al. 2024")
+    )

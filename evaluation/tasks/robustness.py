@@ -8,7 +8,7 @@ the incorrect. The spread over correct paraphrases (INSTRUCTOR, section 4.2) is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import mean
@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from evaluation.metrics import v_measure
-from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint
+from evaluation.tasks.base import Encode, Scores, TaskInfo, Vectors, fingerprint
 from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
 
@@ -51,12 +51,13 @@ class InstructionRobustness:
 
     seeded = True
 
-    def __init__(self, data: LabelledTexts, instructions: dict[str, list[str]]) -> None:
+    def __init__(self, data: LabelledTexts, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> None:
         """Take labelled texts and three kinds of instructions.
 
         Args:
             data: Texts and their labels.
             instructions: Lists under "correct", "implicit" and "incorrect".
+            protocol: As ``v_measure`` takes it.
 
         Raises:
             InputError: When a kind of instruction is missing, or the labels cannot be grouped by.
@@ -68,10 +69,11 @@ class InstructionRobustness:
         if not 1 < classes < len(data.texts):
             raise InputError(f"{data.name} has {classes} classes in {len(data.texts)} texts; nothing to group.")
         self.data = data
+        self.protocol = protocol
         self.instructions = {kind: list(instructions[kind]) for kind in KINDS}
         rows = [{"text": text, "label": label} for text, label in zip(data.texts, data.labels, strict=True)]
         self.info = TaskInfo(
-            name=f"{data.name} robustness",
+            name=f"{data.name} robustness" + (f", {protocol} protocol" if protocol != "k-means" else ""),
             main_score="delta_ci",
             source=data.source,
             revision=fingerprint(rows, self.instructions),
@@ -94,10 +96,15 @@ class InstructionRobustness:
             One V-measure an instruction (correct_0 ...), delta_ci, delta_ii, and minimum, mean and maximum of the correct
             ones, times 100.
         """
-        values = {
-            kind: [v_measure(encode(self.data.texts, one), self.data.labels, seed) for one in self.instructions[kind]]
-            for kind in KINDS
-        }
+        measured: dict[int, tuple[Vectors, float]] = {}  # an embedder that ignores instructions gives one array: group it once
+
+        def score(instruction: str) -> float:
+            vectors = encode(self.data.texts, instruction)
+            if id(vectors) not in measured:
+                measured[id(vectors)] = (vectors, v_measure(vectors, self.data.labels, seed, self.protocol))
+            return measured[id(vectors)][1]
+
+        values = {kind: [score(one) for one in self.instructions[kind]] for kind in KINDS}
         scores = {f"{kind}_{i}": value for kind in KINDS for i, value in enumerate(values[kind])}
         correct, implicit, incorrect = (mean(values[kind]) for kind in KINDS)
         spread = {"correct_min": min(values["correct"]), "correct_mean": correct, "correct_max": max(values["correct"])}

@@ -6,10 +6,10 @@ import pytest
 from evaluation.embedders import Embedder, inbedder_embedders
 from evaluation.results import load_cells, markdown, table
 from evaluation.runner import run
+from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
-from evaluation.tasks.instruct_stsb import InstructSTSB
 from inbedder.errors import InputError, ModelError
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 
@@ -76,7 +76,7 @@ def test_a_run_whose_instruction_does_not_reach_the_prompt_is_refused(clustering
 
 
 def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
-    task = InstructSTSB(InstructSTSB().rows[:10])
+    task = instruct_stsb(instruct_stsb().rows[:10])
     cells = run(inbedder_embedders(make_model("bert")), [task], tmp_path / "r.json")
     assert len(cells) == 4
     assert task.rows[0]["instruction"] in cells[0].first_prompt
@@ -85,10 +85,14 @@ def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
 
 
 def test_tables_show_means_and_deviations(clustering, tmp_path):
-    cells = run([embedder(ignorant)], [clustering, InstructSTSB()], tmp_path / "r.json", seeds=[0, 1])
+    cells = run([embedder(ignorant)], [clustering, instruct_stsb()], tmp_path / "r.json", seeds=[0, 1])
     rows = table(cells)
-    values = [cell.scores["harmonic_mean"] for cell in cells if cell.vectors == "raw" and cell.task == "toy corpus clustering"]
-    assert rows[0] == ["model", "toy corpus clustering", "InstructSTSB (written)"]
+    values = [
+        cell.scores["harmonic_mean"]
+        for cell in cells
+        if cell.vectors == "raw" and cell.task == "toy corpus two-criteria clustering"
+    ]
+    assert rows[0] == ["model", "toy corpus two-criteria clustering", "InstructSTSB (written)"]
     assert rows[1][1] == f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
     assert markdown([["model", "a"], ["m", "1.0"]]) == "| model | a |\n| --- | --: |\n| m | 1.0 |"
 

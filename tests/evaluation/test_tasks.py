@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from evaluation.tasks import build_tasks
+from evaluation.tasks import Data, build_tasks
+from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
-from evaluation.tasks.instruct_stsb import InstructSTSB
 from evaluation.tasks.intent_emotion import IntentEmotion
 from inbedder.errors import InputError
 
@@ -46,7 +46,7 @@ def test_intent_emotion_needs_both_criteria():
 
 
 def test_instruct_stsb_gives_an_oracle_a_hundred_and_an_ignorant_embedder_nothing():
-    task = InstructSTSB()
+    task = instruct_stsb()
 
     def oracle(texts, _instructions):
         count = len(texts) // 2
@@ -87,15 +87,15 @@ def test_the_shipped_sets_are_the_default_and_names_choose(tmp_path):
     with pytest.raises(InputError, match=r"No task is called nope. There are: IntentEmotion"):
         build_tasks(names=["nope"])
     with pytest.raises(InputError, match="neither a table nor a folder"):
-        build_tasks(tmp_path)
+        build_tasks(Data(tmp_path))
 
 
 def test_a_table_brings_triplets_and_clustering(tmp_path):
     lines = ["text,kind,mood", *(f"{row['text']},{row['kind']},{row['mood']}" for row in ROWS)]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    tasks = build_tasks(tmp_path / "mine.csv", QUESTIONS)
-    assert [task.info.name for task in tasks] == ["mine.csv triplets", "mine.csv clustering"]
+    tasks = build_tasks(Data(tmp_path / "mine.csv", criteria=QUESTIONS))
+    assert [task.info.name for task in tasks] == ["mine.csv triplets", "mine.csv two-criteria clustering"]
     with pytest.raises(InputError, match="needs two criteria"):
-        build_tasks(tmp_path / "mine.csv")
+        build_tasks(Data(tmp_path / "mine.csv"))
     with pytest.raises(InputError, match="Criteria belong to a table"):
-        build_tasks(None, QUESTIONS)
+        build_tasks(Data(criteria=QUESTIONS))

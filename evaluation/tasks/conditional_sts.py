@@ -1,0 +1,137 @@
+"""Conditional similarity: pairs that are alike under one instruction and not under another.
+
+C-STS (Deshpande et al. 2023) rates each pair of sentences from 1 to 5 under a condition; InstructSTSB (InBedder paper, section
+3.2) gives pairs of the STS benchmark a question under which they agree (1) or differ (0). The vectors of both sentences are
+taken under the pair's own instruction; the scores are Spearman and Pearson of their cosine with the rating, times 100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.metrics import pearson, row_cosines, spearman
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_jsonl
+from inbedder.errors import InputError
+
+CSTS_COLUMNS = ("sentence1", "sentence2", "condition", "label")
+"""Columns of the authors' csv files, which they hand out on request and which may not be redistributed."""
+HUB_STSB = ("BrandonZYW/InstructSTSB", "34dda81eca082ba6b3a259899fe9ae435b6ea1ae")
+
+
+class ConditionalSTS:
+    """Sentence pairs with an instruction (a condition, a question) a pair."""
+
+    seeded = False
+
+    def __init__(
+        self, info: TaskInfo, rows: Sequence[Mapping[str, Any]], instruction: str = "instruction", score: str = "score"
+    ) -> None:
+        """Take pairs.
+
+        Args:
+            info: Where they come from.
+            rows: Pairs with sentence1, sentence2, an instruction and a rating.
+            instruction: Column of the instruction.
+            score: Column of the rating, a number.
+
+        Raises:
+            InputError: When there are fewer than two pairs, a field is missing, or the ratings are all the same.
+        """
+        for number, row in enumerate(rows, 1):
+            for column in ("sentence1", "sentence2", instruction):
+                if not isinstance(row.get(column), str):
+                    raise InputError(f"{info.name}: row {number} has no text in column {column!r}.")
+        self.rows = rows
+        self.instructions = [str(row[instruction]) for row in rows]
+        self.scores = [_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
+        if len(set(self.scores)) < 2:
+            raise InputError(f"{info.name} needs pairs of different ratings; {len(rows)} pair(s) with one rating tell nothing.")
+        self.info = info
+
+    def first_input(self) -> tuple[str, str]:
+        """The first sentence and its instruction."""
+        return str(self.rows[0]["sentence1"]), self.instructions[0]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Correlations of cosines with ratings.
+
+        Args:
+            encode: Texts and instructions to vectors.
+            seed: Not used.
+
+        Returns:
+            cosine_spearman and cosine_pearson, times 100.
+        """
+        texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
+        vectors = encode(texts, self.instructions * 2)
+        cosines = row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :])
+        return {"cosine_spearman": spearman(cosines, self.scores), "cosine_pearson": pearson(cosines, self.scores)}
+
+
+def _rating(name: str, number: int, value: Any, column: str) -> float:
+    try:
+        rating = float(value)
+    except (TypeError, ValueError):
+        rating = float("nan")
+    if rating != rating:
+        raise InputError(f"{name}: row {number} has {value!r} in column {column!r}, not a rating. Drop such rows first.")
+    return rating
+
+
+def instruct_stsb(rows: Rows | None = None) -> ConditionalSTS:
+    """InstructSTSB as written for this project.
+
+    Args:
+        rows: Pairs with sentence1, sentence2, instruction, score; None for the shipped ones.
+
+    Returns:
+        The task.
+    """
+    pairs = read_jsonl(SHIPPED / "instruct_stsb.jsonl") if rows is None else rows
+    info = TaskInfo(
+        name="InstructSTSB (written)",
+        main_score="cosine_spearman",
+        source="evaluation/data/instruct_stsb.jsonl",
+        revision=fingerprint(pairs),
+        licence="CC BY 4.0; STSb CC BY-SA 4.0",
+        citation="Written for this project over STSb (Cer et al. 2017)",
+    )
+    return ConditionalSTS(info, pairs)
+
+
+def instruct_stsb_of_hub() -> ConditionalSTS:
+    """InstructSTSB, the authors' own set, from the hub at its pinned revision."""
+    path, revision = HUB_STSB
+    info = TaskInfo("InstructSTSB", "cosine_spearman", path, revision, "STSb CC BY-SA 4.0", "Peng et al. 2024")
+    return ConditionalSTS(info, read_hub(path, revision))
+
+
+def csts_of_table(path: Path) -> ConditionalSTS:
+    """C-STS from the csv that its authors gave the user.
+
+    Args:
+        path: A csv with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv.
+
+    Returns:
+        The task.
+
+    Raises:
+        InputError: When the labels are hidden, as in the authors' test file.
+    """
+    from inbedder.tables import read_table
+
+    rows = read_table(str(path), "sentence1").records
+    if rows and all(str(row.get("label")).strip() in ("-1", "-1.0") for row in rows):
+        raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Give the validation file.")
+    keyed = [{column: row.get(column) for column in CSTS_COLUMNS} for row in rows]
+    info = TaskInfo(
+        name=f"C-STS ({path.name})",
+        main_score="cosine_spearman",
+        source=path.name,
+        revision=fingerprint(keyed),
+        licence="on request from its authors; not to be redistributed",
+        citation="Deshpande et al. 2023",
+    )
+    return ConditionalSTS(info, keyed, "condition", "label")
