@@ -3,7 +3,7 @@ DATA ?= data/eval
 
 install:
 	python3 -m venv .venv
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,finetune,report,dev]'
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,finetune,evaluation,report,dev]'
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .

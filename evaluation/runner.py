@@ -105,13 +105,14 @@ class _Remembered:
             if not self.embedder.instructed:
                 instruction = ""
             asked = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
-            key = (tuple(texts), asked)
-            if ("raw", *key) not in self._vectors:
-                self._vectors["raw", *key] = self._encode_once(*key)
-            if (kind, *key) not in self._vectors:
-                vectors = self._vectors["raw", *key]
-                self._vectors[kind, *key] = np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
-            return self._vectors[kind, *key]
+            given = tuple(texts)
+            raw = ("raw", given, asked)
+            if raw not in self._vectors:
+                self._vectors[raw] = self._encode_once(given, asked)
+            if (kind, given, asked) not in self._vectors:
+                vectors = self._vectors[raw]
+                self._vectors[kind, given, asked] = np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
+            return self._vectors[kind, given, asked]
 
         return encode
 

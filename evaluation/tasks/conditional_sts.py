@@ -41,7 +41,7 @@ class ConditionalSTS:
         """
         for number, row in enumerate(rows, 1):
             for column in ("sentence1", "sentence2", instruction):
-                if not isinstance(row.get(column), str):
+                if not isinstance(row.get(column), str) or not row[column].strip():
                     raise InputError(f"{info.name}: row {number} has no text in column {column!r}.")
         self.rows = rows
         self.instructions = [str(row[instruction]) for row in rows]

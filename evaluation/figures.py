@@ -1,0 +1,140 @@
+"""Figures of results, as PNG files: bars, lines, boxes and tables of words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.results import Cell
+from evaluation.tasks.robustness import KINDS
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.files import atomic_write
+
+COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
+
+
+def _canvas(width: float, height: float) -> tuple[Any, Any]:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "evaluation") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+    pyplot.close(figure)
+
+
+def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "", unit: str = "score") -> None:
+    """Groups of bars: one group a name of the outer mapping, one bar a name of the inner.
+
+    Args:
+        scores: Score by series by group.
+        path: A .png file.
+        title: Above the figure.
+        unit: Name of the scale.
+    """
+    series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
+    figure, axes = _canvas(max(5.0, 1.2 + 0.28 * len(scores) * len(series) + 0.4 * len(scores)), 4)
+    width = 0.8 / len(series)
+    for number, name in enumerate(series):
+        places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(scores))]
+        heights = [inner.get(name, float("nan")) for inner in scores.values()]
+        drawn = axes.bar(places, heights, width * 0.92, label=name, color=COLOURS[number % len(COLOURS)])
+        axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
+    axes.set_xticks(range(len(scores)), [name.replace(", ", "\n") for name in scores], fontsize=8)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_ylabel(unit)
+    axes.set_title(title, fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
+
+
+def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = "", axis: str = "layer") -> None:
+    """One line a series over numbers.
+
+    Args:
+        scores: Score by series by number.
+        path: A .png file.
+        title: Above the figure.
+        axis: What the numbers are.
+    """
+    figure, axes = _canvas(7, 4)
+    for number, name in enumerate(dict.fromkeys(name for inner in scores.values() for name in inner)):
+        places = [x for x, inner in scores.items() if name in inner]
+        axes.plot(places, [scores[x][name] for x in places], marker="o", markersize=4, label=name, color=COLOURS[number])
+    axes.set_xticks(list(scores))
+    axes.set_xlabel(axis)
+    axes.set_ylabel("score")
+    axes.set_title(title, fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
+
+
+def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
+    """Box plots of V-measures under correct, implicit and incorrect instructions (InBedder paper, figures 4 and 7).
+
+    Args:
+        cells: Cells of robustness tasks; other cells are passed over. Raw vectors are drawn, the mean over seeds.
+        path: A .png file.
+
+    Raises:
+        InputError: When there is none.
+    """
+    raw = [cell for cell in cells if cell.vectors == "raw" and "delta_ci" in cell.scores]
+    if not raw:
+        raise InputError(
+            "There is no robustness task among these results. Run inbedder evaluate --data FOLDER --task robustness."
+        )
+    tasks = list(dict.fromkeys(cell.task for cell in raw))
+    models = list(dict.fromkeys(cell.model for cell in raw))
+    figure, axes = _canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
+    ticks, place = [], 0.0
+    for task in tasks:
+        for model in models:
+            own = [cell for cell in raw if (cell.task, cell.model) == (task, model)]
+            if not own:
+                continue
+            for number, kind in enumerate(KINDS):
+                values = [sum(c.scores[key] for c in own) / len(own) for key in own[0].scores if _numbered(key, kind)]
+                box = axes.boxplot(values, positions=[place + 0.25 * number], widths=0.2, patch_artist=True, showmeans=True)
+                box["boxes"][0].set_facecolor(COLOURS[number])
+                box["medians"][0].set_color("black")
+            ticks.append((place + 0.25, f"{model}\n{task.removesuffix(' robustness')}".replace(", ", "\n")))
+            place += 1
+        place += 0.3
+    axes.set_xticks([x for x, _ in ticks], [name for _, name in ticks], fontsize=6)
+    axes.set_ylabel("V-measure")
+    handles = [axes.plot([], [], "s", color=COLOURS[number], label=kind)[0] for number, kind in enumerate(KINDS)]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def _numbered(key: str, kind: str) -> bool:
+    return key.startswith(f"{kind}_") and key.removeprefix(f"{kind}_").isdigit()
+
+
+def word_table(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """A table of words as a figure.
+
+    Args:
+        rows: A head row and rows of the same length.
+        path: A .png file.
+    """
+    figure, axes = _canvas(13, 0.5 + 0.32 * len(rows))
+    axes.axis("off")
+    drawn = axes.table([list(row) for row in rows[1:]], colLabels=list(rows[0]), loc="center", cellLoc="left")
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(7)
+    drawn.auto_set_column_width(list(range(len(rows[0]))))
+    _save(figure, path)

@@ -1,0 +1,179 @@
+"""The paper's sweeps: one command each, which writes results (.json, resumable) and a figure (.png) beside them.
+
+    python -m evaluation.sweeps poolings --model mini -o evaluation/results/poolings.json        (InBedder paper, figure 2)
+    python -m evaluation.sweeps layers --model mini -o evaluation/results/layers.json            (figure 6)
+    python -m evaluation.sweeps filter-words --model mini -o ...                                 (figure 3)
+    python -m evaluation.sweeps first-words --model mini -i "What is it about?" texts.txt -o ... (table 4)
+    python -m evaluation.sweeps models --model A --model B -o ...      (checkpoints side by side, such as of other objectives)
+    python -m evaluation.sweeps robustness results.json -o robustness.png                        (figures 4 and 7)
+
+All but the last two measure the shipped sets, and with ``--data`` the corpora of a folder or one's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evaluation.embedders import Embedder, inbedder_embedders
+from evaluation.figures import bars, lines, robustness_boxes, word_table
+from evaluation.results import Cell, load_cells
+from evaluation.runner import run
+from evaluation.tasks import Data, build_tasks
+from inbedder.embedder import InBedder
+from inbedder.errors import InbedderError, InputError
+from inbedder.files import atomic_write
+from inbedder.prompting import resolve_instruction
+
+AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
+COMMON_WORDS = ("based", "input", "provided", "text", "answer", "given")
+"""Words of phrases such as "Based on the input provided", which chat models begin with (paper, section 4.3)."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="The paper's sweeps.")
+Model = Annotated[str, typer.Option(help="mini, a hub id or a folder.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]
+Source = Annotated[Path | None, typer.Option("--data", help="A folder of known sets, which join the shipped ones.")]
+Task = Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")]
+Limit = Annotated[int | None, typer.Option(min=10, help="At most so many rows of each set of the folder.")]
+
+
+@app.command()
+def poolings(
+    output: Output,
+    model: Model = "mini",
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006 - typer copies defaults
+    limit: Limit = None,
+) -> None:
+    """Every aggregation that the model's family offers, on the last layer."""
+    loaded = InBedder(model)
+    embedders = [inbedder_embedders(loaded, pooling=one)[0] for one in loaded.backbone.poolings]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model} by aggregation")
+
+
+@app.command()
+def layers(
+    output: Output,
+    model: Model = "mini",
+    pooling: Annotated[str | None, typer.Option(help="None is the family's default.")] = None,
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Every layer, from the token embeddings (0) to the last block."""
+    loaded = InBedder(model)
+    depth = loaded.backbone.num_layers
+    embedders = [inbedder_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in range(depth + 1)]
+    cells = _measure(embedders, output, data, task, limit)
+    scores = {layer: _by_model(cells)[embedder.name] for layer, embedder in enumerate(embedders)}
+    lines(scores, output.with_suffix(".png"), f"{model} by layer")
+
+
+@app.command("filter-words")
+def filter_words(
+    output: Output,
+    model: Model = "mini",
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
+    loaded = InBedder(model)
+    embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=one)[0] for one in (None, uninformative_words)]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
+
+
+@app.command()
+def models(
+    output: Output,
+    model: Annotated[list[str], typer.Option(help="A checkpoint; repeat for each.")],
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Checkpoints side by side, such as the same recipe trained with other objectives."""
+    embedders = [inbedder_embedders(one)[0] for one in model]
+    names = {embedder.name: Path(embedder.name).name for embedder in embedders}
+    cells = _measure(embedders, output, data, task, limit)
+    bars({names[name]: scores for name, scores in _by_model(cells).items()}, output.with_suffix(".png"), "checkpoints")
+
+
+@app.command("first-words")
+def first_words(
+    texts: Annotated[Path, typer.Argument(help="A .txt file, one text a line.")],
+    output: Output,
+    instruction: Annotated[list[str], typer.Option("-i", "--instruction", help="May repeat.")],
+    model: Model = "mini",
+    top: Annotated[int, typer.Option(min=1, help="Words a text and instruction.")] = 10,
+) -> None:
+    """The likeliest words at the answer's first position (masked LMs: at the mean of its masks)."""
+    rows = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not rows:
+        raise InputError(f"{texts} holds no text.")
+    loaded = InBedder(model)
+    table = [["text", "instruction", f"the {top} likeliest words"]]
+    for one in instruction:
+        words = loaded.nearest_words(loaded.encode(rows, one), top)
+        table += [[text, resolve_instruction(one), ", ".join(near)] for text, near in zip(rows, words, strict=True)]
+    found = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
+    with atomic_write(output) as temporary:
+        content = {"model": model, "revision": loaded.revision, "rows": found}
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    word_table([[_short(text), *rest] for text, *rest in table], output.with_suffix(".png"))
+
+
+@app.command()
+def robustness(
+    results: Annotated[Path, typer.Argument(help="Results of inbedder evaluate with robustness tasks.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .png file.")],
+) -> None:
+    """Box plots of correct, implicit and incorrect instructions."""
+    robustness_boxes(load_cells(results), output)
+
+
+def uninformative_words(instruction: str) -> list[str]:
+    """Words whose states say nothing of the text: stopwords, those of the instruction, those of common phrases.
+
+    Args:
+        instruction: What is asked.
+
+    Returns:
+        The words, lower case and as the instruction writes them.
+    """
+    from finetune.data import stopwords
+
+    return sorted({*stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction)})
+
+
+def _measure(
+    embedders: Sequence[Embedder], output: Path, data: Path | None, task: Sequence[str], limit: int | None
+) -> list[Cell]:
+    if output.suffix != ".json":
+        raise InputError(f"{output} must be a .json file; the figure goes beside it.")
+    return run(embedders, build_tasks(Data(data, limit=limit), task), output, seeds=range(1))
+
+
+def _by_model(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    scores: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        if cell.vectors == "raw":
+            scores.setdefault(cell.model, {})[cell.task] = cell.scores[cell.main_score]
+    return scores
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except InbedderError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -1,0 +1,87 @@
+import datasets
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+
+from evaluation.tasks import Data, build_tasks
+from evaluation.tasks.base import TaskInfo
+from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table, instruct_stsb_of_hub
+from inbedder.errors import InputError
+from tests.evaluation.test_tasks import ignorant
+
+INFO = TaskInfo("toy", "cosine_spearman", "toy", "1", "none", "")
+CSV = """sentence1,sentence2,condition,label
+A man rides a red bike,A man drives a red car,The colour of the vehicle.,5
+A man rides a red bike,A man drives a red car,The kind of vehicle.,2
+Two dogs sleep,Two cats run,The number of animals.,5
+Two dogs sleep,Two cats run,What the animals do.,1
+A girl sings on stage,A girl sings at home,The place.,1
+"""
+
+
+def test_c_sts_is_measured_on_the_users_own_csv(tmp_path):
+    path = tmp_path / "csts_validation.csv"
+    path.write_text(CSV)
+    (task,) = build_tasks(Data(path))
+    assert task.first_input() == ("A man rides a red bike", "The colour of the vehicle.")
+    seen = []
+
+    def encode(texts, instructions):
+        seen.extend(zip(texts, instructions, strict=True))
+        return ignorant([f"{one} {text}" for text, one in zip(texts, instructions, strict=True)], "")
+
+    scores = task.evaluate(encode)
+    assert seen[5] == ("A man drives a red car", "The colour of the vehicle.")
+    vectors = ignorant([f"{one} {text}" for text, one in seen], "")
+    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(vectors[:5], vectors[5:], strict=True)]
+    assert scores["cosine_spearman"] == pytest.approx(100 * spearmanr(cosines, [5, 2, 5, 1, 1]).statistic)
+    assert scores["cosine_pearson"] == pytest.approx(100 * pearsonr(cosines, [5, 2, 5, 1, 1]).statistic)
+
+
+def test_an_embedder_that_ignores_conditions_cannot_tell_the_two_faces_of_a_pair_apart(tmp_path):
+    (tmp_path / "c.csv").write_text("\n".join(CSV.splitlines()[:5]))
+    assert csts_of_table(tmp_path / "c.csv").evaluate(ignorant)["cosine_spearman"] < 60
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace(",5\n", ",-1\n").replace(",2\n", ",-1\n").replace(",1\n", ",-1\n"), "hides its labels"),
+        (lambda text: text.replace(",2\n", ",\n"), r"row 2 has (''|None|nan) in column 'label', not a rating"),
+        (lambda text: text.replace(",2\n", ",5\n").replace(",1\n", ",5\n"), "needs pairs of different ratings"),
+        (lambda text: text.replace("The kind of vehicle.", ""), "row 2 has no text in column 'condition'"),
+    ],
+)
+def test_ratings_and_conditions_that_are_missing_are_named(tmp_path, change, message):
+    path = tmp_path / "c.csv"
+    path.write_text(change(CSV))
+    with pytest.raises(InputError, match=message):
+        csts_of_table(path)
+
+
+def test_a_missing_sentence_is_named():
+    rows = [{"sentence1": "a", "instruction": "b?", "score": 1}]
+    with pytest.raises(InputError, match="row 1 has no text in column 'sentence2'"):
+        ConditionalSTS(INFO, rows)
+
+
+def test_the_authors_set_comes_from_the_hub_at_its_pinned_revision(monkeypatch):
+    asked = {}
+
+    def load_dataset(path, config, revision, split):
+        asked.update(path=path, config=config, revision=revision, split=split)
+        return [{"sentence1": "a", "sentence2": "b", "instruction": "c?", "score": score} for score in (0.0, 1.0)]
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = instruct_stsb_of_hub()
+    assert asked["path"] == "BrandonZYW/InstructSTSB"
+    assert task.info.revision == asked["revision"] == "34dda81eca082ba6b3a259899fe9ae435b6ea1ae"
+
+
+def test_without_the_hub_the_error_says_what_to_do(monkeypatch):
+    def load_dataset(*_args, **_options):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(InputError, match=r"Cannot read BrandonZYW/InstructSTSB .*no route.*leave --hub out"):
+        instruct_stsb_of_hub()

@@ -1,0 +1,74 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from evaluation.results import load_cells
+from evaluation.sweeps import app, uninformative_words
+from inbedder.errors import InputError
+from tests.evaluation.test_runner import run
+from tests.evaluation.test_tasks import ignorant
+
+PNG = b"\x89PNG"
+
+
+def sweep(*arguments):
+    result = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_path):
+    model = make_model("bert")
+    sweep("poolings", "--model", model, "--task", "stsb", "-o", tmp_path / "p.json")
+    names = {cell.model for cell in load_cells(tmp_path / "p.json")}
+    assert {name.rsplit(", ")[-1] for name in names} == {"avg-gen", "avg-ppt", "avg-all"}
+    sweep("layers", "--model", model, "--task", "stsb", "-o", tmp_path / "l.json")
+    assert len({cell.model_revision for cell in load_cells(tmp_path / "l.json")}) == 1
+    layers = {cell.model for cell in load_cells(tmp_path / "l.json")}
+    assert len(layers) == 3
+    assert (tmp_path / "p.png").read_bytes().startswith(PNG)
+    assert (tmp_path / "l.png").read_bytes().startswith(PNG)
+
+
+def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
+    sweep("filter-words", "--model", make_model("opt"), "--task", "stsb", "-o", tmp_path / "f.json")
+    cells = {cell.model: cell for cell in load_cells(tmp_path / "f.json") if cell.vectors == "raw"}
+    assert [name.endswith("filter words") for name in cells] == [False, True]
+    assert (tmp_path / "f.png").exists()
+
+
+def test_uninformative_words_are_stopwords_common_phrases_and_the_instructions_own():
+    words = uninformative_words("Which product is it?")
+    assert {"the", "based", "product", "Which"} <= set(words)
+
+
+def test_first_words_are_written_for_every_text_and_instruction(make_model, tmp_path):
+    (tmp_path / "t.txt").write_text("I love cats\n\nI love dogs\n")
+    arguments = ("first-words", tmp_path / "t.txt", "--model", make_model("opt"), "--top", "3", "-o", tmp_path / "w.json")
+    sweep(*arguments, "-i", "What animals do they love?", "-i", "@topic")
+    rows = json.loads((tmp_path / "w.json").read_text())["rows"]
+    assert [(row["text"], row["instruction"]) for row in rows][2] == ("I love cats", "What is the topic of the text?")
+    assert len(rows) == 4
+    assert (tmp_path / "w.png").read_bytes().startswith(PNG)
+
+
+def test_checkpoints_stand_side_by_side(make_model, tmp_path):
+    sweep("models", "--model", make_model("bert"), "--model", make_model("opt"), "--task", "stsb", "-o", tmp_path / "m.json")
+    assert len({cell.model for cell in load_cells(tmp_path / "m.json")}) == 2
+
+
+def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
+    from evaluation.tasks.robustness import InstructionRobustness
+    from tests.evaluation.test_robustness import ASKED, DATA
+    from tests.evaluation.test_runner import embedder
+
+    run([embedder(ignorant)], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", seeds=[0])
+    sweep("robustness", tmp_path / "r.json", "-o", tmp_path / "r.png")
+    assert (tmp_path / "r.png").read_bytes().startswith(PNG)
+    with pytest.raises(InputError, match="no robustness task among these results"):
+        sweep("robustness", tmp_path / "none.json", "-o", tmp_path / "n.png")
+
+
+def test_an_output_that_is_no_json_is_refused(make_model, tmp_path):
+    with pytest.raises(InputError, match=r"must be a .json file"):
+        sweep("poolings", "--model", make_model("bert"), "-o", tmp_path / "p.png")

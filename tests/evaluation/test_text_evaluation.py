@@ -1,0 +1,57 @@
+import gzip
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr
+
+from evaluation.tasks.text_evaluation import TextEvaluation
+from inbedder.errors import InputError
+
+VECTORS = {"good": [1, 0], "fair": [1, 1], "bad": [0, 1], "ref": [1, 0.1], "other ref": [-1, 0]}
+
+
+def write(path, rows):
+    path.parent.mkdir(exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    key = {"seg_id": "1", "set_id": 0}
+    outputs = [{**key, "hyp": text, "human_score": score} for text, score in (("good", 5), ("fair", 3), ("bad", 0))]
+    write(tmp_path / "texteval_mscoco" / "human_scores.jsonl.gz", outputs)
+    write(tmp_path / "texteval_mscoco" / "references.jsonl.gz", [{**key, "refs": ["other ref", "ref"]}])
+    return tmp_path
+
+
+def encode(texts, _instruction):
+    return np.array([VECTORS[text] for text in texts], dtype=np.float32)
+
+
+def test_the_score_is_the_largest_cosine_over_the_references(folder):
+    reference = np.array(VECTORS["ref"]) / np.linalg.norm(VECTORS["ref"])
+    cosines = [np.array(VECTORS[text]) @ reference / np.linalg.norm(VECTORS[text]) for text in ("good", "fair", "bad")]
+    scores = TextEvaluation("texteval_mscoco", folder).evaluate(encode)
+    assert scores["pearson"] == pytest.approx(100 * pearsonr(cosines, [5, 3, 0]).statistic, rel=1e-5)
+    assert scores["spearman"] == pytest.approx(100)
+
+
+def test_experts_ratings_are_averaged(folder):
+    key = {"seg_id": "1", "set_id": 0}
+    ratings = [{"coherence": 5, "fluency": 3}, {"coherence": 1, "fluency": 1}]
+    outputs = [{**key, "hyp": "good", "expert_annotations": ratings}, {**key, "hyp": "bad", "expert_annotations": ratings[1:]}]
+    write(folder / "texteval_mscoco" / "human_scores.jsonl.gz", outputs)
+    assert TextEvaluation("texteval_mscoco", folder).scores == [2.5, 1]
+
+
+def test_references_alone_cannot_be_measured(folder):
+    with pytest.raises(InputError, match=r"texteval_wmt20_zh_en has no human_scores.jsonl.gz: references alone"):
+        TextEvaluation("texteval_wmt20_zh_en", folder)
+
+
+def test_a_text_without_references_is_named(folder):
+    write(folder / "texteval_mscoco" / "references.jsonl.gz", [{"seg_id": "2", "set_id": 0, "refs": ["ref"]}])
+    with pytest.raises(InputError, match=r"no references for \('1', 0\)"):
+        TextEvaluation("texteval_mscoco", folder)
