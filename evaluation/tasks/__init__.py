@@ -15,7 +15,7 @@ from evaluation.tasks.detail import InstructionDetail, detail_instructions
 from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion_of_hub
 from evaluation.tasks.prompt_retrieval import PromptRetrieval
 from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, robustness_instructions
-from evaluation.tasks.standard import RERANKINGS, reranking, standard_sets, standard_task
+from evaluation.tasks.standard import HUB_CLUSTERINGS, RERANKINGS, hub_clustering, reranking, standard_sets, standard_task
 from evaluation.tasks.text_evaluation import SETS as TEXT_EVALUATIONS
 from evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder.errors import InputError
@@ -93,6 +93,8 @@ def _shipped(data: Data) -> Iterator[Offer]:
         yield "IntentEmotion", intent_emotion_of_hub
         yield "InstructSTSB", instruct_stsb_of_hub
         yield from _of_corpus("NYT", _once(nyt_of_hub), data.protocol, contrasts=False)
+        for name in HUB_CLUSTERINGS:
+            yield f"{name} (authors') clustering", lambda name=name: hub_clustering(name)  # type: ignore[misc]
         for name in RERANKINGS:
             yield f"{name} reranking", lambda name=name: reranking(name)  # type: ignore[misc]
 

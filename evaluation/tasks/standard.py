@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from evaluation.tasks.base import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
+from evaluation.tasks.base import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
 from inbedder.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 RERANKINGS = ("AskUbuntuDupQuestions", "SciDocsRR", "StackOverflowDupQuestions")
 """mteb's own tasks, which pin their revisions on the hub."""
+HUB_CLUSTERINGS = {
+    "fewrel": ("BrandonZYW/FewRelClustering", "d951bf6cb10522c042bf8db3a837028b7e69388f", "Han et al. 2018"),
+    "fewnerd": ("BrandonZYW/FewNerdClustering", "9dff096e4ca4dd38688236fa1d4e4c17cb547e66", "Ding et al. 2021"),
+    "fewevent": ("BrandonZYW/FewEventClustering", "aecc9c3ad7ae8d05b8621390d1919f1816eab777", "Deng et al. 2020"),
+}
+"""The InBedder authors' own versions of three sets: path, revision, citation."""
 MAIN_SCORES = {"sts": "cosine_spearman", "clustering": "v_measure", "classification": "accuracy", "pairs": "cosine_ap"}
 COLUMNS = {
     "sts": {"sentence1": "sentence1", "sentence2": "sentence2", "score": "score"},
@@ -151,8 +157,6 @@ def standard_task(name: str, folder: Path, limit: int | None = None) -> Standard
     Returns:
         The task.
 
-    Raises:
-        InputError: When there is a single class, or fewer texts than classes.
     """
     about = standard_sets()[name]
     splits = {"test": about.read(about.test, folder, limit)}
@@ -160,58 +164,76 @@ def standard_task(name: str, folder: Path, limit: int | None = None) -> Standard
         splits["train"] = about.read(about.train, folder, limit)
     instruction = instructions_of("standard")[name]
     sample = f" ({limit} rows)" if limit is not None and len(splits["test"]) == limit else ""
-    kind = {"sts": "STS", "pairs": "pairs"}.get(about.kind, about.kind)
     info = TaskInfo(
-        name=f"{name}{sample} {kind}",
+        name=f"{name}{sample} {'STS' if about.kind == 'sts' else about.kind}",
         main_score=MAIN_SCORES[about.kind],
         source=about.test,
         revision=fingerprint([], [splits, instruction]),
         licence=about.licence,
         citation=about.citation,
     )
-    if about.kind in ("clustering", "classification"):
-        label = "labels" if about.kind == "clustering" else "label"
-        classes = {row[label] for row in splits["test"]}
-        if not 1 < len(classes) < len(splits["test"]):
-            raise InputError(f"{info.name} has {len(classes)} classes in {len(splits['test'])} texts; nothing to tell apart.")
-    return StandardTask(local_task(about, splits, info, instruction), instruction, info)
+    return StandardTask(local_task(about.kind, splits, info, instruction), instruction, info)
 
 
-def local_task(about: StandardSet, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
+def hub_clustering(name: str) -> StandardTask:
+    """A clustering of the InBedder paper, from the hub at its pinned revision.
+
+    Args:
+        name: A name of ``HUB_CLUSTERINGS``.
+
+    Returns:
+        The task.
+    """
+    path, revision, citation = HUB_CLUSTERINGS[name]
+    rows = [{"sentences": row["text"], "labels": row["cluster"]} for row in read_hub(path, revision)]
+    instruction = instructions_of("standard")[name]
+    info = TaskInfo(f"{name} (authors') clustering", "v_measure", path, revision, "see the hub", citation)
+    return StandardTask(local_task("clustering", {"test": rows}, info, instruction), instruction, info)
+
+
+def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
     """One of mteb's own task classes with local rows.
 
     Args:
-        about: The set.
-        splits: Rows by split.
+        kind: sts, clustering, classification or pairs.
+        splits: Rows by split; a classification without "train" is cross-validated.
         info: Where they come from.
         instruction: The task's prompt.
 
     Returns:
         A task whose data are loaded.
+
+    Raises:
+        InputError: When there is a single class, or fewer texts than classes.
     """
+    if kind in ("clustering", "classification"):
+        label = "labels" if kind == "clustering" else "label"
+        classes = {row[label] for row in splits["test"]}
+        if not 1 < len(classes) < len(splits["test"]):
+            raise InputError(f"{info.name} has {len(classes)} classes in {len(splits['test'])} texts; nothing to tell apart.")
     from datasets import Dataset, DatasetDict
     from mteb import abstasks
 
     from evaluation.mteb_encoder import metadata_of
 
-    base, kind, category = {
+    base, mteb_kind, category = {
         "sts": (abstasks.AbsTaskSTS, "STS", "t2t"),
         "clustering": (abstasks.AbsTaskClusteringLegacy, "Clustering", "t2c"),
         "classification": (abstasks.AbsTaskClassification, "Classification", "t2c"),
         "pairs": (abstasks.AbsTaskPairClassification, "PairClassification", "t2t"),
-    }[about.kind]
-    crossed = about.kind == "classification" and not about.train
+    }[kind]
+    crossed = kind == "classification" and "train" not in splits
     metadata = metadata_of(
         instruction,
         info.name,
-        type=kind,
+        type=mteb_kind,
         category=category,
         main_score=info.main_score,
         dataset={"path": info.source, "revision": info.revision},
         eval_splits=["train" if crossed else "test"],
     )
-    task = type(f"Local{kind}", (base,), {"metadata": metadata, "is_cross_validation": crossed})()
-    if about.kind == "clustering":
+    task = type(f"Local{mteb_kind}", (base,), {"metadata": metadata, "is_cross_validation": crossed})()
+    if kind == "clustering":
         rows = splits["test"]
         one = {column: [[row[column] for row in rows]] for column in ("sentences", "labels")}
         task.dataset = DatasetDict({"test": Dataset.from_dict(one)})

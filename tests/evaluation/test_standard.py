@@ -122,3 +122,11 @@ def test_without_the_hub_a_reranking_says_so(monkeypatch):
     monkeypatch.setattr(mteb.abstasks.AbsTaskRetrieval, "load_data", load_data)
     with pytest.raises(InputError, match=r"Cannot read mteb/AskUbuntuDupQuestions from the hub .*no route"):
         reranking("AskUbuntuDupQuestions").evaluate(ignorant)
+
+
+def test_the_authors_clusterings_come_from_the_hub_at_pinned_revisions(monkeypatch):
+    rows = [{"text": f"{label} {i}", "cluster": label} for label in "ab" for i in range(5)]
+    monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_options: rows)
+    (task,) = build_tasks(Data(hub=True), ["fewevent"])
+    assert len(task.info.revision) == 40
+    assert task.evaluate(lambda texts, _one: one_hot([text[0] for text in texts]))["v_measure"] == pytest.approx(100)

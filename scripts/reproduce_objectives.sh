@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The training-objective ablation: 100 steps of the default's recipe with both losses, with one of them, and with answers as they are
+# (the paper's "w/o process"); about 20 minutes on two CPU cores. DATA is the folder of training sets (finetune/recipes/mini.yaml).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+data=${1:?usage: scripts/reproduce_objectives.sh DATA [OUT]}
+out=${2:-runs/objectives}
+train() { # name, settings
+    [ -f "$out/$1/adapter_config.json" ] && return
+    inbedder finetune finetune/recipes/mini.yaml --set data.folder="$data" --set training.max_steps=100 --set training.output="$out/$1" "${@:2}"
+}
+train both
+train tokens --set objective.reencode_weight=0
+train reencode --set objective.token_weight=0
+train unstripped --set data.strip_stopwords=false
+python -m evaluation.sweeps models --model "$out/both" --model "$out/tokens" --model "$out/reencode" --model "$out/unstripped" \
+    -o "$out/objectives.json"
