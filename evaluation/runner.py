@@ -124,9 +124,13 @@ class _Remembered:
         return self.embedder.encode([text for text, _ in place], one)[[place[pair] for pair in pairs]]
 
 
+def _program() -> str:
+    return "python -m evaluation.sweeps" if Path(sys.argv[0]).name == "sweeps.py" else "inbedder"
+
+
 def _about(task: Task) -> dict[str, Any]:
     return {
-        "command": "inbedder " + " ".join(sys.argv[1:]),
+        "command": " ".join([_program(), *sys.argv[1:]]),
         "source": task.info.source,
         "licence": task.info.licence,
         "machine": f"{platform.machine()}, {platform.system()}",

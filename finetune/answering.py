@@ -1,39 +1,45 @@
 """Fine-tuning a language model to answer in a few content words (InBedder paper, section 4.4).
 
-Causal LMs: cross-entropy of the answer and the end token. Masked LMs: cross-entropy of the answer's tokens at the masks,
-plus, where the recipe weighs it, InfoNCE between v_i, the mean hidden state of the masks, and a frozen re-encoder's
-vector e_i of the answer::
-
-    L = token_weight * CE + reencode_weight * mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )
-
-where j runs over the answers of the batch that differ from answer i, and i itself. The second term trains the pooled
-vector towards what re-encoding the answer (paper, section 4.1) would give.
+One recipe, any family (causal, masked, encoder-decoder), any number of processes: a step holds the same ``batch_size`` rows in
+the same order whatever the processes and micro-batches, and its loss is the mean over all of the step's answer tokens.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from finetune.data import Row, load_rows
-from finetune.examples import IGNORED, Collator, Example, causal_examples, masked_examples
+from finetune.batches import GroupedSampler
+from finetune.cache import cached_examples
+from finetune.checks import (
+    KNOBS,
+    check_room,
+    check_trainable,
+    memory_estimate,
+    memory_there,
+    out_of_memory,
+    processes,
+    shares,
+    uses_bf16,
+)
+from finetune.data import Row, hold_out, load_rows
+from finetune.examples import IGNORED, Collator
+from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
+from finetune.outputs import card, dry_run, save_curve
 from finetune.recipe import Recipe
-from inbedder.backbones.base import body_of, pad_id_of, position_limit, tapped
+from inbedder.backbones.base import pad_id_of
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
-from inbedder.backbones.masked import head_sees_only
 from inbedder.errors import MissingExtraError, RecipeError
-from inbedder.models.bundled import resolve_base
-from inbedder.pooling import masked_mean
+from inbedder.files import atomic_write
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
@@ -41,86 +47,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def info_nce(vectors: Tensor, targets: Tensor, answers: Tensor, temperature: float) -> Tensor:
-    """InfoNCE of each vector to its own target among the targets of other answers.
-
-    Args:
-        vectors: v, shape (batch, d).
-        targets: e, shape (batch, d).
-        answers: Ids of the answers, shape (batch,); equal ids are the same answer and never each other's negative.
-        temperature: t.
-
-    Returns:
-        The mean loss, a scalar.
-    """
-    similarity = F.normalize(vectors.float(), dim=-1) @ F.normalize(targets.float(), dim=-1).T / temperature
-    same = answers.unsqueeze(0) == answers.unsqueeze(1)
-    same.fill_diagonal_(False)
-    return F.cross_entropy(similarity.masked_fill(same, float("-inf")), torch.arange(len(vectors), device=vectors.device))
-
-
-def masked_loss(model: PreTrainedModel, batch: dict[str, Tensor], recipe: Recipe, mask_id: int) -> Tensor:
-    """Loss of a batch of masked examples, with logits at the masks alone.
-
-    Args:
-        model: A masked LM.
-        batch: input_ids, attention_mask, targets; answer and vector where the recipe re-encodes.
-        recipe: The objective.
-        mask_id: The mask token.
-
-    Returns:
-        A scalar.
-    """
-    is_mask = batch["input_ids"] == mask_id
-    body = body_of(model)
-    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-    carries = batch["targets"] != IGNORED
-    layers = model.config.num_hidden_layers
-    if bool(carries.all()):
-        with tapped(body, layers, layers) as states, head_sees_only(body, is_mask):
-            logits = model(**inputs).logits
-        loss = F.cross_entropy(logits.flatten(0, 1).float(), batch["targets"].flatten())
-    else:
-        with tapped(body, layers, layers) as states:
-            logits = model(**inputs).logits[is_mask]
-        loss = F.cross_entropy(logits.float(), batch["targets"][carries])
-    loss = recipe.objective.token_weight * loss
-    if "vector" in batch:
-        pooled = masked_mean(states[0], is_mask)
-        contrast = info_nce(pooled, batch["vector"], batch["answer"], recipe.objective.temperature)
-        loss = loss + recipe.objective.reencode_weight * contrast
-    return loss
-
-
-def add_answer_vectors(examples: list[Example], rows: Sequence[Row], reencoder: str) -> None:
-    """Give each example the id of its answer and the frozen re-encoder's vector of it.
-
-    Args:
-        examples: One a row; changed in place.
-        rows: What is learned.
-        reencoder: A sentence-transformers model.
-
-    Raises:
-        MissingExtraError: When sentence-transformers is not installed.
-    """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError("sentence-transformers", "finetune") from error
-    ids: dict[str, int] = {}
-    numbers = [ids.setdefault(row.answer.lower(), len(ids)) for row in rows]
-    encoder = SentenceTransformer(resolve_base(reencoder))
-    vectors = encoder.encode(list(ids), batch_size=256, normalize_embeddings=True, show_progress_bar=True)
-    vectors = np.asarray(vectors, dtype=np.float16)
-    for example, number in zip(examples, numbers, strict=True):
-        example["answer"] = number
-        example["vector"] = vectors[number]
-
-
 def _add_lora(model: PreTrainedModel, recipe: Recipe) -> Any:
     assert recipe.lora is not None
     try:
-        from peft import LoraConfig, get_peft_model
+        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
     except ImportError as error:
         raise MissingExtraError("peft", "finetune") from error
     targets = recipe.lora.target_modules
@@ -131,6 +61,8 @@ def _add_lora(model: PreTrainedModel, recipe: Recipe) -> Any:
         target_modules=list(targets) if isinstance(targets, tuple) else targets,
         modules_to_save=list(recipe.lora.modules_to_save) or None,
     )
+    if recipe.quantization:
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=recipe.training.gradient_checkpointing)
     return get_peft_model(model, config)
 
 
@@ -142,58 +74,102 @@ def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:
         for module in model.modules():
             if isinstance(module, nn.Dropout):
                 module.p = recipe.training.dropout
+    if recipe.training.gradient_checkpointing:
+        model.enable_input_require_grads()
     return _add_lora(model, recipe) if recipe.lora else model
 
 
-def _training_arguments(recipe: Recipe) -> TrainingArguments:
+def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
     from transformers import TrainingArguments
 
     training = recipe.training
+    micro, times = shares(recipe)
     return TrainingArguments(
         output_dir=training.output,
         num_train_epochs=training.epochs,
         max_steps=training.max_steps,
-        per_device_train_batch_size=training.batch_size,
+        per_device_train_batch_size=micro,
+        per_device_eval_batch_size=micro,
+        gradient_accumulation_steps=times,
+        gradient_checkpointing=training.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
         learning_rate=training.learning_rate,
         warmup_steps=training.warmup,
         lr_scheduler_type=training.scheduler,
         weight_decay=training.weight_decay,
-        bf16=training.bf16,
+        bf16=uses_bf16(recipe),
         use_cpu=not torch.cuda.is_available(),
+        ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
+        fsdp=training.fsdp or None,
         save_steps=training.save_steps,
         save_total_limit=2,
         logging_steps=training.log_steps,
+        eval_strategy="steps" if watches else "no",
+        eval_steps=training.eval_steps if watches else None,
+        prediction_loss_only=True,
         seed=training.seed,
-        train_sampling_strategy="group_by_length",
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
-        report_to="none",
+        report_to=training.report_to,
     )
 
 
-def _make_trainer(
-    model: nn.Module, tokenizer: PreTrainedTokenizerBase, examples: list[Example], recipe: Recipe, kind: str
-) -> Any:
+def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: Any, recipe: Recipe, kind: str) -> Any:
     from transformers import Trainer
 
+    learned, watched, vectors = parts
+    objective = recipe.objective
+
+    def read(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
+        if kind == "masked":
+            return read_masked(model, plain, batch, tokenizer.mask_token_id)
+        return read_causal(model, plain, batch) if kind == "causal" else read_seq2seq(model, plain, batch)
+
     class AnsweringTrainer(Trainer):
-        """transformers' trainer with the loss of this module."""
+        """transformers' trainer with the loss and the order of this package."""
+
+        model_accepts_loss_kwargs = True
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
+            lengths, texts, questions = (learned[name][:].tolist() for name in ("length", "text", "question"))
+            training = recipe.training
+            return GroupedSampler(lengths, texts, questions, training.batch_size, training.group, training.seed)
+
+        def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
+            """The micro-batches of a step, and the answer tokens of the step over all processes."""
+            batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+            count = torch.tensor(sum(int((batch["labels"] != IGNORED).sum()) for batch in batches), device=device)
+            return batches, self.accelerator.gather(count).sum()
 
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
-            """Loss of one batch, as the trainer asks for it."""
+            """Loss of one micro-batch, such that the sum over a step's and mean over processes is the step's."""
             plain = self.accelerator.unwrap_model(model)
             plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
-            if kind == "masked":
-                return masked_loss(plain, inputs, recipe, tokenizer.mask_token_id)
-            return model(**inputs).loss
+            one = read(model, plain, inputs)
+            learning = num_items_in_batch is not None and model.training
+            tokens = num_items_in_batch / self.accelerator.num_processes if learning else max(len(one.labels), 1)
+            loss = objective.token_weight * F.cross_entropy(one.logits.float(), one.labels, reduction="sum") / tokens
+            if "vector" in inputs:
+                part = amortised(one, inputs, objective.reencode_loss, objective.pooling, objective.temperature)
+                loss = loss + objective.reencode_weight * part / (self.current_gradient_accumulation_steps if learning else 1)
+            return (loss, {}) if return_outputs else loss
 
-    return AnsweringTrainer(
+        def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
+            """Loss of held-out rows; logits are not gathered."""
+            with torch.no_grad(), self.compute_loss_context_manager():
+                loss = self.compute_loss(model, self._prepare_inputs(inputs))
+            return loss.detach().mean(), None, None
+
+    trainer = AnsweringTrainer(
         model=model,
-        args=_training_arguments(recipe),
-        train_dataset=examples,
-        data_collator=Collator(pad_id_of(tokenizer)),
+        args=_training_arguments(recipe, bool(watched)),
+        train_dataset=learned,
+        eval_dataset=watched,
+        data_collator=Collator(pad_id_of(tokenizer), vectors),
         processing_class=tokenizer,
     )
+    trainer.model_accepts_loss_kwargs = True
+    return trainer
 
 
 def finetune(recipe: Recipe) -> Path:
@@ -204,10 +180,10 @@ def finetune(recipe: Recipe) -> Path:
 
     Returns:
         The folder of the result, which ``InBedder(folder)`` loads: safetensors weights or a peft adapter, the tokenizer,
-        and ``inbedder.json`` with template and mask_length.
+        ``inbedder.json`` with template and mask_length, a card and the curve.
 
     Raises:
-        RecipeError: When the model cannot be trained so, or the output holds another run's checkpoints.
+        RecipeError: When the model cannot be trained so, memory or disk run out, or the output holds another run's checkpoints.
     """
     from transformers import set_seed
     from transformers.trainer_utils import get_last_checkpoint
@@ -216,13 +192,81 @@ def finetune(recipe: Recipe) -> Path:
     last = get_last_checkpoint(str(output)) if output.is_dir() else None
     if last and not recipe.training.resume:
         raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
+    shares(recipe)
     set_seed(recipe.training.seed)
-    loaded = load_model(recipe.model, LoadOptions(dtype="float32"))
-    _check_trainable(loaded, recipe)
-    examples = _examples(loaded, recipe)
-    trainer = _make_trainer(_prepare(loaded.model, recipe), loaded.tokenizer, examples, recipe, loaded.kind)
-    trainer.train(resume_from_checkpoint=last)
+    rows, held_out = hold_out(load_rows(recipe.data, recipe.training.seed), recipe.data.held_out, recipe.training.seed)
+    loaded = _load(recipe)
+    model = _prepare(loaded.model, recipe)
+    check_room(output, model)
+    _say_memory(model, loaded, recipe)
+    trainer = _make_trainer(model, loaded.tokenizer, _parts(loaded, rows, held_out, recipe), recipe, loaded.kind)
+    started = time.time()
+    try:
+        trainer.train(resume_from_checkpoint=last)
+    except (RuntimeError, MemoryError) as error:
+        if out_of_memory(error):
+            raise RecipeError(f"Memory ran out. Try {KNOBS}. Checkpoints in {output} are kept.") from error
+        raise
+    except OSError as error:
+        raise RecipeError(f"Cannot write to {output}: {error.strerror or error}. Its earlier checkpoints are kept.") from error
     trainer.save_model(str(output))
+    if trainer.is_world_process_zero():
+        _save(output, loaded, recipe, card(recipe, rows, trainer.state.log_history, time.time() - started))
+        save_curve(trainer.state.log_history, output / "curve.png")
+    trainer.accelerator.wait_for_everyone()
+    return output
+
+
+def preview(recipe: Recipe) -> str:
+    """The dry run of a recipe: nothing is trained or written.
+
+    Args:
+        recipe: Model and data.
+
+    Returns:
+        The first prompts, targets and token ids of each source, and a table of the sources.
+    """
+    loaded = _load(recipe)
+    return dry_run(loaded.kind, loaded.tokenizer, load_rows(recipe.data, recipe.training.seed), recipe)
+
+
+def _load(recipe: Recipe) -> Loaded:
+    loaded = load_model(recipe.model, LoadOptions(dtype="float32", quantization=recipe.quantization))
+    check_trainable(loaded, recipe)
+    return loaded
+
+
+def _parts(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[Row], recipe: Recipe) -> tuple[Any, Any, Tensor | None]:
+    """Learned examples, held-out examples (or None), and the vectors of all their answers (or None)."""
+    logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
+    learned, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
+    watched = None
+    if held_out:
+        watched, others = cached_examples(loaded.kind, loaded.tokenizer, held_out, recipe, "held out")
+        first = len(answers)
+        watched = watched.map(lambda one: {"answer": one["answer"] + first}, keep_in_memory=True)
+        answers = [*answers, *others]
+    vectors = None
+    if recipe.objective.reencode_weight:
+        vectors = reencoded(answers, recipe.objective.reencoder, _width(loaded))
+    return learned, watched, vectors
+
+
+def _width(loaded: Loaded) -> int:
+    """Width of the states that answer (not of OPT-350m's narrower embeddings)."""
+    config = loaded.model.config
+    return int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)
+
+
+def _say_memory(model: nn.Module, loaded: Loaded, recipe: Recipe) -> None:
+    config = loaded.model.config
+    needed, there = memory_estimate(model, recipe, config.hidden_size, config.num_hidden_layers), memory_there()
+    logger.info("About %.1f GiB a process are needed, %.1f are free.", needed, there)
+    if needed > there:
+        logger.warning("About %.1f GiB a process are needed and %.1f are free. Try %s.", needed, there, KNOBS)
+
+
+def _save(output: Path, loaded: Loaded, recipe: Recipe, text: str) -> None:
     loaded.tokenizer.save_pretrained(output)
     if recipe.lora:
         _name_base(output, recipe.model)
@@ -232,8 +276,9 @@ def finetune(recipe: Recipe) -> Path:
         "mask_length": recipe.mask_length if isinstance(recipe.mask_length, int) else None,
         "recipe": asdict(recipe),
     }
-    (output / SETTINGS_FILE).write_text(json.dumps(settings, indent=1), encoding="utf-8")
-    return output
+    for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):
+        with atomic_write(output / name) as temporary:
+            temporary.write_text(content, encoding="utf-8")
 
 
 def _name_base(adapter: Path, base: str) -> None:
@@ -241,43 +286,3 @@ def _name_base(adapter: Path, base: str) -> None:
     path = adapter / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": base}
     path.write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")
-
-
-def _check_trainable(loaded: Loaded, recipe: Recipe) -> None:
-    """Refuse early what would only fail, or be lost, after hours."""
-    if loaded.kind == "seq2seq":
-        raise RecipeError("Encoder-decoder models cannot be fine-tuned yet; choose a causal or masked LM.")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise RecipeError("Training with several processes is not supported yet; start one.")
-    limit = position_limit(loaded.model)
-    if limit is not None and recipe.max_length > limit:
-        raise RecipeError(f"{recipe.model} takes at most {limit} tokens; set max_length={limit} or less.")
-    if recipe.lora is None:
-        return
-    if loaded.adapter is not None:
-        raise RecipeError(f"{recipe.model} is an adapter itself. Fine-tune its base, or train all weights (lora: null).")
-    lost = [name for name in loaded.untrained if not any(f".{one}." in f".{name}" for one in recipe.lora.modules_to_save)]
-    if lost:
-        raise RecipeError(
-            f"{recipe.model} has no trained {', '.join(lost)}, and LoRA would leave them random. Name the modules in "
-            "lora.modules_to_save (for BERT-like models: transform)."
-        )
-
-
-def _examples(loaded: Loaded, recipe: Recipe) -> list[Example]:
-    rows = load_rows(recipe.data, recipe.training.seed)
-    logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
-    if loaded.kind == "causal":
-        if loaded.tokenizer.eos_token_id is None:
-            raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so no answer could end.")
-        return causal_examples(loaded.tokenizer, rows, recipe)
-    examples = masked_examples(loaded.tokenizer, rows, recipe)
-    if recipe.objective.reencode_weight:
-        add_answer_vectors(examples, rows, recipe.objective.reencoder)
-        size, width = len(examples[0]["vector"]), loaded.model.config.hidden_size
-        if size != width:
-            raise RecipeError(
-                f"The re-encoder's vectors have {size} numbers, the model's {width}. Choose another objective.reencoder, "
-                "or set objective.reencode_weight=0."
-            )
-    return examples

@@ -7,15 +7,15 @@ holds nothing else is kept as it is.
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from finetune.recipe import Data, Source
+from finetune.sources import Record, file_records, hub_records
 from inbedder.errors import MissingExtraError, RecipeError
 
 STOPWORDS_FILE = Path(__file__).resolve().parent / "stopwords_en.txt"
@@ -33,7 +33,7 @@ class Row:
     answer: str
     """The answer, stripped when the recipe says so."""
     source: str
-    """Name of the file."""
+    """Name of the set."""
 
 
 @cache
@@ -64,24 +64,22 @@ def strip_stopwords(answer: str) -> str:
     return " ".join(kept) if kept else " ".join(answer.split())
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            yield from enumerate(file, start=1)
-    except FileNotFoundError as error:
-        raise RecipeError(f"No file {path}. Set data.folder to where the recipe's sources lie.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"Cannot read {path}: {error}") from error
+def name_of(source: Source) -> str:
+    """What messages, tables and cards call a source."""
+    return source.hub or source.path
 
 
-def read_rows(path: Path, answer_from: str = "output", *, skip_bad: bool = False) -> list[Row]:
-    """Read a file of rows.
+def _records(source: Source, folder: Path) -> Any:
+    return hub_records(source) if source.hub else file_records(folder / source.path)
+
+
+def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False) -> list[Row]:
+    """Read the rows of a source that its filters keep.
 
     Args:
-        path: A jsonl or jsonl.gz file with the string fields input, instruction and output.
-        answer_from: The field that holds the answer.
-        skip_bad: Skip rows that lack a field or are not JSON.
+        source: File or hub id, fields and filters.
+        folder: Where files lie.
+        skip_bad: Skip rows that lack a field or cannot be parsed.
 
     Returns:
         The rows, answers as they stand.
@@ -89,31 +87,71 @@ def read_rows(path: Path, answer_from: str = "output", *, skip_bad: bool = False
     Raises:
         RecipeError: Naming file and line of the first bad row.
     """
-    rows = []
-    for number, line in _lines(path):
+    name, rows = name_of(source), []
+    for number, record in _records(source, Path(folder)):
         try:
-            record = json.loads(line)
-            parts = [record[key] for key in ("input", "instruction", answer_from)]
-            if not all(isinstance(part, str) for part in parts) or not parts[2].strip():
-                raise TypeError(f"input, instruction and {answer_from} must be text, and the answer not empty")
-        except (ValueError, KeyError, TypeError) as error:
+            if not isinstance(record, Mapping):
+                raise TypeError(record if isinstance(record, str) else "not an object")
+            if _is_kept(record, source):
+                rows.append(_row(record, source, name))
+        except (ValueError, KeyError, TypeError, IndexError) as error:
             if skip_bad:
                 continue
             raise RecipeError(
-                f"{path}, line {number}: not a question-answer row ({error!r}). "
-                f"Each line is a JSON object with input, instruction and {answer_from}. Set data.skip_bad=true to skip such rows."
+                f"{name}, line {number}: not a question-answer row ({error!r}). Each row has input, instruction and "
+                f"{source.answer_from}, or the names that `fields` gives. Set data.skip_bad=true to skip such rows."
             ) from error
-        rows.append(Row(parts[0], parts[1], parts[2], path.name))
     return rows
 
 
+def _is_kept(record: Record, source: Source) -> bool:
+    if any(str(record.get(key)) != str(value) for key, value in source.keep.items()):
+        return False
+    return not (source.drop_flags and set(record.get("flags") or ()) & set(source.drop_flags))
+
+
+def _row(record: Record, source: Source, name: str) -> Row:
+    text, instruction, answer = (
+        record[source.fields.get(key, key if key != "output" else source.answer_from)]
+        for key in ("input", "instruction", "output")
+    )
+    if source.choices is not None:
+        answer = right_choice(record[source.choices], answer)
+    if not all(isinstance(part, str) for part in (text, instruction, answer)) or not answer.strip():
+        raise TypeError("input, instruction and answer must be text, and the answer not empty")
+    return Row(text, instruction, answer, name)
+
+
+def right_choice(choices: Sequence[Any], answer: Any) -> str:
+    """The right one of several choices.
+
+    Args:
+        choices: The choices, texts.
+        answer: The right one: its number from 0, its letter from A, or its text.
+
+    Returns:
+        Its text.
+
+    Raises:
+        ValueError: When it is none of them.
+    """
+    texts = [str(one) for one in choices]
+    if isinstance(answer, str):
+        if answer in texts:
+            return answer
+        if len(answer.strip("() .")) == 1 and answer.strip("() .").isalpha():
+            answer = ord(answer.strip("() .").upper()) - ord("A")
+    if not str(answer).isdigit() or int(answer) >= len(texts):
+        raise ValueError(f"{answer!r} is none of the choices {texts}")
+    return texts[int(answer)]
+
+
 def _read_source(source: Source, data: Data, draw: random.Random) -> list[Row]:
-    folder = Path(data.folder)
     limit = source.max_characters or data.max_characters
     rows = [
         row
-        for row in read_rows(folder / source.path, source.answer_from, skip_bad=data.skip_bad)
-        if not limit or len(row.text) <= limit
+        for row in read_rows(source, data.folder, skip_bad=data.skip_bad)
+        if source.min_characters <= len(row.text) <= (limit or len(row.text))
     ]
     if source.only:
         rows = [row for row in rows if row.instruction in source.only]
@@ -121,10 +159,13 @@ def _read_source(source: Source, data: Data, draw: random.Random) -> list[Row]:
         rows = [replace(row, answer=source.answers[row.answer]) for row in rows if row.answer in source.answers]
     if source.cap is not None and len(rows) > source.cap:
         rows = draw.sample(rows, source.cap)
+    whole, part = divmod(source.weight, 1)
+    if source.weight != 1:
+        rows = rows * int(whole) + draw.sample(rows, round(part * len(rows)))
     if source.instructions:
         rows = [replace(row, instruction=draw.choice(source.instructions)) for row in rows]
     if source.beside:
-        others = [row.text for row in read_rows(folder / source.beside, skip_bad=data.skip_bad)]
+        others = [row.text for row in read_rows(Source(source.beside), data.folder, skip_bad=data.skip_bad)]
         others = [text for text in others if not limit or len(text) <= limit]
         pairs = [(row, draw.choice(others)) for row in rows]
         rows = [replace(row, text=" ".join(draw.sample([row.text, other], 2))) for row, other in pairs]
@@ -136,7 +177,7 @@ def load_rows(data: Data, seed: int = 0) -> list[Row]:
 
     Args:
         data: The recipe's data section.
-        seed: Seed of the caps and of drawn instructions.
+        seed: Seed of the caps, weights and drawn instructions.
 
     Returns:
         The rows, source after source; the trainer shuffles.
@@ -144,10 +185,43 @@ def load_rows(data: Data, seed: int = 0) -> list[Row]:
     Raises:
         RecipeError: When a file or a row cannot be read, or nothing is left.
     """
-    draws = [random.Random(f"{seed} {number} {source.path}") for number, source in enumerate(data.sources)]
+    draws = [random.Random(f"{seed} {number} {name_of(source)}") for number, source in enumerate(data.sources)]
     rows = [row for source, draw in zip(data.sources, draws, strict=True) for row in _read_source(source, data, draw)]
     if not rows:
-        raise RecipeError("No row is left: check data.sources, their answers, only and max_characters.")
+        raise RecipeError("No row is left: check data.sources, their answers, only, keep and max_characters.")
     if data.strip_stopwords:
         rows = [replace(row, answer=strip_stopwords(row.answer)) for row in rows]
     return rows
+
+
+def hold_out(rows: Sequence[Row], count: int, seed: int = 0) -> tuple[list[Row], list[Row]]:
+    """Split rows into those that are learned and those whose loss is watched.
+
+    Args:
+        rows: All rows.
+        count: How many to hold out.
+        seed: Seed of the draw.
+
+    Returns:
+        The learned rows and the held-out ones; no text is on both sides.
+
+    Raises:
+        RecipeError: When too few rows would be left.
+    """
+    if not count:
+        return list(rows), []
+    texts = list(dict.fromkeys(row.text for row in rows))
+    random.Random(f"{seed} held out").shuffle(texts)
+    watched: set[str] = set()
+    total, by_text = 0, {text: 0 for text in texts}
+    for row in rows:
+        by_text[row.text] += 1
+    for text in texts:
+        if total >= count:
+            break
+        watched.add(text)
+        total += by_text[text]
+    learned = [row for row in rows if row.text not in watched]
+    if not learned:
+        raise RecipeError(f"data.held_out={count} leaves nothing of {len(rows)} rows to learn.")
+    return learned, [row for row in rows if row.text in watched]

@@ -1,4 +1,8 @@
-"""From rows to token ids: the prompts of inference, plus the answer that carries the loss."""
+"""From rows to token ids: the prompts of inference, plus the answer that carries the loss.
+
+Every example holds ``input_ids`` and ``labels``. Labels of a causal LM stand beside all ids (``IGNORED`` at the prompt), those
+of a masked LM are the targets of its masks in order, those of an encoder-decoder are the answer and its end.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from torch import Tensor
 
 from finetune.data import Row
 from finetune.recipe import Recipe
+from inbedder.errors import RecipeError
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer, clean_text
 
@@ -22,10 +27,37 @@ Example = dict[str, Any]
 IGNORED = -100
 
 
+def make_examples(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe) -> list[Example]:
+    """Examples of any family.
+
+    Args:
+        kind: "causal", "masked" or "seq2seq".
+        tokenizer: The model's.
+        rows: What is learned.
+        recipe: Template and lengths.
+
+    Returns:
+        One example a row: input_ids, labels, and cut (whether the text was cut to fit).
+
+    Raises:
+        RecipeError: When the tokenizer has no end token, so that no answer could end.
+    """
+    if kind != "masked" and tokenizer.eos_token_id is None:
+        raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so no answer could end.")
+    make = {"causal": causal_examples, "masked": masked_examples, "seq2seq": seq2seq_examples}[kind]
+    return make(tokenizer, rows, recipe)
+
+
 def _answer_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int) -> list[list[int]]:
     answers = [clean_text(row.answer) for row in rows]
     encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
     return [ids[:limit] for ids in encoded["input_ids"]]
+
+
+def _prompts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe, room: int, masks: int = 0) -> Any:
+    """The very prompts of inference, which cut the text where they are too long, never the question."""
+    prompting = PromptTokenizer(tokenizer, get_template(recipe.template), recipe.max_length - room, masks)
+    return prompting([row.text for row in rows], [row.instruction for row in rows])
 
 
 def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe) -> list[Example]:
@@ -40,19 +72,18 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
         recipe: Template, lengths and mask_length.
 
     Returns:
-        One example a row: input_ids, and targets for its masks, in order.
+        One example a row; its labels are the targets of its masks, in order.
     """
     fixed = recipe.mask_length if isinstance(recipe.mask_length, int) else None
     masks = fixed or recipe.max_answer_tokens
-    prompts = PromptTokenizer(tokenizer, get_template(recipe.template), recipe.max_length, masks)(
-        [row.text for row in rows], [row.instruction for row in rows]
-    )
+    prompts = _prompts(tokenizer, rows, recipe, 0, masks)
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     examples = []
     for prompt, answer in zip(prompts, _answer_ids(tokenizer, rows, masks), strict=True):
         targets = answer + [end] * (fixed - len(answer)) if fixed else answer or [end]
         surplus = slice(prompt.response + len(targets), prompt.response + masks)
-        examples.append({"input_ids": np.delete(prompt.ids, surplus), "targets": np.asarray(targets, dtype=np.int32)})
+        ids = np.delete(prompt.ids, surplus)
+        examples.append({"input_ids": ids, "labels": np.asarray(targets, dtype=np.int32), "cut": bool(prompt.cut)})
     return examples
 
 
@@ -65,26 +96,47 @@ def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
         recipe: Template and lengths.
 
     Returns:
-        One example a row: input_ids, and labels with ``IGNORED`` for the prompt.
+        One example a row; its labels are its ids, with ``IGNORED`` for the prompt.
     """
-    room = recipe.max_answer_tokens + 1
-    prompts = PromptTokenizer(tokenizer, get_template(recipe.template), recipe.max_length - room)(
-        [row.text for row in rows], [row.instruction for row in rows]
-    )
+    prompts = _prompts(tokenizer, rows, recipe, recipe.max_answer_tokens + 1)
     examples = []
     for prompt, answer in zip(prompts, _answer_ids(tokenizer, rows, recipe.max_answer_tokens), strict=True):
         said = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
         labels = np.concatenate([np.full(len(prompt.ids), IGNORED, dtype=np.int32), said])
-        examples.append({"input_ids": np.concatenate([prompt.ids, said]), "labels": labels})
+        examples.append({"input_ids": np.concatenate([prompt.ids, said]), "labels": labels, "cut": bool(prompt.cut)})
     return examples
+
+
+def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe) -> list[Example]:
+    """Prompts for the encoder; the decoder learns the answer and the end token.
+
+    Args:
+        tokenizer: The model's.
+        rows: What is learned.
+        recipe: Template and lengths.
+
+    Returns:
+        One example a row; its labels are the answer's ids.
+    """
+    prompts = _prompts(tokenizer, rows, recipe, 0)
+    return [
+        {
+            "input_ids": prompt.ids,
+            "labels": np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32),
+            "cut": bool(prompt.cut),
+        }
+        for prompt, answer in zip(prompts, _answer_ids(tokenizer, rows, recipe.max_answer_tokens), strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads examples on the right and stacks what they carry."""
+    """Pads examples on the right and adds what the objective needs of their answers."""
 
     pad_id: int
     """Id of padding in input_ids."""
+    answer_vectors: Tensor | None = None
+    """The re-encoder's vector of each answer, shape (answers, d)."""
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """Make a batch.
@@ -93,16 +145,16 @@ class Collator:
             examples: Examples of one kind.
 
         Returns:
-            Padded tensors by name, with attention_mask.
+            input_ids, attention_mask, labels; with answer vectors also answer (ids) and vector (batch, d).
         """
-        batch = {"attention_mask": _pad([np.ones(len(one["input_ids"])) for one in examples], 0)}
-        for name in examples[0]:
-            if name == "vector":
-                batch[name] = torch.from_numpy(np.stack([one[name] for one in examples])).float()
-            elif name == "answer":
-                batch[name] = torch.tensor([one[name] for one in examples])
-            else:
-                batch[name] = _pad([one[name] for one in examples], self.pad_id if name == "input_ids" else IGNORED)
+        batch = {
+            "input_ids": _pad([one["input_ids"] for one in examples], self.pad_id),
+            "attention_mask": _pad([np.ones(len(one["input_ids"])) for one in examples], 0),
+            "labels": _pad([one["labels"] for one in examples], IGNORED),
+        }
+        if self.answer_vectors is not None:
+            batch["answer"] = torch.tensor([int(one["answer"]) for one in examples])
+            batch["vector"] = self.answer_vectors[batch["answer"]].float()
         return batch
 
 

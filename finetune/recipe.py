@@ -18,14 +18,36 @@ SHARED = ("questions", "answers")
 
 @dataclass(frozen=True)
 class Source:
-    """One file of question-answer rows (jsonl or jsonl.gz with input, instruction, output)."""
+    """One set of question-answer rows: a file (jsonl, jsonl.gz, json, csv, tsv, parquet) or a set of the hub."""
 
-    path: str
+    path: str = ""
     """File, relative to ``data.folder``."""
+    hub: str | None = None
+    """Id on the hub, in place of a file."""
+    config: str | None = None
+    """Configuration of the hub's set."""
+    split: str = "train"
+    """Split of the hub's set."""
+    revision: str | None = None
+    """Commit of the hub's set."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Where input, instruction and output stand, when they have other names."""
     cap: int | None = None
     """At most so many rows, drawn with the recipe's seed."""
+    weight: float = 1.0
+    """Each row comes so often: 2 is twice, 0.5 a drawn half."""
+    min_characters: int = 0
+    """Leave out rows whose input is shorter."""
     max_characters: int | None = None
     """Leave out rows whose input is longer."""
+    keep: Mapping[str, str] = field(default_factory=dict)
+    """Keep only rows whose fields hold these values, such as ``{split: train}``."""
+    drop_flags: tuple[str, ...] = ()
+    """Leave out rows whose ``flags`` hold one of these, such as needs_options."""
+    choices: str | None = None
+    """Multiple choice: the field that lists the choices; the answer field then holds the right one's number or letter."""
+    licence: str | None = None
+    """Licence of the data, for the card."""
     instructions: tuple[str, ...] = ()
     """When given, each row is asked one of these (drawn) in place of its own instruction."""
     only: tuple[str, ...] = ()
@@ -52,6 +74,10 @@ class Data:
     """Leave out rows whose input is longer; a source may say otherwise."""
     skip_bad: bool = False
     """Skip rows that cannot be read instead of stopping at the first."""
+    held_out: int = 0
+    """So many drawn rows are not learned but give the loss of every ``training.eval_steps`` steps."""
+    cache: str | None = "~/.cache/inbedder/examples"
+    """Folder of tokenized examples, found again by what made them; null keeps none."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +98,16 @@ class Lora:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is minimised: answer-token cross-entropy, plus InfoNCE towards the re-encoded answer."""
+    """What is minimised: answer-token cross-entropy, and what draws the vector to the re-encoded answer (``losses``)."""
 
     token_weight: float = 1.0
     """Weight of the answer tokens' cross-entropy."""
     reencode_weight: float = 0.0
-    """Weight of InfoNCE between the pooled masks and the re-encoder's vector of the answer (masked LMs)."""
+    """Weight of the amortised re-encoding: the pooled vector is drawn to the re-encoder's vector of the answer."""
+    reencode_loss: str = "info_nce"
+    """"info_nce" (apart from the batch's other answers) or "cosine" (alone)."""
+    pooling: str | None = None
+    """Which vector is drawn: "1st-gen" or "avg-gen"; None is the family's default."""
     temperature: float = 0.05
     """Temperature of InfoNCE."""
     reencoder: str = "all-MiniLM-L6-v2"
@@ -95,7 +125,11 @@ class Training:
     max_steps: int = -1
     """Stop after so many steps; -1 for all epochs."""
     batch_size: int = 64
-    """Rows a step and device."""
+    """Rows a step, over all devices."""
+    micro_batch: int | None = None
+    """Rows that one device holds at once; None is all of its share. Smaller accumulates gradients."""
+    group: int = 1
+    """Put up to so many rows about one text, or under one question, side by side as hard negatives; 1 does not."""
     learning_rate: float = 2e-5
     """Peak learning rate (the paper's, for full fine-tuning)."""
     warmup: float = 0.03
@@ -104,8 +138,12 @@ class Training:
     """Learning-rate schedule of transformers."""
     weight_decay: float = 0.0
     """AdamW's weight decay."""
-    bf16: bool = False
-    """bfloat16 autocast."""
+    bf16: bool | None = None
+    """bfloat16 autocast; None where the device is good at it."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass: slower, with less memory."""
+    fsdp: str = ""
+    """Shard the model over processes, as transformers' ``fsdp`` takes it ("full_shard auto_wrap"); empty does not."""
     dropout: float | None = None
     """Dropout of the model's own layers; None keeps the model's."""
     attention: str | None = None
@@ -114,6 +152,10 @@ class Training:
     """Steps between checkpoints."""
     log_steps: int = 50
     """Steps between lines of loss."""
+    eval_steps: int = 500
+    """Steps between losses of the held-out rows."""
+    report_to: str = "none"
+    """"none" or "tensorboard"."""
     resume: bool = False
     """Go on from the last checkpoint in ``output``."""
     seed: int = 0
@@ -132,6 +174,8 @@ class Recipe:
     """How long and how fast."""
     lora: Lora | None = None
     """Adapters; None trains all weights."""
+    quantization: str | None = None
+    """"int8" or "nf4" of the frozen weights under the adapters (QLoRA)."""
     objective: Objective = field(default_factory=Objective)
     """What is minimised."""
     template: str | None = None
@@ -198,6 +242,8 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     if not sources:
         raise RecipeError("The recipe names no data: give data.sources, a list of files.")
     data["sources"] = tuple(_build(Source, one, "data.sources") for one in sources)
+    if any(bool(one.path) == bool(one.hub) for one in data["sources"]):
+        raise RecipeError("Each of data.sources needs a path or a hub id, one of both.")
     ready["data"] = _build(Data, data, "data")
     ready["training"] = _build(Training, ready.get("training") or {}, "training")
     ready["objective"] = _build(Objective, ready.get("objective") or {}, "objective")
@@ -206,7 +252,27 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     recipe = _build(Recipe, ready, "The recipe")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
+    _check_choices(recipe)
     return recipe
+
+
+def _check_choices(recipe: Recipe) -> None:
+    """Refuse names that do not exist before anything is read."""
+    for name, value, known in (
+        ("objective.reencode_loss", recipe.objective.reencode_loss, ("info_nce", "cosine")),
+        ("objective.pooling", recipe.objective.pooling, (None, "1st-gen", "avg-gen")),
+        ("quantization", recipe.quantization, (None, "int8", "nf4")),
+        ("training.report_to", recipe.training.report_to, ("none", "tensorboard")),
+    ):
+        if value not in known:
+            raise RecipeError(f"{name} is {value!r}; choose one of: {', '.join(str(one) for one in known)}.")
+    if recipe.objective.token_weight <= 0 and recipe.objective.reencode_weight <= 0:
+        raise RecipeError("Nothing is minimised: give objective.token_weight or objective.reencode_weight a weight above 0.")
+    if recipe.quantization and recipe.lora is None:
+        raise RecipeError("Quantized weights cannot be trained themselves: give the recipe a lora section (QLoRA).")
+    micro = recipe.training.micro_batch
+    if recipe.training.batch_size < 1 or (micro is not None and (micro < 1 or recipe.training.batch_size % micro)):
+        raise RecipeError("training.batch_size must be a whole number of training.micro_batch.")
 
 
 def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -221,6 +222,9 @@ def cluster(
 def finetune(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.")],
     changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show prompts, targets and a table of the data; train nothing.")
+    ] = False,
 ) -> None:
     """Fine-tune a language model to answer in a few content words, as a recipe says."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -228,7 +232,13 @@ def finetune(
 
     settings = read_recipe(recipe, changes)
     from finetune.answering import finetune as run
+    from finetune.answering import preview
 
+    if dry_run:
+        typer.echo(preview(settings))
+        return
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("finetune").setLevel(logging.INFO)
     folder = run(settings)
     _say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
 

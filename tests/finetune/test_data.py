@@ -86,19 +86,19 @@ def test_a_broken_row_is_named_or_skipped(tmp_path, line):
     good = json.dumps({"input": "a", "instruction": "q", "output": "b"})
     (tmp_path / "c.jsonl").write_text(f"{good}\n{line}\n{good}\n")
     with pytest.raises(RecipeError, match=r"c\.jsonl, line 2: not a question-answer row"):
-        read_rows(tmp_path / "c.jsonl")
-    assert len(read_rows(tmp_path / "c.jsonl", skip_bad=True)) == 2
+        read_rows(Source("c.jsonl"), tmp_path)
+    assert len(read_rows(Source("c.jsonl"), tmp_path, skip_bad=True)) == 2
 
 
 def test_a_missing_file_says_which_setting_to_change(tmp_path):
     with pytest.raises(RecipeError, match=r"Set data\.folder"):
-        read_rows(tmp_path / "none.jsonl")
+        read_rows(Source("none.jsonl"), tmp_path)
 
 
 def test_a_file_that_is_no_gzip_is_named(tmp_path):
     (tmp_path / "d.jsonl.gz").write_text("plain")
     with pytest.raises(RecipeError, match=r"Cannot read .*d\.jsonl\.gz"):
-        read_rows(tmp_path / "d.jsonl.gz")
+        read_rows(Source("d.jsonl.gz"), tmp_path)
 
 
 def test_nothing_left_is_an_error(folder):

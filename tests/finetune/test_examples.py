@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from finetune.data import Row
-from finetune.examples import IGNORED, Collator, causal_examples, masked_examples
+from finetune.examples import IGNORED, Collator, causal_examples, make_examples, masked_examples
 from finetune.recipe import parse_recipe
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer
@@ -33,15 +33,15 @@ def test_fixed_masks_hold_the_first_answer_tokens_and_then_the_end():
     tokenizer = TOKENIZERS["wordpiece"]()
     short, long, _ = masked_examples(tokenizer, ROWS, recipe(mask_length=3))
     cats = tokenizer("cats", add_special_tokens=False)["input_ids"]
-    assert short["targets"].tolist() == (cats + [tokenizer.sep_token_id] * 3)[:3]
-    assert long["targets"].tolist() == tokenizer(ROWS[1].answer, add_special_tokens=False)["input_ids"][:3]
+    assert short["labels"].tolist() == (cats + [tokenizer.sep_token_id] * 3)[:3]
+    assert long["labels"].tolist() == tokenizer(ROWS[1].answer, add_special_tokens=False)["input_ids"][:3]
 
 
 def test_as_many_masks_as_the_answer_has_tokens():
     tokenizer = TOKENIZERS["roberta"]()
     for example, row in zip(masked_examples(tokenizer, ROWS, recipe(mask_length="answer")), ROWS, strict=True):
         expected = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:40]
-        assert example["targets"].tolist() == expected
+        assert example["labels"].tolist() == expected
         assert (example["input_ids"] == tokenizer.mask_token_id).sum() == len(expected)
         assert example["input_ids"][-1] == tokenizer.eos_token_id
         assert len(example["input_ids"]) <= 96
@@ -60,14 +60,33 @@ def test_causal_loss_is_on_the_answer_and_the_end_alone():
 
 
 def test_collation_pads_on_the_right_and_ignores_padding():
-    batch = Collator(pad_id=9)(
+    batch = Collator(9, torch.arange(10).reshape(5, 2).half())(
         [
-            {"input_ids": np.array([1, 2]), "targets": np.array([5]), "answer": 0, "vector": np.ones(2)},
-            {"input_ids": np.array([3]), "targets": np.array([6, 7]), "answer": 4, "vector": np.zeros(2)},
+            {"input_ids": np.array([1, 2]), "labels": np.array([5]), "answer": 0},
+            {"input_ids": np.array([3]), "labels": np.array([6, 7]), "answer": 4},
         ]
     )
     assert batch["input_ids"].tolist() == [[1, 2], [3, 9]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
-    assert batch["targets"].tolist() == [[5, IGNORED], [6, 7]]
+    assert batch["labels"].tolist() == [[5, IGNORED], [6, 7]]
     assert batch["answer"].tolist() == [0, 4]
+    assert batch["vector"].tolist() == [[0, 1], [8, 9]]
     assert batch["vector"].dtype == torch.float32
+
+
+def test_an_encoder_decoder_learns_the_answer_and_its_end():
+    tokenizer = TOKENIZERS["t5-like"]()
+    examples = make_examples("seq2seq", tokenizer, ROWS, recipe(max_answer_tokens=30))
+    prompts = PromptTokenizer(tokenizer, get_template(), 96)([r.text for r in ROWS], [r.instruction for r in ROWS])
+    for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
+        answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
+        assert np.array_equal(example["input_ids"], prompt.ids)
+        assert example["labels"].tolist() == [*answer, tokenizer.eos_token_id]
+
+
+def test_over_long_examples_lose_text_and_say_so():
+    for kind, name in (("causal", "byte-level"), ("masked", "roberta"), ("seq2seq", "t5-like")):
+        tokenizer = TOKENIZERS[name]()
+        examples = make_examples(kind, tokenizer, ROWS, recipe(max_answer_tokens=10))
+        assert [example["cut"] for example in examples] == [False, False, True]
+        assert "Do they love animals?" in tokenizer.decode(examples[2]["input_ids"])

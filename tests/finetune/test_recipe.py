@@ -34,7 +34,7 @@ def test_settings_are_changed_by_key(tmp_path):
         ({"model": "m", "data": {"sources": None}}, "names no data"),
         ({**SMALL, "training": {"epochs": "two"}}, "training: epochs must be a number, not 'two'"),
         ({**SMALL, "training": {"batch_size": "8"}}, "training: batch_size must be int, not '8'"),
-        ({**SMALL, "training": {"bf16": 1}}, "training: bf16 must be bool, not 1"),
+        ({**SMALL, "training": {"resume": 1}}, "training: resume must be bool, not 1"),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
     ],

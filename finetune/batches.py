@@ -1,0 +1,93 @@
+"""The order of training: rows of similar length together, and hard negatives in one batch.
+
+An embedder that reads the text and not the question does well on random batches, where every other row has another text.
+With ``group`` above 1, rows about the same text (other questions) or under the same question (other texts) stand side by side.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+
+from torch.utils.data import Sampler
+
+MEGABATCH = 50
+
+
+class GroupedSampler(Sampler[int]):
+    """Every row once an epoch, in an order that depends on seed and epoch alone."""
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        texts: Sequence[Hashable],
+        questions: Sequence[Hashable],
+        batch_size: int,
+        group: int = 1,
+        seed: int = 0,
+    ) -> None:
+        """Take what the order depends on.
+
+        Args:
+            lengths: Tokens of each row.
+            texts: What stands for each row's text.
+            questions: What stands for each row's question.
+            batch_size: Rows a step, over all devices.
+            group: Up to so many rows of one text, or of one question, side by side.
+            seed: Seed of the order.
+        """
+        self.lengths, self.keys = lengths, (texts, questions)
+        self.batch_size, self.group, self.seed = batch_size, group, seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order comes next."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        draw = random.Random(f"{self.seed} {self.epoch}")
+        groups = self._groups(draw)
+        draw.shuffle(groups)
+        batches: list[list[int]] = []
+        for some in _runs(groups, MEGABATCH * self.batch_size):
+            some.sort(key=lambda rows: max(self.lengths[row] for row in rows), reverse=True)
+            order = [row for rows in some for row in rows]
+            own = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+            short = own.pop() if len(own[-1]) < self.batch_size else []
+            longest, rest = own[:1], own[1:]
+            draw.shuffle(rest)
+            batches += [*longest, *rest, short]
+        whole = [batch for batch in batches if len(batch) == self.batch_size]
+        left = [row for batch in batches if len(batch) < self.batch_size for row in batch]
+        for batch in whole:
+            yield from batch
+        yield from left
+
+    def _groups(self, draw: random.Random) -> list[list[int]]:
+        """Rows in groups: by text or by question, drawn for each row."""
+        rows = list(range(len(self.lengths)))
+        draw.shuffle(rows)
+        if self.group == 1:
+            return [[row] for row in rows]
+        found: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
+        for row in rows:
+            side = draw.randrange(2)
+            found[side, self.keys[side][row]].append(row)
+        return [some[start : start + self.group] for some in found.values() for start in range(0, len(some), self.group)]
+
+
+def _runs(groups: Sequence[list[int]], most: int) -> Iterator[list[list[int]]]:
+    run: list[list[int]] = []
+    count = 0
+    for group in groups:
+        if run and count + len(group) > most:
+            yield run
+            run, count = [], 0
+        run.append(group)
+        count += len(group)
+    if run:
+        yield run

@@ -1,0 +1,118 @@
+"""What a run tells: the dry run before it, the curve and the card after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from finetune.data import Row, name_of
+from finetune.examples import IGNORED, make_examples
+from finetune.recipe import Recipe
+from inbedder.files import atomic_write
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def dry_run(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe, shown: int = 2) -> str:
+    """What would be learned: the first rows of each source as the model reads them, and a table of the sources.
+
+    Args:
+        kind: Family of the model.
+        tokenizer: Its tokenizer.
+        rows: All rows.
+        recipe: Template and lengths.
+        shown: Rows a source.
+
+    Returns:
+        Text for a terminal.
+    """
+    lines, table = [], [("source", "rows", "answer words", "cut at the first 1,000")]
+    for source in dict.fromkeys(row.source for row in rows):
+        own = [row for row in rows if row.source == source]
+        sample = make_examples(kind, tokenizer, own[:1000], recipe)
+        lines.append(f"== {source}")
+        for row, example in zip(own[:shown], sample, strict=False):
+            carrying = [int(one) for one in example["labels"] if one != IGNORED]
+            lines += [
+                f"prompt: {tokenizer.decode(example['input_ids'])!r}",
+                f"answer: {row.answer!r}",
+                f"loss on: {carrying} {tokenizer.convert_ids_to_tokens(carrying)}",
+            ]
+        words = mean(len(row.answer.split()) for row in own)
+        table.append((source, f"{len(own):,}", f"{words:.1f}", f"{mean(one['cut'] for one in sample):.1%}"))
+    widths = [max(len(row[i]) for row in table) for i in range(4)]
+    lines += ["", *("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table)]
+    return "\n".join(lines)
+
+
+def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
+    """Draw the losses of a run.
+
+    Args:
+        history: The trainer's log: entries with step, and loss or eval_loss.
+        path: A .png file.
+
+    Returns:
+        Whether it was drawn; without matplotlib it is not.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        return False
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    for key, name in (("loss", "learned rows"), ("eval_loss", "held-out rows")):
+        points = [(entry["step"], entry[key]) for entry in history if key in entry]
+        if points:
+            axes.plot(*zip(*points, strict=True), label=name, marker="o" if key == "eval_loss" else None, markersize=3)
+    axes.set_xlabel("step")
+    axes.set_ylabel("loss")
+    axes.legend(frameon=False)
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=120)
+    pyplot.close(figure)
+    return True
+
+
+def card(recipe: Recipe, rows: Sequence[Row], history: Sequence[dict[str, Any]], seconds: float) -> str:
+    """The model card of a run.
+
+    Args:
+        recipe: What was asked.
+        rows: What was learned.
+        history: The trainer's log.
+        seconds: How long it took.
+
+    Returns:
+        Markdown.
+    """
+    licences = {name_of(source): source.licence or "not stated in the recipe" for source in recipe.data.sources}
+    counts = [(name, sum(row.source == name for row in rows), licence) for name, licence in licences.items()]
+    table = "\n".join(f"| {name} | {count:,} | {licence} |" for name, count, licence in counts)
+    last = {key: [entry[key] for entry in history if key in entry][-1:] for key in ("loss", "eval_loss")}
+    losses = ", ".join(f"{key} {values[0]:.3f}" for key, values in last.items() if values)
+    steps = max((entry["step"] for entry in history if "step" in entry), default=0)
+    settings = json.dumps({key: value for key, value in asdict(recipe).items() if key != "data"}, indent=1)
+    name = Path(recipe.training.output).name
+    return f"""# {name}
+
+{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{name}")` embeds with it under an instruction,
+in the template that it was trained with (`inbedder.json`).
+
+| data | rows | licence |
+| --- | --: | --- |
+{table}
+
+{len(rows):,} rows, {steps:,} steps, {seconds / 60:.1f} minutes. Last losses: {losses or "not logged"}.
+
+```json
+{settings}
+```
+"""

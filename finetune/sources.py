@@ -1,0 +1,95 @@
+"""Where rows come from: files of several kinds, read as a stream, and sets of the hub."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from finetune.recipe import Source
+from inbedder.errors import MissingExtraError, RecipeError
+
+Record = Mapping[str, Any]
+KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+
+
+def file_records(path: Path) -> Iterator[tuple[int, Any]]:
+    """The records of a file.
+
+    Args:
+        path: A jsonl, json, csv, tsv (each also as .gz) or parquet file.
+
+    Yields:
+        Line or row number from 1, and the record; a line that is not JSON comes as text.
+
+    Raises:
+        RecipeError: When the file is missing, of another kind, or cannot be read.
+    """
+    kind = Path(path.stem).suffix.lower() if path.suffix == ".gz" else path.suffix.lower()
+    if not path.exists():
+        raise RecipeError(f"No file {path}. Set data.folder to where the recipe's sources lie.")
+    if kind not in KINDS or path.name.endswith(".parquet.gz"):
+        raise RecipeError(f"{path}: rows are read from {', '.join(KINDS)} (and .gz of the texts), not {kind or 'such a file'}.")
+    try:
+        if kind == ".parquet":
+            yield from _parquet(path)
+            return
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
+            if kind == ".jsonl":
+                yield from ((number, _json(line)) for number, line in enumerate(file, 1) if line.strip())
+            elif kind == ".json":
+                yield from enumerate(json.load(file), 1)
+            else:
+                yield from enumerate(csv.DictReader(file, delimiter="\t" if kind == ".tsv" else ","), 2)
+    except (OSError, UnicodeDecodeError, ValueError, EOFError) as error:
+        raise RecipeError(f"Cannot read {path}: {error}") from error
+
+
+def _json(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line.strip()[:80]
+
+
+def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "finetune") from error
+    number = 0
+    with parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            for record in batch.to_pylist():
+                number += 1
+                yield number, record
+
+
+def hub_records(source: Source) -> Iterator[tuple[int, Any]]:
+    """The records of a set of the hub, streamed.
+
+    Args:
+        source: Its id, configuration, split and commit.
+
+    Yields:
+        Row number from 1, and the record.
+
+    Raises:
+        RecipeError: When the hub is not in reach or has no such set.
+    """
+    try:
+        from datasets import load_dataset
+    except ImportError as error:
+        raise MissingExtraError("datasets", "finetune") from error
+    assert source.hub is not None
+    try:
+        rows = load_dataset(source.hub, source.config, split=source.split, revision=source.revision, streaming=True)
+        yield from enumerate(rows, 1)
+    except Exception as error:
+        raise RecipeError(
+            f"Cannot read {source.hub} from the hub ({type(error).__name__}: {error}). With a network try again; without, "
+            "download the set and give its file as path."
+        ) from error

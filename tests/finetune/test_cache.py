@@ -1,0 +1,94 @@
+import json
+import shutil
+
+import pytest
+
+from finetune import examples as examples_module
+from finetune.cache import cached_examples, examples_key
+from finetune.data import load_rows
+from finetune.examples import make_examples
+from finetune.recipe import parse_recipe
+from tests.conftest import TOKENIZERS
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [
+        {"input": f"I love cats {i}", "instruction": "Which animals?", "output": "Cats" if i % 2 else "dogs"} for i in range(9)
+    ]
+    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def recipe(folder, data=None, **settings):
+    data = {"folder": str(folder), "sources": ["qa.jsonl"], "cache": str(folder / "cache"), **(data or {})}
+    return parse_recipe({"model": "m", "max_length": 96, "data": data, **settings})
+
+
+def test_examples_come_back_from_disk_as_they_were(folder, monkeypatch):
+    tokenizer = TOKENIZERS["byte-level"]()
+    rows = load_rows(recipe(folder).data)
+    direct = make_examples("causal", tokenizer, rows, recipe(folder))
+    first, answers = cached_examples("causal", tokenizer, rows, recipe(folder))
+    monkeypatch.setattr("finetune.cache.make_examples", None)
+    again, _ = cached_examples("causal", tokenizer, rows, recipe(folder))
+    assert answers == ["dogs", "cats"]
+    for example, one, two in zip(direct, first, again, strict=True):
+        assert one["input_ids"].tolist() == two["input_ids"].tolist() == example["input_ids"].tolist()
+        assert one["labels"].tolist() == example["labels"].tolist()
+        assert int(one["length"]) == len(example["input_ids"])
+    assert [int(one["answer"]) for one in again] == [0, 1] * 4 + [0]
+    assert [int(one["text"]) for one in again] == list(range(9))
+    assert {int(one["question"]) for one in again} == {0}
+
+
+def test_without_a_cache_examples_are_the_same(folder):
+    tokenizer = TOKENIZERS["roberta"]()
+    rows = load_rows(recipe(folder).data)
+    kept, _ = cached_examples("masked", tokenizer, rows, recipe(folder))
+    made, _ = cached_examples("masked", tokenizer, rows, recipe(folder, {"cache": None}))
+    assert [one["input_ids"].tolist() for one in kept] == [one["input_ids"].tolist() for one in made]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_length": 80},
+        {"mask_length": 5},
+        {"max_answer_tokens": 7},
+        {"template": "alpaca"},
+        {"training": {"seed": 1}},
+        {"data": {"strip_stopwords": False}},
+        {"data": {"sources": [{"path": "qa.jsonl", "cap": 3}]}},
+    ],
+)
+def test_whatever_changes_in_the_recipe_changes_the_key(folder, change):
+    tokenizer = TOKENIZERS["roberta"]()
+    key = examples_key("masked", tokenizer, recipe(folder), "learned")
+    assert examples_key("masked", tokenizer, recipe(folder, **change), "learned") != key
+
+
+def test_data_tokenizer_family_part_and_code_change_the_key_and_the_place_of_the_data_does_not(folder, monkeypatch, tmp_path):
+    tokenizer = TOKENIZERS["roberta"]()
+    key = examples_key("masked", tokenizer, recipe(folder), "learned")
+    assert examples_key("masked", TOKENIZERS["wordpiece"](), recipe(folder), "learned") != key
+    assert examples_key("causal", tokenizer, recipe(folder), "learned") != key
+    assert examples_key("masked", tokenizer, recipe(folder), "held out") != key
+    shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns("elsewhere"))
+    assert examples_key("masked", tokenizer, recipe(tmp_path / "elsewhere"), "learned") == key
+    with (folder / "qa.jsonl").open("a") as file:
+        file.write("\n")
+    assert examples_key("masked", tokenizer, recipe(folder), "learned") != key
+    changed = examples_key("masked", tokenizer, recipe(folder), "learned")
+    monkeypatch.setattr("finetune.cache.inspect.getsource", lambda module: "new" if module is examples_module else "old")
+    assert examples_key("masked", tokenizer, recipe(folder), "learned") != changed
+
+
+def test_an_interrupted_run_leaves_no_file(folder, monkeypatch):
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("finetune.cache.make_examples", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cached_examples("causal", TOKENIZERS["byte-level"](), load_rows(recipe(folder).data), recipe(folder))
+    assert not list((folder / "cache").iterdir())
