@@ -72,8 +72,9 @@ def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:
         model.set_attn_implementation(recipe.training.attention)
     if recipe.training.dropout is not None:
         for module in model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = recipe.training.dropout
+            for name in ("p",) if isinstance(module, nn.Dropout) else ("dropout", "attention_dropout", "activation_dropout"):
+                if isinstance(getattr(module, name, None), float):  # OPT and others keep the rate as a number
+                    setattr(module, name, recipe.training.dropout)
     if recipe.training.gradient_checkpointing:
         model.enable_input_require_grads()
     return _add_lora(model, recipe) if recipe.lora else model
@@ -101,6 +102,7 @@ def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
         use_cpu=not torch.cuda.is_available(),
         ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
         fsdp=training.fsdp or None,
+        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if training.fsdp else None,
         save_steps=training.save_steps,
         save_total_limit=2,
         logging_steps=training.log_steps,
@@ -186,10 +188,9 @@ def finetune(recipe: Recipe) -> Path:
         RecipeError: When the model cannot be trained so, memory or disk run out, or the output holds another run's checkpoints.
     """
     from transformers import set_seed
-    from transformers.trainer_utils import get_last_checkpoint
 
     output = Path(recipe.training.output)
-    last = get_last_checkpoint(str(output)) if output.is_dir() else None
+    last = last_checkpoint(output)
     if last and not recipe.training.resume:
         raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
     shares(recipe)
@@ -215,6 +216,24 @@ def finetune(recipe: Recipe) -> Path:
         save_curve(trainer.state.log_history, output / "curve.png")
     trainer.accelerator.wait_for_everyone()
     return output
+
+
+def last_checkpoint(output: Path) -> str | None:
+    """The last whole checkpoint of a run; one that a kill cut short is passed over (the trainer's state is written last).
+
+    Args:
+        output: Folder of the run, which need not exist.
+
+    Returns:
+        Its folder, or None.
+    """
+    for folder in sorted(output.glob("checkpoint-*"), key=lambda one: int(one.name.split("-")[1]), reverse=True):
+        try:
+            json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return str(folder)
+    return None
 
 
 def preview(recipe: Recipe) -> str:

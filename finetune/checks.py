@@ -16,7 +16,7 @@ from inbedder.errors import RecipeError
 
 KNOBS = (
     "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, a lora section, "
-    "quantization=nf4, or more processes with training.fsdp='full_shard auto_wrap'"
+    "quantization=nf4, or more processes with training.fsdp=true"
 )
 GIB = 2**30
 
@@ -34,6 +34,10 @@ def check_trainable(loaded: Loaded, recipe: Recipe) -> None:
     limit = position_limit(loaded.model)
     if limit is not None and recipe.max_length > limit:
         raise RecipeError(f"{recipe.model} takes at most {limit} tokens; set max_length={limit} or less.")
+    if recipe.training.fsdp and not (torch.cuda.is_available() and processes() > 1):
+        raise RecipeError(
+            "training.fsdp shards a model over several GPUs: start with torchrun --nproc_per_node=N -m inbedder finetune ..."
+        )
     if recipe.lora is None:
         return
     if loaded.adapter is not None:
@@ -96,7 +100,8 @@ def memory_estimate(model: nn.Module, recipe: Recipe, hidden: int, layers: int) 
     """
     held = sum(one.numel() * one.element_size() for one in model.parameters())
     trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    parts = processes() if recipe.training.fsdp else 1
+    sharded = recipe.training.fsdp or os.environ.get("ACCELERATE_USE_FSDP") == "true"
+    parts = processes() if sharded else 1
     micro, _ = shares(recipe)
     numbers = 2 if recipe.training.gradient_checkpointing else 34
     activations = micro * recipe.max_length * layers * hidden * numbers * (2 if uses_bf16(recipe) else 4)

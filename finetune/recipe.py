@@ -142,8 +142,8 @@ class Training:
     """bfloat16 autocast; None where the device is good at it."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: slower, with less memory."""
-    fsdp: str = ""
-    """Shard the model over processes, as transformers' ``fsdp`` takes it ("full_shard auto_wrap"); empty does not."""
+    fsdp: bool = False
+    """Shard weights, gradients and optimizer over the processes (GPUs); ``finetune/fsdp.yaml`` is the same for accelerate."""
     dropout: float | None = None
     """Dropout of the model's own layers; None keeps the model's."""
     attention: str | None = None

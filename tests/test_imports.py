@@ -20,6 +20,7 @@ LEVELS = [
     {"clustering"},
     {"report"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 

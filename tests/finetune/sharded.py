@@ -1,0 +1,45 @@
+"""Run by torchrun in two processes: gradients of a sharded model (torch's FSDP2 over gloo) equal those of the whole one."""
+
+import sys
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+from finetune.examples import IGNORED, Collator
+from finetune.losses import amortised, read_causal, read_masked
+
+
+def loss_of(kind, model, batch):
+    read = read_causal(model, model, batch) if kind == "causal" else read_masked(model, model, batch, 4)
+    tokens = torch.nn.functional.cross_entropy(read.logits, read.labels)
+    return tokens + amortised(read, batch, "info_nce", None, 0.05)
+
+
+def main(kind, folder):
+    dist.init_process_group("gloo")
+    auto = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
+    whole, sharded = auto.from_pretrained(folder).eval(), auto.from_pretrained(folder).eval()
+    mesh = init_device_mesh("cpu", (2,))
+    layers = sharded.model.layers if kind == "causal" else sharded.base_model.encoder.layer
+    for layer in layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(sharded, mesh=mesh)
+    labels = [IGNORED, IGNORED, 7, 2] if kind == "causal" else [7]
+    rows = [{"input_ids": np.array([5, first, 4 if kind != "causal" else 7, 2]), "labels": np.array(labels)} for first in (6, 9)]
+    batch = {**Collator(0)(rows), "vector": torch.eye(2, 32), "answer": torch.arange(2)}
+    for model in (whole, sharded):
+        loss_of(kind, model, batch).backward()
+    for (name, one), two in zip(whole.named_parameters(), sharded.parameters(), strict=True):
+        if one.grad is not None:
+            torch.testing.assert_close(
+                two.grad.full_tensor(), one.grad, atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+            )
+    print("equal")
+    dist.destroy_process_group()
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,83 @@
+"""Runs that are stopped by force, and runs of two processes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).parents[2]
+STEPS = ("training.dropout=0.0", "training.log_steps=1", "data.held_out=0", "data.cache=null", "training.bf16=false")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+pytestmark = pytest.mark.slow
+
+
+def command(recipe, output, *settings, steps=6):
+    changes = (*STEPS, f"training.max_steps={steps}", f"training.output={output}", *settings)
+    pairs = [part for change in changes for part in ("--set", change)]
+    return ["-m", "inbedder", "finetune", f"finetune/recipes/{recipe}.yaml", *pairs]
+
+
+def run(arguments):
+    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def torchrun(arguments):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return run(["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}", *arguments])
+
+
+def curve(output):
+    states = sorted(output.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name.split("-")[1]))
+    return [entry["loss"] for entry in json.loads(states[-1].read_text())["log_history"] if "loss" in entry]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings"), [("tiny-opt", ()), ("tiny-roberta", ("objective.reencode_weight=1", "training.micro_batch=8"))]
+)
+def test_two_processes_give_the_curve_of_one(tmp_path, recipe, settings):
+    run(command(recipe, tmp_path / "one", *settings))
+    two = [one for one in settings if "micro" not in one]
+    torchrun(command(recipe, tmp_path / "two", *two))
+    whole, shared = curve(tmp_path / "one"), curve(tmp_path / "two")
+    assert len(whole) == 6
+    if "micro" not in str(settings):
+        assert shared == pytest.approx(whole, abs=1e-3)
+    else:  # InfoNCE sees the micro-batch's answers alone, but those of all processes
+        run(command(recipe, tmp_path / "undivided", *two))
+        assert shared == pytest.approx(curve(tmp_path / "undivided"), abs=1e-3)
+        assert whole != shared
+
+
+def test_a_run_killed_in_the_middle_goes_on_to_the_same_weights(tmp_path):
+    often = ("training.save_steps=2", "training.dropout=0.1")
+    run(command("tiny-opt-lora", tmp_path / "whole", *often, steps=40))
+    arguments = command("tiny-opt-lora", tmp_path / "killed", *often, steps=40)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, **quiet)
+    while not list((tmp_path / "killed").glob("checkpoint-4*")) and process.poll() is None:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert not (tmp_path / "killed" / "adapter_model.safetensors").exists()
+    run([*arguments, "--set", "training.resume=true"])
+    assert curve(tmp_path / "killed") == curve(tmp_path / "whole")
+    one, two = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "killed"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize(("kind", "family"), [("causal", "llama"), ("masked", "bert")])
+def test_losses_of_a_sharded_model_have_the_gradients_of_the_whole(make_model, kind, family):
+    said = torchrun([str(ROOT / "tests" / "finetune" / "sharded.py"), kind, make_model(family)])
+    assert said.count("equal") == 2
