@@ -72,9 +72,9 @@ def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
         points = [(entry["step"], entry[key]) for entry in history if key in entry]
         if points:
             axes.plot(*zip(*points, strict=True), label=name, marker="o" if key == "eval_loss" else None, markersize=3)
+            axes.legend(frameon=False)
     axes.set_xlabel("step")
     axes.set_ylabel("loss")
-    axes.legend(frameon=False)
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=120)
     pyplot.close(figure)

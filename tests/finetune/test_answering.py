@@ -12,26 +12,13 @@ from inbedder import InBedder
 from inbedder.errors import RecipeError
 from tests.conftest import GOLDEN
 
-ANSWERS = {"cats": "cats", "dogs": "dogs", "voucher": "account voucher", "lamp": "lamp"}
-
-
-@pytest.fixture
-def data(tmp_path):
-    rows = [
-        {"input": f"I love {word} number {i}", "instruction": "What animals do they love?", "output": answer}
-        for i in range(8)
-        for word, answer in ANSWERS.items()
-    ]
-    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path
-
 
 def make_recipe(model, data, output, *, training=None, **settings):
     return parse_recipe(
         {
             "model": model,
             "max_length": settings.pop("max_length", 96),
-            "data": {"folder": str(data), "sources": ["qa.jsonl"], "cache": None, **settings.pop("data", {})},
+            "data": {"folder": str(data), "sources": ["qa.jsonl"], "cache": None, **settings.pop("more_data", {})},
             "training": {
                 "output": str(output),
                 "batch_size": 8,

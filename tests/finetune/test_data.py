@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from finetune.data import load_rows, read_rows, stopwords, strip_stopwords
+from finetune.data import hold_out, load_rows, read_rows, right_choice, stopwords, strip_stopwords
 from finetune.recipe import Data, Source
 from inbedder.errors import RecipeError
 
@@ -104,3 +104,91 @@ def test_a_file_that_is_no_gzip_is_named(tmp_path):
 def test_nothing_left_is_an_error(folder):
     with pytest.raises(RecipeError, match="No row is left"):
         load_rows(Data(folder=str(folder), sources=(Source("b.jsonl", answers={"none": "x"}),)))
+
+
+def test_tables_and_json_are_read_with_a_field_map(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    records = [{"context": f"text {i}", "question": "Why?", "answer": f"a{i}", "input": "wrong"} for i in range(3)]
+    fields = {"input": "context", "instruction": "question", "output": "answer"}
+    (tmp_path / "a.json").write_text(json.dumps(records))
+    (tmp_path / "a.csv").write_text("context,question,answer\n" + "".join(f"text {i},Why?,a{i}\n" for i in range(3)))
+    with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
+        file.write("context\tquestion\tanswer\n" + "".join(f"text {i}\tWhy?\ta{i}\n" for i in range(3)))
+    parquet.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
+    for name in ("a.json", "a.csv", "a.tsv.gz", "a.parquet"):
+        rows = read_rows(Source(name, fields=fields), tmp_path)
+        assert [(row.text, row.instruction, row.answer) for row in rows] == [(f"text {i}", "Why?", f"a{i}") for i in range(3)]
+    with pytest.raises(RecipeError, match=r"a\.csv, line 2: .*KeyError"):
+        read_rows(Source("a.csv"), tmp_path)
+    (tmp_path / "a.xlsx").write_text("x")
+    with pytest.raises(RecipeError, match=r"rows are read from .jsonl, .json, .csv, .tsv, .parquet .*not .xlsx"):
+        read_rows(Source("a.xlsx"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"), [(1, "dog"), ("1", "dog"), ("B", "dog"), ("(c)", "eel"), ("cat", "cat"), ("a.", "cat")]
+)
+def test_of_several_choices_the_right_one_is_kept(answer, right):
+    assert right_choice(["cat", "dog", "eel"], answer) == right
+
+
+def test_a_choice_that_is_none_of_them_is_a_named_row(tmp_path):
+    row = {"input": "t", "instruction": "Which?", "options": ["a", "b"], "label": 4}
+    write(tmp_path / "m.jsonl", [row])
+    source = Source("m.jsonl", fields={"output": "label"}, choices="options")
+    with pytest.raises(RecipeError, match=r"m\.jsonl, line 1: .*4 is none of the choices"):
+        read_rows(source, tmp_path)
+    write(tmp_path / "m.jsonl", [{**row, "label": 1}])
+    assert read_rows(source, tmp_path)[0].answer == "b"
+
+
+def test_flags_fields_lengths_and_weights_choose_rows(tmp_path):
+    base = {"instruction": "Why?", "output": "so"}
+    rows = [
+        {**base, "input": "x" * i, "split": "train" if i % 2 else "dev", "flags": ["cloze"] if i == 9 else []} for i in range(12)
+    ]
+    write(tmp_path / "f.jsonl", rows)
+
+    def lengths(**choice):
+        return [len(row.text) for row in load_rows(Data(folder=str(tmp_path), sources=(Source("f.jsonl", **choice),)))]
+
+    assert lengths(keep={"split": "train"}) == [1, 3, 5, 7, 9, 11]
+    assert lengths(drop_flags=("cloze",), min_characters=7) == [7, 8, 10, 11]
+    assert sorted(lengths(weight=2, min_characters=10)) == [10, 10, 11, 11]
+    assert len(lengths(weight=0.5)) == 6
+    assert len(lengths(weight=1.25)) == 15
+
+
+def test_a_set_of_the_hub_is_streamed_and_its_absence_named(monkeypatch):
+    import datasets
+
+    asked = {}
+
+    def load_dataset(path, config, **options):
+        asked.update(options, path=path, config=config)
+        return iter([{"input": "t", "instruction": "Why?", "output": "so much"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    source = Source(hub="someone/set", split="dev", revision="abc")
+    assert load_rows(Data(sources=(source,)))[0].source == "someone/set"
+    assert (asked["path"], asked["split"], asked["revision"], asked["streaming"]) == ("someone/set", "dev", "abc", True)
+
+    def unreachable(*_args, **_options):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(RecipeError, match=r"Cannot read someone/set from the hub .*no route.*give its file as path"):
+        load_rows(Data(sources=(source,)))
+
+
+def test_held_out_rows_share_no_text_with_the_learned(folder):
+    rows = load_rows(Data(folder=str(folder), sources=(Source("a.jsonl.gz", weight=3),)))
+    learned, watched = hold_out(rows, 20, seed=1)
+    assert len(learned) + len(watched) == 150
+    assert 20 <= len(watched) <= 22
+    assert not {row.text for row in learned} & {row.text for row in watched}
+    assert hold_out(rows, 0) == (rows, [])
+    with pytest.raises(RecipeError, match="leaves nothing of 150 rows"):
+        hold_out(rows, 200)
