@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -29,8 +30,11 @@ def check_trainable(loaded: Loaded, recipe: Recipe) -> None:
         recipe: Length and adapters.
 
     Raises:
-        RecipeError: When the length is beyond the model's, LoRA is asked of an adapter, or it would leave a head random.
+        RecipeError: When the length is beyond the model's, a package or GPUs are missing, LoRA is asked of an adapter, or it
+            would leave a head random.
     """
+    if recipe.training.report_to == "tensorboard" and not (find_spec("tensorboard") or find_spec("tensorboardX")):
+        raise RecipeError("training.report_to=tensorboard needs the package tensorboard: pip install tensorboard")
     limit = position_limit(loaded.model)
     if limit is not None and recipe.max_length > limit:
         raise RecipeError(f"{recipe.model} takes at most {limit} tokens; set max_length={limit} or less.")

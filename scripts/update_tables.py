@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of README.md, of the bundled model's card and of evaluation/README.md from evaluation/results/*.json.
+"""Write the tables of README.md, of the bundled model's card and of evaluation/ and finetune/ from evaluation/results/*.json.
 
 python scripts/update_tables.py
 """
@@ -13,7 +13,12 @@ from evaluation.results import load_cells, markdown, table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "evaluation" / "results"
-PAGES = (ROOT / "README.md", ROOT / "inbedder" / "models" / "mini" / "README.md", ROOT / "evaluation" / "README.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "inbedder" / "models" / "mini" / "README.md",
+    ROOT / "evaluation" / "README.md",
+    ROOT / "finetune" / "README.md",
+)
 TABLE = re.compile(r"(<!-- results of (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 

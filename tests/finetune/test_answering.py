@@ -7,10 +7,12 @@ from safetensors.torch import load_file
 
 from finetune import answering
 from finetune.answering import finetune
-from finetune.recipe import parse_recipe
+from finetune.recipe import parse_recipe, read_recipe
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from tests.conftest import GOLDEN
+
+ROOT = GOLDEN.parents[2]
 
 
 def make_recipe(model, data, output, *, training=None, **settings):
@@ -116,3 +118,26 @@ def test_a_run_that_would_fail_late_is_refused_early(make_model, data, tmp_path,
     monkeypatch.setenv("WORLD_SIZE", "3")
     with pytest.raises(RecipeError, match="batch_size=8 cannot be shared by 3 processes"):
         finetune(make_recipe(make_model("bert"), data, tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "family"),
+    [
+        ("roberta-large", "roberta"),
+        ("opt-1.3b", "opt"),
+        ("opt-2.7b", "opt"),
+        ("llama-2-7b", "llama"),
+        ("llama-2-7b-qlora", "llama"),
+        ("alpaca-opt-1.3b", "opt"),
+        ("alpaca-llama-2-7b", "llama"),
+    ],
+)
+def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, data, tmp_path, recipe, family):
+    changes = [f"model={make_model(family)}", "max_length=96", "max_answer_tokens=8", "training.max_steps=2"]
+    changes += [f"data.folder={data}", "data.sources=[qa.jsonl]", "data.cache=null", f"training.output={tmp_path / 'out'}"]
+    changes += ["training.batch_size=16", "training.micro_batch=8"]
+    settings = read_recipe(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)
+    assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
+    model = InBedder(finetune(settings))
+    assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 32)
+    assert model.template.pattern.startswith("### Instruction" if "alpaca" in recipe else "### Input")

@@ -79,3 +79,9 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+
+
+def test_tensorboard_that_is_not_installed_is_named(make_model, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "find_spec", lambda _name: None)
+    with pytest.raises(RecipeError, match="pip install tensorboard"):
+        finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"report_to": "tensorboard"}))
