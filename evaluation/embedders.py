@@ -55,7 +55,8 @@ def inbedder_embedders(
     """
     model = InBedder(model, pooling=pooling, layer=layer) if isinstance(model, str) else model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, str(model.backbone.model.dtype))
-    revision = fingerprint([], [model.revision, *reads])
+    filtered = [sorted(filter_words(""))] if filter_words else []
+    revision = fingerprint([], [model.revision, *reads, *filtered])
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.results import Cell
+from evaluation.results import Cell, newest
 from evaluation.tasks.robustness import KINDS
 from inbedder.errors import InputError, MissingExtraError
 from inbedder.files import atomic_write
@@ -31,7 +31,7 @@ def _save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot
 
     with atomic_write(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
+        figure.savefig(temporary, format="png", dpi=150, bbox_inches="tight", pad_inches=0.1)
     pyplot.close(figure)
 
 
@@ -72,7 +72,9 @@ def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = ""
     figure, axes = _canvas(7, 4)
     for number, name in enumerate(dict.fromkeys(name for inner in scores.values() for name in inner)):
         places = [x for x, inner in scores.items() if name in inner]
-        axes.plot(places, [scores[x][name] for x in places], marker="o", markersize=4, label=name, color=COLOURS[number])
+        axes.plot(
+            places, [scores[x][name] for x in places], marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)]
+        )
     axes.set_xticks(list(scores))
     axes.set_xlabel(axis)
     axes.set_ylabel("score")
@@ -91,7 +93,7 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     Raises:
         InputError: When there is none.
     """
-    raw = [cell for cell in cells if cell.vectors == "raw" and "delta_ci" in cell.scores]
+    raw = [cell for cell in newest(cells) if cell.vectors == "raw" and "delta_ci" in cell.scores]
     if not raw:
         raise InputError(
             "There is no robustness task among these results. Run inbedder evaluate --data FOLDER --task robustness."

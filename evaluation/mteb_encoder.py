@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evaluation.tasks.base import fingerprint
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_base
@@ -59,7 +60,10 @@ class MtebEncoder(AbsEncoder):
         """
         self.model = InBedder(model, revision=revision, device=device, **options) if isinstance(model, str) else model
         self.instructions = dict(instructions or {})
-        self.mteb_model_meta = describe(f"inbedder/{Path(self.model.name).name}", self.model.revision)
+        reads = [self.model.revision, self.model.pooling, self.model.layer, self.model.template.pattern, self.instructions]
+        reads += [self.model.tokenizer.max_length, self.model.tokenizer.mask_length]
+        revision = fingerprint([], reads)  # mteb keeps results by it: another way of reading must not find another's
+        self.mteb_model_meta = describe(f"inbedder/{Path(self.model.name).name}", revision)
 
     def encode(
         self,

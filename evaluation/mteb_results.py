@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from evaluation.results import Cell
+from evaluation.results import Cell, newest
 from evaluation.tasks.base import Task
 from evaluation.tasks.standard import StandardTask
 
@@ -32,7 +32,7 @@ def save_as_mteb(cells: Sequence[Cell], tasks: Sequence[Task], folder: Path) -> 
 
     from evaluation.mteb_encoder import describe
 
-    cache, written = ResultCache(folder), 0
+    cache, written, cells = ResultCache(folder), 0, newest(cells)
     for model, name in dict.fromkeys((cell.model, cell.task) for cell in cells if cell.task in standard):
         of_both = [cell for cell in cells if (cell.model, cell.task, cell.vectors) == (model, name, "raw")]
         scores = {key: mean(cell.scores[key] for cell in of_both) / 100 for key in of_both[0].scores}

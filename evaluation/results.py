@@ -83,6 +83,19 @@ def save_cells(cells: Iterable[Cell], path: Path) -> None:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
+def newest(cells: Sequence[Cell]) -> list[Cell]:
+    """Only the cells of the last weights and data of each model and task: a file may hold older ones beside them.
+
+    Args:
+        cells: The cells of a file, in order.
+
+    Returns:
+        Those to show.
+    """
+    last = {(cell.model, cell.task): (cell.model_revision, cell.data_revision) for cell in cells}
+    return [cell for cell in cells if last[cell.model, cell.task] == (cell.model_revision, cell.data_revision)]
+
+
 def table(cells: Sequence[Cell], vectors: str = "raw") -> list[list[str]]:
     """Main scores as rows of text: mean over seeds, with the standard deviation where there are several.
 
@@ -93,7 +106,7 @@ def table(cells: Sequence[Cell], vectors: str = "raw") -> list[list[str]]:
     Returns:
         A head row (model and tasks) and one row a model, in order of appearance.
     """
-    chosen = [cell for cell in cells if cell.vectors == vectors]
+    chosen = [cell for cell in newest(cells) if cell.vectors == vectors]
     tasks = list(dict.fromkeys(cell.task for cell in chosen))
     models = list(dict.fromkeys(cell.model for cell in chosen))
     rows = [["model", *tasks]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from tqdm.auto import tqdm
 from evaluation.embedders import Embedder, Vectors
 from evaluation.results import Cell, load_cells, save_cells
 from evaluation.tasks.base import Encode, Task
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
 
 KINDS = ("raw", "centred")
 SEEDS = range(10)
@@ -43,7 +44,11 @@ def run(
 
     Raises:
         ModelError: When an instruction does not reach the prompt of a model that should read it.
+        InputError: When two embedders have the same name, so that tables could not tell them apart.
     """
+    twice = [name for name, count in Counter(embedder.name for embedder in embedders).items() if count > 1]
+    if twice:
+        raise InputError(f"Two models are called {twice[0]!r}; measure them into two files, or give one of them by another path.")
     known = {cell.key: cell for cell in load_cells(path)}
     asked = []
     cells_a_model = len(KINDS) * sum(len(seeds) if task.seeded else 1 for task in tasks)
@@ -124,13 +129,15 @@ class _Remembered:
         return self.embedder.encode([text for text, _ in place], one)[[place[pair] for pair in pairs]]
 
 
-def _program() -> str:
-    return "python -m evaluation.sweeps" if Path(sys.argv[0]).name == "sweeps.py" else "inbedder"
+def command() -> str:
+    """The command that runs now, as a user would type it."""
+    program = "python -m evaluation.sweeps" if Path(sys.argv[0]).name == "sweeps.py" else "inbedder"
+    return " ".join([program, *sys.argv[1:]])
 
 
 def _about(task: Task) -> dict[str, Any]:
     return {
-        "command": " ".join([_program(), *sys.argv[1:]]),
+        "command": command(),
         "source": task.info.source,
         "licence": task.info.licence,
         "machine": f"{platform.machine()}, {platform.system()}",

@@ -23,7 +23,7 @@ import typer
 from evaluation.embedders import Embedder, inbedder_embedders
 from evaluation.figures import bars, lines, robustness_boxes, word_table
 from evaluation.results import Cell, load_cells
-from evaluation.runner import run
+from evaluation.runner import command, run
 from evaluation.tasks import Data, build_tasks
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
@@ -101,6 +101,8 @@ def models(
     """Checkpoints side by side, such as the same recipe trained with other objectives."""
     embedders = [inbedder_embedders(one)[0] for one in model]
     names = {embedder.name: Path(embedder.name).name for embedder in embedders}
+    if len(set(names.values())) < len(names):
+        names = {name: name for name in names}
     cells = _measure(embedders, output, data, task, limit)
     bars({names[name]: scores for name, scores in _by_model(cells).items()}, output.with_suffix(".png"), "checkpoints")
 
@@ -124,7 +126,7 @@ def first_words(
         table += [[text, resolve_instruction(one), ", ".join(near)] for text, near in zip(rows, words, strict=True)]
     found = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
     with atomic_write(output) as temporary:
-        content = {"model": model, "revision": loaded.revision, "rows": found}
+        content = {"command": command(), "model": model, "revision": loaded.revision, "rows": found}
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     word_table([[_short(text), *rest] for text, *rest in table], output.with_suffix(".png"))
 

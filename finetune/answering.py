@@ -1,13 +1,15 @@
 """Fine-tuning a language model to answer in a few content words (InBedder paper, section 4.4).
 
 One recipe, any family (causal, masked, encoder-decoder), any number of processes: a step holds the same ``batch_size`` rows in
-the same order whatever the processes and micro-batches, and its loss is the mean over all of the step's answer tokens.
+the same order whatever the processes and micro-batches (an epoch's last, shorter step is filled up with its first rows where
+there are several processes), and its loss is the mean over all of the step's answer tokens.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -85,7 +87,7 @@ def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
 
     training = recipe.training
     micro, times = shares(recipe)
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=training.output,
         num_train_epochs=training.epochs,
         max_steps=training.max_steps,
@@ -114,6 +116,9 @@ def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
         dataloader_pin_memory=torch.cuda.is_available(),
         report_to=training.report_to,
     )
+    if arguments.device.type == "cuda":
+        arguments._n_gpu = 1  # one process, one GPU: torchrun for more
+    return arguments
 
 
 def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: Any, recipe: Recipe, kind: str) -> Any:
@@ -135,10 +140,12 @@ def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: A
         def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
             lengths, texts, questions = (learned[name][:].tolist() for name in ("length", "text", "question"))
             training = recipe.training
-            return GroupedSampler(lengths, texts, questions, training.batch_size, training.group, training.seed)
+            self.order = GroupedSampler(lengths, texts, questions, training.batch_size, training.group, training.seed)
+            return self.order
 
         def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
             """The micro-batches of a step, and the answer tokens of the step over all processes."""
+            self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not reach it behind a resume's skip
             batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
             count = torch.tensor(sum(int((batch["labels"] != IGNORED).sum()) for batch in batches), device=device)
             return batches, self.accelerator.gather(count).sum()
@@ -193,12 +200,14 @@ def finetune(recipe: Recipe) -> Path:
     last = last_checkpoint(output)
     if last and not recipe.training.resume:
         raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
+    _check_same(output, recipe, resumes=last is not None)
     shares(recipe)
     set_seed(recipe.training.seed)
     rows, held_out = hold_out(load_rows(recipe.data, recipe.training.seed), recipe.data.held_out, recipe.training.seed)
     loaded = _load(recipe)
     model = _prepare(loaded.model, recipe)
     check_room(output, model)
+    _note_run(output, recipe)
     _say_memory(model, loaded, recipe)
     trainer = _make_trainer(model, loaded.tokenizer, _parts(loaded, rows, held_out, recipe), recipe, loaded.kind)
     started = time.time()
@@ -216,6 +225,36 @@ def finetune(recipe: Recipe) -> Path:
         save_curve(trainer.state.log_history, output / "curve.png")
     trainer.accelerator.wait_for_everyone()
     return output
+
+
+RUN_FILE = "run.json"
+FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
+"""Settings of ``training`` that a resumed run may change: they do not change what is learned."""
+
+
+def _identity(recipe: Recipe) -> dict[str, Any]:
+    """What a run is: everything that changes what is learned."""
+    content = asdict(recipe)
+    content["training"] = {key: value for key, value in content["training"].items() if key not in FREE}
+    content["data"] = {key: value for key, value in content["data"].items() if key not in ("folder", "cache")}
+    return dict(json.loads(json.dumps(content)))
+
+
+def _check_same(output: Path, recipe: Recipe, *, resumes: bool) -> None:
+    if not resumes or not (output / RUN_FILE).exists():
+        return
+    before, now = json.loads((output / RUN_FILE).read_text(encoding="utf-8")), _identity(recipe)
+    changed = [key for key in now if before.get(key) != now[key]]
+    if changed:
+        raise RecipeError(
+            f"The checkpoints in {output} are of a run with another {', '.join(changed)}. Resume with the recipe that it began "
+            "with, or choose another training.output."
+        )
+
+
+def _note_run(output: Path, recipe: Recipe) -> None:
+    with atomic_write(output / RUN_FILE) as temporary:
+        temporary.write_text(json.dumps(_identity(recipe), indent=1), encoding="utf-8")
 
 
 def last_checkpoint(output: Path) -> str | None:
@@ -250,7 +289,10 @@ def preview(recipe: Recipe) -> str:
 
 
 def _load(recipe: Recipe) -> Loaded:
-    loaded = load_model(recipe.model, LoadOptions(dtype="float32", quantization=recipe.quantization))
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    device = "cpu" if recipe.training.fsdp else None  # sharded before it goes to the GPUs
+    loaded = load_model(recipe.model, LoadOptions(dtype="float32", quantization=recipe.quantization, device=device))
     check_trainable(loaded, recipe)
     return loaded
 
@@ -261,7 +303,7 @@ def _parts(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[Row], recipe:
     learned, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
     watched = None
     if held_out:
-        watched, others = cached_examples(loaded.kind, loaded.tokenizer, held_out, recipe, "held out")
+        watched, others = cached_examples(loaded.kind, loaded.tokenizer, held_out, recipe)
         first = len(answers)
         watched = watched.map(lambda one: {"answer": one["answer"] + first}, keep_in_memory=True)
         answers = [*answers, *others]
@@ -281,7 +323,8 @@ def _say_memory(model: nn.Module, loaded: Loaded, recipe: Recipe) -> None:
     config = loaded.model.config
     needed, there = memory_estimate(model, recipe, config.hidden_size, config.num_hidden_layers), memory_there()
     logger.info("About %.1f GiB a process are needed, %.1f are free.", needed, there)
-    if needed > there:
+    held = sum(one.numel() * one.element_size() for one in model.parameters()) / 2**30
+    if needed - held > there:  # the weights are there already
         logger.warning("About %.1f GiB a process are needed and %.1f are free. Try %s.", needed, there, KNOBS)
 
 

@@ -1,7 +1,7 @@
 """Tokenized examples on disk, found again by everything that made them.
 
-The name of a cache file is a hash of the data section with the contents of its files, the template, the lengths, the
-tokenizer, and the code that reads, strips, renders and tokenizes: whatever changes, another file is made. Files are written
+The name of a cache file is a hash of the rows themselves, the template, the lengths, the tokenizer, and the code that renders
+and tokenizes: whatever changes, another file is made. Files are written
 aside and renamed, so an interrupted run leaves none; examples are memory-mapped, so a set may be larger than memory.
 """
 
@@ -11,13 +11,10 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import finetune.data
 import finetune.examples
-import finetune.sources
 import inbedder.prompting
 import inbedder.tokenization
 from finetune.data import Row
@@ -25,7 +22,6 @@ from finetune.examples import make_examples
 from finetune.recipe import Recipe
 from inbedder.errors import MissingExtraError
 from inbedder.files import atomic_write
-from inbedder.models.bundled import sha256_of
 from inbedder.prompting import get_template
 
 if TYPE_CHECKING:
@@ -33,46 +29,34 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 CHUNK = 2000
-MAKERS = (finetune.data, finetune.examples, finetune.sources, inbedder.prompting, inbedder.tokenization)
+MAKERS = (finetune.examples, inbedder.prompting, inbedder.tokenization)
 
 
-def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, part: str) -> str:
+def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe) -> str:
     """What the examples depend on.
 
     Args:
         kind: Family of the model.
         tokenizer: Its tokenizer.
-        recipe: Data, template, lengths and seed.
-        part: "learned" or "held out".
+        rows: What is learned.
+        recipe: Template and lengths.
 
     Returns:
         A hash of 32 hexadecimal digits.
     """
-    folder = Path(recipe.data.folder)
-    names = {name for source in recipe.data.sources for name in (source.path, source.beside) if name}
-    files = {name: sha256_of(folder / name) for name in sorted(names)}
-    data = {key: value for key, value in asdict(recipe.data).items() if key not in ("folder", "cache")}
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps([row.text, row.instruction, row.answer]).encode())
     backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
-    lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens, recipe.training.seed]
+    lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens]
     code = [inspect.getsource(module) for module in MAKERS]
-    words = finetune.data.STOPWORDS_FILE.read_text(encoding="utf-8")
-    content = [
-        kind,
-        data,
-        files,
-        get_template(recipe.template).pattern,
-        lengths,
-        backend,
-        tokenizer.all_special_tokens,
-        code,
-        words,
-        part,
-    ]
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    content = [kind, get_template(recipe.template).pattern, lengths, backend, tokenizer.all_special_tokens, code]
+    digest.update(json.dumps(content).encode())
+    return digest.hexdigest()[:32]
 
 
 def cached_examples(
-    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe, part: str = "learned"
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe
 ) -> tuple[Dataset, list[str]]:
     """Tokenize rows chunk by chunk into a file, or take the file that the same recipe made before.
 
@@ -81,7 +65,6 @@ def cached_examples(
         tokenizer: Its tokenizer.
         rows: What is learned.
         recipe: Template, lengths, and data.cache.
-        part: Which part of the recipe's rows these are.
 
     Returns:
         A data set of numpy examples (input_ids, labels, cut, length, and the numbers of answer, text and question), and the
@@ -97,7 +80,7 @@ def cached_examples(
         examples = [one for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for one in chunk]
         return Dataset.from_list(examples).with_format("numpy"), list(numbers)
     folder = Path(recipe.data.cache).expanduser()
-    path = folder / f"{examples_key(kind, tokenizer, recipe, part)}.arrow"
+    path = folder / f"{examples_key(kind, tokenizer, rows, recipe)}.arrow"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         _write(path, _chunks(kind, tokenizer, rows, recipe, answers))

@@ -117,8 +117,9 @@ def memory_there() -> float:
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0] / GIB
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / GIB
-    except (AttributeError, ValueError, OSError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 / GIB for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
         return float("inf")
 
 

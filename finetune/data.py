@@ -105,9 +105,13 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
 
 
 def _is_kept(record: Record, source: Source) -> bool:
-    if any(str(record.get(key)) != str(value) for key, value in source.keep.items()):
+    if any(_as_text(record.get(key)) != _as_text(value) for key, value in source.keep.items()):
         return False
     return not (source.drop_flags and set(record.get("flags") or ()) & set(source.drop_flags))
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _row(record: Record, source: Source, name: str) -> Row:
@@ -122,11 +126,11 @@ def _row(record: Record, source: Source, name: str) -> Row:
     return Row(text, instruction, answer, name)
 
 
-def right_choice(choices: Sequence[Any], answer: Any) -> str:
+def right_choice(choices: Any, answer: Any) -> str:
     """The right one of several choices.
 
     Args:
-        choices: The choices, texts.
+        choices: The choices: a list of texts, or a table of lists text and label (ARC, CommonsenseQA).
         answer: The right one: its number from 0, its letter from A, or its text.
 
     Returns:
@@ -134,7 +138,12 @@ def right_choice(choices: Sequence[Any], answer: Any) -> str:
 
     Raises:
         ValueError: When it is none of them.
+        TypeError: When the choices are no list.
     """
+    if isinstance(choices, Mapping) and {"text", "label"} <= set(choices):
+        return str(dict(zip(choices["label"], choices["text"], strict=True))[answer])
+    if not isinstance(choices, (list, tuple)):
+        raise TypeError(f"choices must be a list, not {choices!r}")
     texts = [str(one) for one in choices]
     if isinstance(answer, str):
         if answer in texts:
@@ -186,9 +195,12 @@ def load_rows(data: Data, seed: int = 0) -> list[Row]:
         RecipeError: When a file or a row cannot be read, or nothing is left.
     """
     draws = [random.Random(f"{seed} {number} {name_of(source)}") for number, source in enumerate(data.sources)]
-    rows = [row for source, draw in zip(data.sources, draws, strict=True) for row in _read_source(source, data, draw)]
-    if not rows:
-        raise RecipeError("No row is left: check data.sources, their answers, only, keep and max_characters.")
+    rows = []
+    for source, draw in zip(data.sources, draws, strict=True):
+        some = _read_source(source, data, draw)
+        if not some:
+            raise RecipeError(f"No row of {name_of(source)} is left: check its answers, only, keep, drop_flags and lengths.")
+        rows += some
     if data.strip_stopwords:
         rows = [replace(row, answer=strip_stopwords(row.answer)) for row in rows]
     return rows

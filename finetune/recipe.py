@@ -215,6 +215,12 @@ def _convert(value: Any, annotation: str, where: str) -> Any:
             raise RecipeError(f"{where} must be a number, not {value!r}.") from error
     python_types = {"int": int, "bool": bool, "str": str, "tuple": tuple, "Mapping": Mapping}
     simple = [python_types[name] for kind in kinds if (name := kind.split("[")[0]) in python_types]
+    if (
+        isinstance(value, Mapping)
+        and not all(isinstance(one, str) for pair in value.items() for one in pair)
+        and "str, str" in annotation
+    ):
+        raise RecipeError(f"{where} must name texts by texts; write yes, no, true, false and numbers in quotes: {dict(value)!r}.")
     right = isinstance(value, tuple(simple)) and (bool in simple or not isinstance(value, bool))
     if simple and not right:
         raise RecipeError(f"{where} must be {annotation}, not {value!r}.")
@@ -238,7 +244,10 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     if not isinstance(data, Mapping):
         raise RecipeError(f"data must be a table of settings, not {data!r}.")
     data = dict(data)
-    sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources") or []]
+    listed = data.get("sources") or []
+    if not isinstance(listed, (list, tuple)):
+        raise RecipeError(f"data.sources must be a list of files or tables, not {listed!r}.")
+    sources = [{"path": one} if isinstance(one, str) else one for one in listed]
     if not sources:
         raise RecipeError("The recipe names no data: give data.sources, a list of files.")
     data["sources"] = tuple(_build(Source, one, "data.sources") for one in sources)
@@ -298,11 +307,22 @@ def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
         key, equals, value = override.partition("=")
         if not equals:
             raise RecipeError(f"--set takes key=value, such as training.seed=1; it was given {override!r}.")
-        *sections, last = key.split(".")
-        table = values
-        for section in sections:
-            if not isinstance(table.get(section), dict):
-                table[section] = {}
-            table = table[section]
-        table[last] = yaml.safe_load(value)
+        _set(values, key, value)
     return parse_recipe(values)
+
+
+def _set(values: dict[str, Any], key: str, value: str) -> None:
+    """Change one setting; a number in the key is a place in a list, such as data.sources.0.cap."""
+    *sections, last = key.split(".")
+    table: Any = values
+    try:
+        for section in sections:
+            if isinstance(table, list):
+                table = table[int(section)]
+            else:
+                if not isinstance(table.get(section), (dict, list)):
+                    table[section] = {}
+                table = table[section]
+        table[int(last) if isinstance(table, list) else last] = yaml.safe_load(value)
+    except (IndexError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise RecipeError(f"--set {key}={value} cannot be done: {error}") from error

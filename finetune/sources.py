@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def file_records(path: Path) -> Iterator[tuple[int, Any]]:
         raise RecipeError(f"No file {path}. Set data.folder to where the recipe's sources lie.")
     if kind not in KINDS or path.name.endswith(".parquet.gz"):
         raise RecipeError(f"{path}: rows are read from {', '.join(KINDS)} (and .gz of the texts), not {kind or 'such a file'}.")
+    csv.field_size_limit(2**31 - 1)
     try:
         if kind == ".parquet":
             yield from _parquet(path)
@@ -44,7 +46,7 @@ def file_records(path: Path) -> Iterator[tuple[int, Any]]:
                 yield from enumerate(json.load(file), 1)
             else:
                 yield from enumerate(csv.DictReader(file, delimiter="\t" if kind == ".tsv" else ","), 2)
-    except (OSError, UnicodeDecodeError, ValueError, EOFError) as error:
+    except (OSError, UnicodeDecodeError, ValueError, EOFError, csv.Error, zlib.error) as error:
         raise RecipeError(f"Cannot read {path}: {error}") from error
 
 

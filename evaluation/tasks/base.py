@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -83,7 +84,7 @@ def read_jsonl(path: Path) -> Rows:
     try:
         with opener(path, "rt", encoding="utf-8") as file:
             return [json.loads(line) for line in file if line.strip()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read the rows of {path}: {error}") from error
 
 

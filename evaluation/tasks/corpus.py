@@ -11,6 +11,7 @@ from typing import Any
 
 from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
 from inbedder.errors import InputError
+from inbedder.prompting import resolve_instruction
 from inbedder.tables import read_table
 
 HUB_NYT = ("BrandonZYW/NYTClustering", "462fb544c8993a0421fd969a7a0f19f1fbd975bf")
@@ -111,6 +112,7 @@ def corpus_of_rows(
             raise InputError(
                 f"{name}: column {column!r} has {len(classes)} class(es) in {len(whole)} rows; a criterion needs two."
             )
+    criteria = {column: resolve_instruction(question) for column, question in criteria.items()}
     first, second = criteria
     kept = [{key: str(row[key]) for key in (text_column, first, second)} for row in whole.values()]
     return TwoCriteriaCorpus(
@@ -119,7 +121,7 @@ def corpus_of_rows(
         criteria=(first, second),
         labels=([row[first] for row in kept], [row[second] for row in kept]),
         instructions=(criteria[first], criteria[second]),
-        revision=fingerprint(kept, [criteria[first], criteria[second]]),
+        revision=fingerprint(kept, [[first, criteria[first]], [second, criteria[second]]]),
         dropped=len(rows) - len(kept),
         **{"source": name, **about},
     )

@@ -78,6 +78,5 @@ def intent_emotion_of_hub() -> IntentEmotion:
     """IntentEmotion, the authors' own set, from the hub at its pinned revision."""
     path, revision = HUB
     rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(path, revision, criterion)]
-    return IntentEmotion(
-        rows, TaskInfo("IntentEmotion", "harmonic_mean", path, revision, "BANKING77 CC BY 4.0", "Peng et al. 2024")
-    )
+    asked = f"{revision} {fingerprint([], instructions_of('intent_emotion'))[:8]}"
+    return IntentEmotion(rows, TaskInfo("IntentEmotion", "harmonic_mean", path, asked, "BANKING77 CC BY 4.0", "Peng et al. 2024"))

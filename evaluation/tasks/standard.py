@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -69,7 +69,7 @@ class StandardSet:
             The rows.
         """
         columns = self.columns or COLUMNS[self.kind]
-        rows = [{new: row[old] for new, old in columns.items()} for row in read_jsonl(folder / file)]
+        rows = [{new: row.get(old) for new, old in columns.items()} for row in read_jsonl(folder / file)]
         rows = [row for row in rows if all(value is not None and value != "" for value in row.values())]
         return random.Random(0).sample(rows, limit) if limit is not None and len(rows) > limit else rows
 
@@ -138,10 +138,14 @@ class StandardTask:
             raise InputError(f"Cannot read {name} from the hub ({type(error).__name__}: {error}). It needs a network.") from error
 
     def _texts(self) -> list[str]:
-        """All texts of the local kinds, so that one call encodes (and centres) them together."""
-        kind = next((kind for kind, score in MAIN_SCORES.items() if score == self.info.main_score), None)
-        if kind is None or not self.task.data_loaded:
+        """All texts of loaded data, so that one call encodes (and centres) them together."""
+        if not self.task.data_loaded:
             return []
+        kind = next((kind for kind, score in MAIN_SCORES.items() if score == self.info.main_score), None)
+        if kind is None:  # a reranking; mteb puts titles in front of texts
+            data: Any = self.task.dataset["default"][self.task.metadata.eval_splits[0]]  # type: ignore[index, call-overload]
+            documents = [f"{row.get('title') or ''} {row['text']}".strip() for row in data["corpus"]]
+            return list(dict.fromkeys([*data["queries"]["text"], *documents]))
         found = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]  # type: ignore[union-attr]
         return found[0] if kind == "clustering" else list(dict.fromkeys(found))
 
@@ -187,7 +191,8 @@ def hub_clustering(name: str) -> StandardTask:
     path, revision, citation = HUB_CLUSTERINGS[name]
     rows = [{"sentences": row["text"], "labels": row["cluster"]} for row in read_hub(path, revision)]
     instruction = instructions_of("standard")[name]
-    info = TaskInfo(f"{name} (authors') clustering", "v_measure", path, revision, "see the hub", citation)
+    asked = f"{revision} {fingerprint([], instruction)[:8]}"
+    info = TaskInfo(f"{name} (authors') clustering", "v_measure", path, asked, "see the hub", citation)
     return StandardTask(local_task("clustering", {"test": rows}, info, instruction), instruction, info)
 
 

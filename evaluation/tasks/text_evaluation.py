@@ -46,6 +46,8 @@ class TextEvaluation:
             self.references = [references[row["seg_id"], row["set_id"]] for row in outputs]
         except KeyError as error:
             raise InputError(f"{name}: no references for {error.args[0]}.") from error
+        if not all(self.references):
+            raise InputError(f"{name}: some outputs have an empty list of references.")
         self.instruction = instructions_of("standard")[name]
         self.info = TaskInfo(
             name=name,

@@ -288,12 +288,17 @@ def weights_revision(name: str, backbone: Backbone) -> str:
         backbone: The model.
 
     Returns:
-        For a folder the first 16 digits of the SHA-256 of its safetensors, for a hub id the commit.
+        For a folder the first 16 digits of the SHA-256 of its safetensors (and, for an adapter, of its base's commit or
+        safetensors), for a hub id the commit.
     """
     folder = MINI_FOLDER if name == "mini" else Path(resolve_base(name))
     if not folder.is_dir():
         return str(getattr(backbone.model.config, "_commit_hash", None) or "unknown")
     digests = [sha256_of(path) for path in sorted(folder.glob("*.safetensors"))]
+    if name != "mini" and (folder / "adapter_config.json").is_file():  # the base of mini is checked by its hash
+        base = Path(resolve_base(str(backbone.model.config._name_or_path)))
+        digests += [str(getattr(backbone.model.config, "_commit_hash", None))]
+        digests += [sha256_of(path) for path in sorted(base.glob("*.safetensors"))] if base.is_dir() else []
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 

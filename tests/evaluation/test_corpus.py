@@ -70,3 +70,29 @@ def test_a_known_corpus_is_read_from_its_folder(tmp_path):
     assert len(known_corpus("amazon_multidomain", tmp_path, limit=12).texts) == 12
     with pytest.raises(InputError, match="Unknown corpus"):
         known_corpus("nope", tmp_path)
+
+
+def test_the_revision_tells_which_question_belongs_to_which_column():
+    swapped = {"mood": CRITERIA["kind"], "kind": CRITERIA["mood"]}
+    assert corpus_of_rows("toy", ROWS, swapped).revision != corpus_of_rows("toy", ROWS, CRITERIA).revision
+
+
+def test_named_instructions_are_resolved():
+    corpus = corpus_of_rows("toy", ROWS, {"kind": "@topic", "mood": "Which mood?"})
+    assert corpus.instructions == ("What is the topic of the text?", "Which mood?")
+
+
+def test_labels_in_lists_count_where_there_is_one(tmp_path):
+    import gzip
+
+    (tmp_path / "acos_restaurant").mkdir()
+    rows = [
+        {"text": f"t {i}", "categories": ["FOOD", "PRICE"][: 1 + (i == 3)], "sentiments": [["good"], ["bad"]][i % 2]}
+        for i in range(9)
+    ]
+    rows += [{"text": "u", "categories": ["PRICE"], "sentiments": ["good"]}]
+    with gzip.open(tmp_path / "acos_restaurant" / "train.jsonl.gz", "wt") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    corpus = known_corpus("acos_restaurant", tmp_path)
+    assert len(corpus.texts) == 9
+    assert set(corpus.labels[0]) == {"FOOD", "PRICE"}

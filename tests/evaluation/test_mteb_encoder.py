@@ -99,3 +99,11 @@ def test_a_model_with_its_own_prompt_form_runs_in_it(monkeypatch):
 def test_an_unknown_model_is_an_error_that_says_what_to_give():
     with pytest.raises(ModelError, match=r"mteb cannot load 'nobody/nothing'.*Give a model that mteb knows"):
         mteb_embedders("nobody/nothing")
+
+
+def test_another_way_of_reading_has_another_revision_so_that_mteb_keeps_them_apart(make_model):
+    model = InBedder(make_model("bert"))
+    ways = [model, model.with_pooling("avg-all"), model.with_pooling(layer=1)]
+    revisions = [MtebEncoder(one).mteb_model_meta.revision for one in ways]
+    revisions.append(MtebEncoder(model, instructions={"t": "Why?"}).mteb_model_meta.revision)
+    assert len(set(revisions)) == 4

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from evaluation.embedders import Embedder, inbedder_embedders
-from evaluation.results import load_cells, markdown, table
+from evaluation.results import load_cells, markdown, newest, table
 from evaluation.runner import run
+from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
@@ -102,3 +103,38 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path, content):
     (tmp_path / "r.json").write_text(content)
     with pytest.raises(InputError, match="holds no results of inbedder evaluate"):
         load_cells(tmp_path / "r.json")
+
+
+def test_two_models_of_one_name_are_refused(clustering, tmp_path):
+    with pytest.raises(InputError, match="Two models are called 'toy'"):
+        run([embedder(ignorant), embedder(ignorant)], [clustering], tmp_path / "r.json")
+
+
+def test_tables_show_the_newest_weights_of_a_model(clustering, tmp_path):
+    run([embedder(ignorant)], [clustering], tmp_path / "r.json", seeds=[0, 1])
+    retrained = Embedder("toy", "2", ignorant, lambda text, one: f"{one} {text}", instructed=True)
+    run([retrained], [clustering], tmp_path / "r.json", seeds=[0])
+    cells = load_cells(tmp_path / "r.json")
+    assert len(cells) == 6
+    assert {cell.model_revision for cell in newest(cells)} == {"2"}
+    assert "±" not in table(cells)[1][1]
+
+
+def test_an_embedder_that_ignores_instructions_is_asked_once_and_gives_one_array(tmp_path):
+    from evaluation.tasks.robustness import InstructionRobustness
+    from tests.evaluation.test_robustness import ASKED, DATA
+
+    encode = Counting()
+    blind = Embedder("blind", "1", encode, lambda text, _: text, instructed=False)
+    cells = run([blind], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", seeds=[0])
+    assert encode.calls == 1
+    assert cells[0].scores["delta_ci"] == 0
+
+
+def test_the_papers_protocol_is_a_task_of_its_own_name(tmp_path):
+    lines = ["text,kind,mood", *(f"{row['text']},{row['kind']},{row['mood']}" for row in ROWS)]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    tasks = build_tasks(Data(tmp_path / "mine.csv", criteria=QUESTIONS, protocol="paper"), ["clustering"])
+    (cell, _) = run([embedder(ignorant)], tasks, tmp_path / "r.json", seeds=range(1))
+    assert cell.task == "mine.csv two-criteria clustering, paper protocol"
+    assert 0 <= cell.scores["harmonic_mean"] <= 100

@@ -89,6 +89,8 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
+    with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
+        finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True, "seed": 5}))
     resumed = finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True}))
     assert losses(whole) == losses(resumed)
     first, second = (load_file(one / "adapter_model.safetensors") for one in (whole, resumed))

@@ -50,6 +50,11 @@ def test_without_a_cache_examples_are_the_same(folder):
     assert [one["input_ids"].tolist() for one in kept] == [one["input_ids"].tolist() for one in made]
 
 
+def key(folder, kind="masked", tokenizer="roberta", **change):
+    settings = recipe(folder, **change)
+    return examples_key(kind, TOKENIZERS[tokenizer](), load_rows(settings.data, settings.training.seed), settings)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -57,31 +62,27 @@ def test_without_a_cache_examples_are_the_same(folder):
         {"mask_length": 5},
         {"max_answer_tokens": 7},
         {"template": "alpaca"},
-        {"training": {"seed": 1}},
-        {"data": {"strip_stopwords": False}},
         {"data": {"sources": [{"path": "qa.jsonl", "cap": 3}]}},
+        {"data": {"sources": [{"path": "qa.jsonl", "instructions": ["Who?"]}]}},
+        {"kind": "causal"},
+        {"tokenizer": "wordpiece"},
     ],
 )
-def test_whatever_changes_in_the_recipe_changes_the_key(folder, change):
-    tokenizer = TOKENIZERS["roberta"]()
-    key = examples_key("masked", tokenizer, recipe(folder), "learned")
-    assert examples_key("masked", tokenizer, recipe(folder, **change), "learned") != key
+def test_whatever_changes_the_examples_changes_the_key(folder, change):
+    assert key(folder, **change) != key(folder)
 
 
-def test_data_tokenizer_family_part_and_code_change_the_key_and_the_place_of_the_data_does_not(folder, monkeypatch, tmp_path):
-    tokenizer = TOKENIZERS["roberta"]()
-    key = examples_key("masked", tokenizer, recipe(folder), "learned")
-    assert examples_key("masked", TOKENIZERS["wordpiece"](), recipe(folder), "learned") != key
-    assert examples_key("causal", tokenizer, recipe(folder), "learned") != key
-    assert examples_key("masked", tokenizer, recipe(folder), "held out") != key
+def test_rows_and_code_change_the_key_and_the_place_of_the_data_does_not(folder, monkeypatch, tmp_path):
     shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns("elsewhere"))
-    assert examples_key("masked", tokenizer, recipe(tmp_path / "elsewhere"), "learned") == key
-    with (folder / "qa.jsonl").open("a") as file:
-        file.write("\n")
-    assert examples_key("masked", tokenizer, recipe(folder), "learned") != key
-    changed = examples_key("masked", tokenizer, recipe(folder), "learned")
+    assert key(tmp_path / "elsewhere") == key(folder)
+    before = key(folder)
+    text = (folder / "qa.jsonl").read_text()
+    (folder / "qa.jsonl").write_text(text.replace("cats 3", "cats three"))
+    assert key(folder) != before
+    (folder / "qa.jsonl").write_text(text)
+    assert key(folder) == before
     monkeypatch.setattr("finetune.cache.inspect.getsource", lambda module: "new" if module is examples_module else "old")
-    assert examples_key("masked", tokenizer, recipe(folder), "learned") != changed
+    assert key(folder) != before
 
 
 def test_an_interrupted_run_leaves_no_file(folder, monkeypatch):

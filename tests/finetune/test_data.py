@@ -102,7 +102,7 @@ def test_a_file_that_is_no_gzip_is_named(tmp_path):
 
 
 def test_nothing_left_is_an_error(folder):
-    with pytest.raises(RecipeError, match="No row is left"):
+    with pytest.raises(RecipeError, match=r"No row of b\.jsonl is left"):
         load_rows(Data(folder=str(folder), sources=(Source("b.jsonl", answers={"none": "x"}),)))
 
 
@@ -192,3 +192,18 @@ def test_held_out_rows_share_no_text_with_the_learned(folder):
     assert hold_out(rows, 0) == (rows, [])
     with pytest.raises(RecipeError, match="leaves nothing of 150 rows"):
         hold_out(rows, 200)
+
+
+def test_choices_in_a_table_and_no_choices_at_all():
+    assert right_choice({"text": ["cat", "dog"], "label": ["A", "B"]}, "B") == "dog"
+    with pytest.raises(TypeError, match="choices must be a list"):
+        right_choice("cat|dog", 0)
+
+
+def test_a_long_cell_is_read_and_a_cut_file_named(tmp_path):
+    (tmp_path / "long.csv").write_text(f"input,instruction,output\n{'x' * 200_000},Why?,so\n")
+    assert len(read_rows(Source("long.csv"), tmp_path)[0].text) == 200_000
+    whole = gzip.compress(b'{"input": "a", "instruction": "b", "output": "c"}\n' * 1000)
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RecipeError, match=r"Cannot read .*cut\.jsonl\.gz"):
+        read_rows(Source("cut.jsonl.gz"), tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -81,3 +82,12 @@ def test_a_run_killed_in_the_middle_goes_on_to_the_same_weights(tmp_path):
 def test_losses_of_a_sharded_model_have_the_gradients_of_the_whole(make_model, kind, family):
     said = torchrun([str(ROOT / "tests" / "finetune" / "sharded.py"), kind, make_model(family)])
     assert said.count("equal") == 2
+
+
+def test_two_processes_resume_in_the_middle_of_the_second_epoch(tmp_path):
+    often = ("training.save_steps=11",)  # an epoch has 15 steps
+    torchrun(command("tiny-opt-lora", tmp_path / "whole", *often, steps=32))
+    shutil.copytree(tmp_path / "whole" / "checkpoint-22", tmp_path / "resumed" / "checkpoint-22")
+    torchrun([*command("tiny-opt-lora", tmp_path / "resumed", *often, steps=32), "--set", "training.resume=true"])
+    one, two = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "resumed"))
+    assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)

@@ -42,6 +42,11 @@ def test_settings_are_changed_by_key(tmp_path):
         ({**SMALL, "quantization": "nf4"}, "Quantized weights cannot be trained themselves"),
         ({**SMALL, "quantization": "nf3", "lora": {}}, "quantization is 'nf3'"),
         ({**SMALL, "training": {"batch_size": 64, "micro_batch": 24}}, "must be a whole number of training.micro_batch"),
+        ({"model": "m", "data": {"sources": {"path": "a"}}}, "data.sources must be a list of files or tables"),
+        (
+            {"model": "m", "data": {"sources": [{"path": "a", "answers": {True: "positive"}}]}},
+            "must name texts by texts; write yes, no, true, false and numbers in quotes",
+        ),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
     ],
@@ -69,3 +74,13 @@ def test_a_missing_file_and_a_change_without_value_are_refused(tmp_path):
     (tmp_path / "r.yaml").write_text("model: m\ndata: {sources: [a.jsonl]}\n")
     with pytest.raises(RecipeError, match="--set takes key=value"):
         read_recipe(tmp_path / "r.yaml", ["training.seed"])
+
+
+def test_a_place_in_a_list_can_be_set_and_what_cannot_is_named(tmp_path):
+    (tmp_path / "r.yaml").write_text("model: m\ndata:\n  sources:\n    - {path: a}\n    - {path: b}\n")
+    recipe = read_recipe(tmp_path / "r.yaml", ["data.sources.1.cap=5", "training.seed=3"])
+    assert [source.cap for source in recipe.data.sources] == [None, 5]
+    assert recipe.training.seed == 3
+    for change in ("data.sources.7.cap=5", "data.sources.x.cap=5", "training.output=["):
+        with pytest.raises(RecipeError, match="cannot be done"):
+            read_recipe(tmp_path / "r.yaml", [change])
