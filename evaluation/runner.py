@@ -92,6 +92,11 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
             )
 
 
+def centred(vectors: Vectors) -> Vectors:
+    """Vectors minus their mean, shape (n, d)."""
+    return np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
+
+
 class _Remembered:
     """An embedder that encodes each list of texts once, for both kinds of vectors, all seeds and a corpus's other tasks.
 
@@ -111,13 +116,14 @@ class _Remembered:
                 instruction = ""
             asked = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
             given = tuple(texts)
-            raw = ("raw", given, asked)
-            if raw not in self._vectors:
-                self._vectors[raw] = self._encode_once(given, asked)
-            if (kind, given, asked) not in self._vectors:
-                vectors = self._vectors[raw]
-                self._vectors[kind, given, asked] = np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
-            return self._vectors[kind, given, asked]
+            if ("raw", given, asked) not in self._vectors:
+                self._vectors["raw", given, asked] = self._encode_once(given, asked)
+            vectors = self._vectors["raw", given, asked]
+            if kind == "raw":
+                return vectors
+            if self.embedder.instructed:  # many instructions: keep their raw vectors alone
+                return centred(vectors)
+            return self._vectors.setdefault((kind, given, asked), centred(vectors))
 
         return encode
 

@@ -330,6 +330,7 @@ def _say_memory(model: nn.Module, loaded: Loaded, recipe: Recipe) -> None:
 
 def _save(output: Path, loaded: Loaded, recipe: Recipe, text: str) -> None:
     loaded.tokenizer.save_pretrained(output)
+    (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
     if recipe.lora:
         _name_base(output, recipe.model)
     settings = {

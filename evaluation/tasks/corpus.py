@@ -101,7 +101,9 @@ def corpus_of_rows(
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in (text_column, *criteria):
         if column not in columns:
-            raise InputError(f"No column {column!r} in {name}. The columns are: {', '.join(columns)}.")
+            raise InputError(
+                f"No column {column!r} in {name}. The columns are: {', '.join(one for one in columns if one != '__text__')}."
+            )
     whole: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         if all(_is_given(row.get(column)) for column in (text_column, *criteria)):

@@ -69,7 +69,8 @@ def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_pat
     before = InBedder(make_model(family)).encode("I love cats", "What animals do they love?")
     model = InBedder(folder)
     assert np.abs(model.encode("I love cats", "What animals do they love?") - before).max() > 1e-3
-    assert (folder / "inbedder.json").exists() and not list(folder.glob("*.bin*.pt"))
+    assert (folder / "inbedder.json").exists()
+    assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
 
 
 def test_enough_training_gives_the_answers_back(data, tmp_path):
