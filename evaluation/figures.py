@@ -103,6 +103,7 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     figure, axes = _canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
     ticks, place = [], 0.0
     for task in tasks:
+        start = place
         for model in models:
             own = [cell for cell in raw if (cell.task, cell.model) == (task, model)]
             if not own:
@@ -112,14 +113,22 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
                 box = axes.boxplot(values, positions=[place + 0.25 * number], widths=0.2, patch_artist=True, showmeans=True)
                 box["boxes"][0].set_facecolor(COLOURS[number])
                 box["medians"][0].set_color("black")
-            ticks.append((place + 0.25, f"{model}\n{task.removesuffix(' robustness')}".replace(", ", "\n")))
+            ticks.append((place + 0.25, model.replace(", ", "\n")))
             place += 1
-        place += 0.3
+        axes.text(
+            (start + place - 0.5) / 2, 1.01, task.removesuffix(" robustness"), fontsize=7, ha="center", transform=_above(axes)
+        )
+        place += 0.5
     axes.set_xticks([x for x, _ in ticks], [name for _, name in ticks], fontsize=6)
     axes.set_ylabel("V-measure")
     handles = [axes.plot([], [], "s", color=COLOURS[number], label=kind)[0] for number, kind in enumerate(KINDS)]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     _save(figure, path)
+
+
+def _above(axes: Any) -> Any:
+    """Places along the axis, heights of the figure's frame."""
+    return axes.get_xaxis_transform()
 
 
 def _numbered(key: str, kind: str) -> bool:
