@@ -35,14 +35,20 @@ def _save(figure: Any, path: Path) -> None:
     pyplot.close(figure)
 
 
-def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "", unit: str = "score") -> None:
+def _finish(figure: Any, axes: Any, title: str, path: Path) -> None:
+    axes.set_ylabel("score")
+    axes.set_title(title, fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
+
+
+def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "") -> None:
     """Groups of bars: one group a name of the outer mapping, one bar a name of the inner.
 
     Args:
         scores: Score by series by group.
         path: A .png file.
         title: Above the figure.
-        unit: Name of the scale.
     """
     series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
     figure, axes = _canvas(max(5.0, 1.2 + 0.28 * len(scores) * len(series) + 0.4 * len(scores)), 4)
@@ -54,20 +60,16 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "",
         axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
     axes.set_xticks(range(len(scores)), [name.replace(", ", "\n") for name in scores], fontsize=8)
     axes.axhline(0, color="black", linewidth=0.6)
-    axes.set_ylabel(unit)
-    axes.set_title(title, fontsize=10)
-    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
-    _save(figure, path)
+    _finish(figure, axes, title, path)
 
 
-def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = "", axis: str = "layer") -> None:
-    """One line a series over numbers.
+def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = "") -> None:
+    """One line a series over layers.
 
     Args:
-        scores: Score by series by number.
+        scores: Score by series by layer.
         path: A .png file.
         title: Above the figure.
-        axis: What the numbers are.
     """
     figure, axes = _canvas(7, 4)
     for number, name in enumerate(dict.fromkeys(name for inner in scores.values() for name in inner)):
@@ -76,11 +78,8 @@ def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = ""
             places, [scores[x][name] for x in places], marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)]
         )
     axes.set_xticks(list(scores))
-    axes.set_xlabel(axis)
-    axes.set_ylabel("score")
-    axes.set_title(title, fontsize=10)
-    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
-    _save(figure, path)
+    axes.set_xlabel("layer")
+    _finish(figure, axes, title, path)
 
 
 def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:

@@ -18,7 +18,10 @@ from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
 
 from evaluation.metrics import pearson, row_cosines, spearman, triplet_success
 from evaluation.mteb_encoder import loader_of, metadata_of
-from evaluation.tasks.base import fingerprint
+from evaluation.tasks.base import fingerprint, instructions_of
+from evaluation.tasks.conditional_sts import HUB_STSB
+from evaluation.tasks.corpus import HUB_NYT
+from evaluation.tasks.intent_emotion import HUB as INTENT_EMOTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,9 +70,6 @@ class InstructedTask(AbsTask):
         lengths = [len(text) for column in self.text_columns for text in rows[column]]
         return {"num_samples": len(rows), "number_of_characters": sum(lengths)}
 
-    def _push_dataset_to_hub(self, repo_name: str, **options: Any) -> None:
-        self._upload_dataset_to_hub(repo_name, list(self.text_columns), **options)
-
 
 class AbsTaskTriplets(InstructedTask):
     """Triplets (InBedder paper, section 3.2): is the anchor more similar to the positive than to the negative?
@@ -110,31 +110,31 @@ class AbsTaskConditionalSTS(InstructedTask):
         return {"cosine_spearman": spearman(cosines, scores) / 100, "cosine_pearson": pearson(cosines, scores) / 100}
 
 
-INTENT_EMOTION = {"path": "BrandonZYW/IntentEmotion", "revision": "d0101c15083166b77371cf542c4045decc0a6e92"}
-NYT = {"path": "BrandonZYW/NYTClustering", "revision": "462fb544c8993a0421fd969a7a0f19f1fbd975bf"}
-INSTRUCT_STSB = {"path": "BrandonZYW/InstructSTSB", "revision": "34dda81eca082ba6b3a259899fe9ae435b6ea1ae"}
+def _set(hub: tuple[str, str], **config: str) -> dict[str, str]:
+    return {"path": hub[0], "revision": hub[1], **config}
 
 
-def _triplets(name: str, prompt: str, config: str) -> Any:
-    return metadata_of(prompt, name, dataset={**INTENT_EMOTION, "name": config}, main_score="triplet_accuracy")
+def _triplets(name: str, criterion: str) -> Any:
+    prompt = instructions_of("intent_emotion")[criterion]
+    return metadata_of(prompt, name, dataset=_set(INTENT_EMOTION, name=criterion), main_score="triplet_accuracy")
 
 
 class IntentEmotionEmotion(AbsTaskTriplets):
     """IntentEmotion under the emotion's question."""
 
-    metadata = _triplets("IntentEmotionEmotion", "How does the customer feel?", "emotion")
+    metadata = _triplets("IntentEmotionEmotion", "emotion")
 
 
 class IntentEmotionIntent(AbsTaskTriplets):
     """IntentEmotion under the intent's question."""
 
-    metadata = _triplets("IntentEmotionIntent", "What does the customer need?", "intent")
+    metadata = _triplets("IntentEmotionIntent", "intent")
 
 
 class InstructSTSBTask(AbsTaskConditionalSTS):
     """InstructSTSB."""
 
-    metadata = metadata_of("What is this text about?", "InstructSTSB", dataset=INSTRUCT_STSB)
+    metadata = metadata_of("What is this text about?", "InstructSTSB", dataset=_set(HUB_STSB))
 
 
 class _NYT(AbsTaskClusteringLegacy):
@@ -148,17 +148,18 @@ class _NYT(AbsTaskClusteringLegacy):
         self.dataset = DatasetDict({"test": Dataset.from_dict(one)})
 
 
-def _clustering(name: str, prompt: str, config: str) -> Any:
-    return metadata_of(prompt, name, dataset={**NYT, "name": config}, type="Clustering", category="t2c", main_score="v_measure")
+def _clustering(name: str, criterion: str) -> Any:
+    about = {"type": "Clustering", "category": "t2c", "main_score": "v_measure"}
+    return metadata_of(instructions_of("nyt")[criterion], name, dataset=_set(HUB_NYT, name=criterion), **about)
 
 
 class NYTTopicClustering(_NYT):
     """New York Times articles by topic."""
 
-    metadata = _clustering("NYTTopicClustering", "What is the topic of news?", "topic")
+    metadata = _clustering("NYTTopicClustering", "topic")
 
 
 class NYTLocationClustering(_NYT):
     """New York Times articles by location."""
 
-    metadata = _clustering("NYTLocationClustering", "Where did the news happen?", "location")
+    metadata = _clustering("NYTLocationClustering", "location")

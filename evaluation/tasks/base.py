@@ -68,6 +68,11 @@ def instructions_of(task: str) -> dict[str, str]:
     return dict(content[task])
 
 
+def under_protocol(name: str, protocol: str) -> str:
+    """A task's name, with the protocol of its clustering where it is not the default."""
+    return name if protocol == "k-means" else f"{name}, {protocol} protocol"
+
+
 def read_jsonl(path: Path) -> Rows:
     """Read a .jsonl or .jsonl.gz file of objects.
 

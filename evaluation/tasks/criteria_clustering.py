@@ -6,8 +6,10 @@ both V-measures.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evaluation.metrics import harmonic_mean, v_measure
-from evaluation.tasks.base import Encode, Scores
+from evaluation.tasks.base import Encode, Scores, under_protocol
 from evaluation.tasks.corpus import TwoCriteriaCorpus
 from inbedder.errors import InputError
 
@@ -34,7 +36,7 @@ class CriteriaClustering:
                 )
         self.corpus = corpus
         self.protocol = protocol
-        self.info = corpus.task_info("two-criteria clustering" + (f", {protocol} protocol" if protocol != "k-means" else ""))
+        self.info = corpus.task_info(under_protocol("two-criteria clustering", protocol))
         self.first_input = corpus.first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
@@ -47,10 +49,24 @@ class CriteriaClustering:
         Returns:
             One V-measure a criterion and their harmonic_mean, times 100.
         """
-        scores = {
-            criterion: v_measure(encode(self.corpus.texts, instruction), labels, seed, self.protocol)
-            for criterion, instruction, labels in zip(
-                self.corpus.criteria, self.corpus.instructions, self.corpus.labels, strict=True
-            )
-        }
-        return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}
+        return criteria_scores(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
+
+
+def criteria_scores(corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str) -> Scores:
+    """V-measures of a corpus under an instruction a criterion.
+
+    Args:
+        corpus: Texts with two labels each.
+        instructions: What is asked for each criterion.
+        encode: Texts and an instruction to vectors.
+        seed: Seed of k-means.
+        protocol: As ``v_measure`` takes it.
+
+    Returns:
+        One V-measure a criterion and their harmonic_mean, times 100.
+    """
+    scores = {
+        criterion: v_measure(encode(corpus.texts, instruction), labels, seed, protocol)
+        for criterion, instruction, labels in zip(corpus.criteria, instructions, corpus.labels, strict=True)
+    }
+    return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}

@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from evaluation.metrics import harmonic_mean, v_measure
-from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint
+from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, under_protocol
 from evaluation.tasks.corpus import TwoCriteriaCorpus
+from evaluation.tasks.criteria_clustering import criteria_scores
 from inbedder.prompting import PROMPTS_FOLDER
 
 LEVELS = ("none", "gibberish", "tag", "simple", "detailed")
@@ -77,7 +77,7 @@ class InstructionDetail:
             "simple": simple,
             "detailed": corpus.instructions,
         }
-        about = corpus.task_info("detail" + (f", {protocol} protocol" if protocol != "k-means" else ""))
+        about = corpus.task_info(under_protocol("detail", protocol))
         revision = fingerprint([], [about.revision, self.levels])
         self.info = TaskInfo(about.name, "delta_gibberish", about.source, revision, about.licence, about.citation)
         self.first_input = corpus.first_input
@@ -92,11 +92,8 @@ class InstructionDetail:
         Returns:
             One score a level, and delta_gibberish (detailed minus gibberish), times 100.
         """
-        scores = {}
-        for level, instructions in self.levels.items():
-            values = [
-                v_measure(encode(self.corpus.texts, instruction), labels, seed, self.protocol)
-                for instruction, labels in zip(instructions, self.corpus.labels, strict=True)
-            ]
-            scores[level] = harmonic_mean(values)
+        scores = {
+            level: criteria_scores(self.corpus, instructions, encode, seed, self.protocol)["harmonic_mean"]
+            for level, instructions in self.levels.items()
+        }
         return {**scores, "delta_gibberish": scores["detailed"] - scores["gibberish"]}

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from evaluation.metrics import v_measure
-from evaluation.tasks.base import Encode, Scores, TaskInfo, Vectors, fingerprint
+from evaluation.tasks.base import Encode, Scores, TaskInfo, Vectors, fingerprint, under_protocol
 from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
 
@@ -73,7 +73,7 @@ class InstructionRobustness:
         self.instructions = {kind: list(instructions[kind]) for kind in KINDS}
         rows = [{"text": text, "label": label} for text, label in zip(data.texts, data.labels, strict=True)]
         self.info = TaskInfo(
-            name=f"{data.name} robustness" + (f", {protocol} protocol" if protocol != "k-means" else ""),
+            name=under_protocol(f"{data.name} robustness", protocol),
             main_score="delta_ci",
             source=data.source,
             revision=fingerprint(rows, self.instructions),
