@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -79,6 +80,12 @@ def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:
                     setattr(module, name, recipe.training.dropout)
     if recipe.training.gradient_checkpointing:
         model.enable_input_require_grads()
+    if recipe.training.freeze:
+        frozen = [parameter for name, parameter in model.named_parameters() if re.search(recipe.training.freeze, name)]
+        if not frozen:
+            raise RecipeError(f"training.freeze={recipe.training.freeze!r} names no parameter of {recipe.model}.")
+        for parameter in frozen:
+            parameter.requires_grad = False
     return _add_lora(model, recipe) if recipe.lora else model
 
 

@@ -14,11 +14,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from finetune.composing import WRITTEN
+from finetune.keywords import kept_words
 from finetune.recipe import Data, Source
 from finetune.sources import Record, file_records, hub_records
 from inbedder.errors import MissingExtraError, RecipeError
 
 STOPWORDS_FILE = Path(__file__).resolve().parent / "stopwords_en.txt"
+KEYWORD_ENCODER = "all-MiniLM-L6-v2"
 PUNCTUATION = set(".,;:!?\"'`()[]{}-–—…") | {"``", "''", "--", "..."}
 
 
@@ -70,7 +73,10 @@ def name_of(source: Source) -> str:
 
 
 def _records(source: Source, folder: Path) -> Any:
-    return hub_records(source) if source.hub else file_records(folder / source.path)
+    if source.hub:
+        return hub_records(source)
+    shipped = WRITTEN / source.path
+    return file_records(shipped if shipped.exists() and not (folder / source.path).exists() else folder / source.path)
 
 
 def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False) -> list[Row]:
@@ -162,12 +168,17 @@ def _read_source(source: Source, data: Data, draw: random.Random) -> list[Row]:
         for row in read_rows(source, data.folder, skip_bad=data.skip_bad)
         if source.min_characters <= len(row.text) <= (limit or len(row.text))
     ]
+    if source.keywords:
+        rows = list({row.text: row for row in rows}.values())
     if source.only:
         rows = [row for row in rows if row.instruction in source.only]
     if source.answers:
         rows = [replace(row, answer=source.answers[row.answer]) for row in rows if row.answer in source.answers]
     if source.cap is not None and len(rows) > source.cap:
         rows = draw.sample(rows, source.cap)
+    if source.keywords:
+        named = kept_words([row.text for row in rows], source.keywords, KEYWORD_ENCODER, data.cache)
+        rows = [replace(row, answer=words) for row, words in zip(rows, named, strict=True) if words]
     whole, part = divmod(source.weight, 1)
     if source.weight != 1:
         rows = rows * int(whole) + draw.sample(rows, round(part * len(rows)))

@@ -51,7 +51,15 @@ def make_examples(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[
 def _answer_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int) -> list[list[int]]:
     answers = [clean_text(row.answer) for row in rows]
     encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
-    return [ids[:limit] for ids in encoded["input_ids"]]
+    return [_cut(ids, encoded.word_ids(row), limit) for row, ids in enumerate(encoded["input_ids"])]
+
+
+def _cut(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
+    """So many tokens, without the part of a word that would be cut (unless it is the only word)."""
+    end = limit
+    while len(ids) > limit and end > 0 and words[end] == words[end - 1]:
+        end -= 1
+    return ids[: end or limit]
 
 
 def _prompts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe, room: int, masks: int = 0) -> Any:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -194,6 +195,32 @@ def amortised(read: Read, batch: dict[str, Tensor], loss: str, pooling: str | No
     return info_nce(vectors, batch["vector"], batch["answer"], temperature)
 
 
+def sentence_vectors(texts: Sequence[str], encoder: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Texts embedded by a sentence-transformers model.
+
+    Args:
+        texts: n texts.
+        encoder: Its id or folder.
+
+    Returns:
+        float32, shape (n, d), of length 1.
+
+    Raises:
+        MissingExtraError: When sentence-transformers is not installed.
+    """
+    vectors = _sentence_encoder(encoder).encode(list(texts), batch_size=256, normalize_embeddings=True, show_progress_bar=None)
+    return np.asarray(vectors, dtype=np.float32)
+
+
+@lru_cache(maxsize=1)
+def _sentence_encoder(name: str) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtraError("sentence-transformers", "finetune") from error
+    return SentenceTransformer(resolve_base(name))
+
+
 def reencoded(answers: Sequence[str], reencoder: str, width: int) -> Tensor:
     """The frozen re-encoder's vectors of answers, in the model's width.
 
@@ -208,13 +235,7 @@ def reencoded(answers: Sequence[str], reencoder: str, width: int) -> Tensor:
     Raises:
         MissingExtraError: When sentence-transformers is not installed.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError("sentence-transformers", "finetune") from error
-    encoder = SentenceTransformer(resolve_base(reencoder))
-    vectors = encoder.encode(list(answers), batch_size=256, normalize_embeddings=True, show_progress_bar=None)
-    carried = np.asarray(vectors, dtype=np.float32)
+    carried = sentence_vectors(answers, reencoder)
     if carried.shape[1] != width:
         carried = carried @ orthonormal(carried.shape[1], width)
     return torch.from_numpy(carried).half()

@@ -21,7 +21,7 @@ class Source:
     """One set of question-answer rows: a file (jsonl, jsonl.gz, json, csv, tsv, parquet) or a set of the hub."""
 
     path: str = ""
-    """File, relative to ``data.folder``."""
+    """File, relative to ``data.folder`` or, when it is not there, to the shipped ``finetune/written``."""
     hub: str | None = None
     """Id on the hub, in place of a file."""
     config: str | None = None
@@ -56,6 +56,8 @@ class Source:
     """The field that holds the answer, such as a label of another criterion."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """When given, the answers are renamed by this table and rows with other answers are left out."""
+    keywords: int = 0
+    """When above 0, the answer is so many most salient words of the input (``keywords``), for questions of topic."""
     beside: str | None = None
     """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
 
@@ -146,6 +148,8 @@ class Training:
     """Shard weights, gradients and optimizer over the processes (GPUs); ``finetune/fsdp.yaml`` is the same for accelerate."""
     dropout: float | None = None
     """Dropout of the model's own layers; None keeps the model's."""
+    freeze: str | None = None
+    """Regular expression of parameters that stay as they are, such as embeddings (searched in their names)."""
     attention: str | None = None
     """transformers' attn_implementation; "eager" trains faster than "sdpa" on a CPU with short texts."""
     save_steps: int = 500

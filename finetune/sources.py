@@ -10,18 +10,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from finetune.composing import compose
 from finetune.recipe import Source
 from inbedder.errors import MissingExtraError, RecipeError
 
 Record = Mapping[str, Any]
-KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".yaml")
 
 
 def file_records(path: Path) -> Iterator[tuple[int, Any]]:
     """The records of a file.
 
     Args:
-        path: A jsonl, json, csv, tsv (each also as .gz) or parquet file.
+        path: A jsonl, json, csv, tsv (each also as .gz) or parquet file, or a yaml file of phrases (see ``composing``).
 
     Yields:
         Line or row number from 1, and the record; a line that is not JSON comes as text.
@@ -39,6 +42,9 @@ def file_records(path: Path) -> Iterator[tuple[int, Any]]:
         if kind == ".parquet":
             yield from _parquet(path)
             return
+        if kind == ".yaml":
+            yield from enumerate(compose(path), 1)
+            return
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
             if kind == ".jsonl":
                 yield from ((number, _json(line)) for number, line in enumerate(file, 1) if line.strip())
@@ -46,7 +52,7 @@ def file_records(path: Path) -> Iterator[tuple[int, Any]]:
                 yield from enumerate(json.load(file), 1)
             else:
                 yield from enumerate(csv.DictReader(file, delimiter="\t" if kind == ".tsv" else ","), 2)
-    except (OSError, UnicodeDecodeError, ValueError, EOFError, csv.Error, zlib.error) as error:
+    except (OSError, UnicodeDecodeError, ValueError, EOFError, csv.Error, zlib.error, yaml.YAMLError, LookupError) as error:
         raise RecipeError(f"Cannot read {path}: {error}") from error
 
 

@@ -1,33 +1,108 @@
 #!/usr/bin/env python3
-"""Make a fine-tuned adapter small enough for git: float16 weights, no machine paths.
+"""Make a fine-tuned model small enough for git: a float16 adapter, no machine paths.
 
-python scripts/pack_adapter.py runs/mini inbedder/models/mini
+python scripts/pack_adapter.py runs/mini-0 runs/mini-1 runs/mini-2 inbedder/models/mini --rank 96
+
+An adapter is copied. Of models that were trained whole from one base (BERT's kind), the weights are averaged (model soups,
+Wortsman et al. 2022) and each linear layer's change is cut to its best approximation of the given rank (its singular values);
+biases, layer norms and the answer head are kept as they are, embeddings must be those of the base.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
-from inbedder.backbones.loading import SETTINGS_FILE
+from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model
+
+LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
+WHOLE = ["transform", "output.LayerNorm"]
+
+
+def average(models: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """The mean of the models' weights."""
+    states = [model.state_dict() for model in models]
+    return {name: torch.stack([state[name] for state in states]).mean(0) for name in states[0]}
+
+
+def low_rank(trained: Mapping[str, Tensor], base: nn.Module, rank: int) -> Any:
+    """The base with an adapter that gives it trained weights, or nearly so.
+
+    Args:
+        trained: Weights of a masked LM of BERT's kind that was trained whole.
+        base: What it was trained from; it is changed.
+        rank: Rank of each linear layer's change.
+
+    Returns:
+        A peft model.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    settings = LoraConfig(r=rank, lora_alpha=rank, bias="all", target_modules=LINEAR, modules_to_save=WHOLE)
+    before = {name: tensor.clone() for name, tensor in base.state_dict().items()}
+    adapted = get_peft_model(base, settings)
+    kept = total = 0.0
+    with torch.no_grad():
+        for name, parameter in adapted.base_model.model.named_parameters():
+            plain = name.replace(".base_layer", "").replace(".modules_to_save.default", "").replace(".original_module", "")
+            if "lora_" not in name and plain in trained and ("bias" in name or "modules_to_save" in name):
+                parameter.copy_(trained[plain])
+        for name, module in adapted.base_model.model.named_modules():
+            if hasattr(module, "lora_A"):
+                change = trained[f"{name}.weight"] - before[f"{name}.weight"]
+                left, values, right = torch.linalg.svd(change, full_matrices=False)
+                root = values[:rank].sqrt()
+                module.lora_B["default"].weight.copy_(left[:, :rank] * root)
+                module.lora_A["default"].weight.copy_(root.unsqueeze(1) * right[:rank])
+                kept, total = kept + float(values[:rank].square().sum()), total + float(values.square().sum())
+    print(f"rank {rank} keeps {kept / total:.1%} of the squared change")
+    return adapted
+
+
+def saved(adapted: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Weights and configuration as peft saves them, without the second copies that it keeps of biases."""
+    with tempfile.TemporaryDirectory() as folder:
+        adapted.save_pretrained(folder)
+        weights = load_file(Path(folder) / "adapter_model.safetensors")
+        config = json.loads((Path(folder) / "adapter_config.json").read_text(encoding="utf-8"))
+    copies = (".modules_to_save.", ".original_module.")
+    return {name: tensor for name, tensor in weights.items() if not any(one in name for one in copies)}, config
+
+
+def adapter_of(sources: Sequence[Path], rank: int) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+    """Weights, peft configuration and inbedder's settings of fine-tuned folders."""
+    settings = json.loads((sources[0] / SETTINGS_FILE).read_text(encoding="utf-8"))
+    if (sources[0] / "adapter_model.safetensors").exists():
+        if len(sources) > 1:
+            raise SystemExit("Adapters cannot be averaged: give one.")
+        config = json.loads((sources[0] / "adapter_config.json").read_text(encoding="utf-8"))
+        return load_file(sources[0] / "adapter_model.safetensors"), config, settings
+    settings["base"] = settings["recipe"]["model"]
+    options = LoadOptions(dtype="float32", device="cpu")
+    trained = average([load_model(str(source), options).model for source in sources])
+    return *saved(low_rank(trained, load_model(settings["base"], options).model, rank)), settings
 
 
 def main() -> None:
-    """Copy adapter, configuration and settings."""
+    """Write adapter, configuration and settings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path)
+    parser.add_argument("sources", type=Path, nargs="+")
     parser.add_argument("target", type=Path)
+    parser.add_argument("--rank", type=int, default=96)
     options = parser.parse_args()
     options.target.mkdir(parents=True, exist_ok=True)
-    weights = {name: tensor.to(torch.float16) for name, tensor in load_file(options.source / "adapter_model.safetensors").items()}
-    save_file(weights, options.target / "adapter_model.safetensors", metadata={"format": "pt"})
+    weights, config, settings = adapter_of(options.sources, options.rank)
+    halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
+    save_file(halves, options.target / "adapter_model.safetensors", metadata={"format": "pt"})
     (options.target / "adapter_model.safetensors").chmod(0o644)
-    settings = json.loads((options.source / SETTINGS_FILE).read_text(encoding="utf-8"))
-    config = json.loads((options.source / "adapter_config.json").read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = settings["base"]
     settings = {key: settings[key] for key in ("base", "template", "mask_length")}
     for name, values in (("adapter_config.json", config), (SETTINGS_FILE, settings)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -76,6 +77,16 @@ class MaskedBackbone:
         self.num_layers: int = model.config.num_hidden_layers
         self.answers = True
         self.position_limit = position_limit(model)
+        end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
+        self.end: int = end
+
+    @cached_property
+    def _pieces(self) -> Tensor:
+        """Ids of WordPiece's continuations, shape (pieces,)."""
+        vocabulary = self.tokenizer.get_vocab()
+        return torch.tensor(
+            [number for token, number in vocabulary.items() if token.startswith("##") and len(token) > 2], dtype=torch.long
+        )
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], pad_id_of(self.tokenizer))
@@ -117,12 +128,14 @@ class MaskedBackbone:
             return masked_mean(states[0], is_mask)
         if pooling == "avg-all":
             return masked_mean(states[0], attention)
-        end = self.tokenizer.eos_token_id if self.tokenizer.eos_token_id is not None else self.tokenizer.sep_token_id
-        return masked_mean(states[0], attention & ~is_mask & (inputs["input_ids"] != end))
+        return masked_mean(states[0], attention & ~is_mask & (inputs["input_ids"] != self.end))
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Fill the masks of one batch, each mask on its own; special tokens end up as nothing.
+        """Fill the masks of one batch in one pass, then read them from the first to the last.
+
+        The masks do not see each other's words, so a word that stands already is not said again, a piece of a word does not
+        begin an answer, nothing follows the end, and of special tokens the end alone is said, not at the first mask.
 
         Args:
             prompts: Tokenized prompts, masks included.
@@ -134,11 +147,29 @@ class MaskedBackbone:
         inputs, is_mask = self._inputs(prompts)
         with head_sees_only(self.body, is_mask):
             logits = self.model(**inputs).logits.float()
-        if sampling.temperature == 0:
-            drawn = logits.argmax(-1).unsqueeze(1).expand(-1, sampling.n, -1)
-        else:
-            drawn = _draw(logits, sampling)
+        drawn = self._read_masks(logits, sampling)
         return [self.tokenizer.batch_decode(one.tolist(), skip_special_tokens=True) for one in drawn]
+
+    def _read_masks(self, logits: Tensor, sampling: Sampling) -> Tensor:
+        """One token a mask: (batch, masks, vocabulary) -> (batch, n, masks)."""
+        batch, masks, size = logits.shape
+        pieces = self._pieces.to(logits.device)
+        logits[..., [one for one in self.tokenizer.all_special_ids if one < size and one != self.end]] = float("-inf")
+        begins = logits[:, 0]
+        begins[:, self.end] = float("-inf")
+        begins[:, pieces] = float("-inf")
+        generator = torch.Generator(logits.device).manual_seed(sampling.seed)
+        banned = torch.zeros(batch * sampling.n, size, dtype=torch.bool, device=logits.device)
+        ended = torch.zeros(batch * sampling.n, dtype=torch.bool, device=logits.device)
+        said = []
+        for mask in range(masks):
+            scores = logits[:, mask].repeat_interleave(sampling.n, 0).masked_fill(banned, float("-inf"))
+            token = scores.argmax(-1) if sampling.temperature == 0 else _draw(scores, sampling, generator)
+            token = token.masked_fill(ended, self.end)
+            ended = ended | (token == self.end)
+            banned[torch.arange(len(token), device=token.device), token] = ~torch.isin(token, pieces) & ~ended
+            said.append(token)
+        return torch.stack(said, 1).view(batch, sampling.n, masks)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
@@ -166,13 +197,9 @@ class MaskedBackbone:
         return likeliest_words(logits, self.tokenizer, top)
 
 
-def _draw(logits: Tensor, sampling: Sampling) -> Tensor:
-    """Draw n tokens a mask from the nucleus: (batch, masks, vocabulary) -> (batch, n, masks)."""
-    ranked, order = (logits / sampling.temperature).softmax(-1).sort(dim=-1, descending=True)
+def _draw(scores: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
+    """Draw a token from the nucleus of each row: (rows, vocabulary) -> (rows,)."""
+    ranked, order = (scores / sampling.temperature).softmax(-1).sort(dim=-1, descending=True)
     outside = ranked.cumsum(-1) - ranked >= sampling.top_p
-    ranked = ranked.masked_fill(outside, 0.0)
-    generator = torch.Generator(ranked.device).manual_seed(sampling.seed)
-    batch, masks, size = ranked.shape
-    picks = torch.multinomial(ranked.view(-1, size), sampling.n, replacement=True, generator=generator)
-    tokens = order.view(-1, size).gather(1, picks)
-    return tokens.view(batch, masks, sampling.n).transpose(1, 2)
+    picks = torch.multinomial(ranked.masked_fill(outside, 0.0), 1, generator=generator)
+    return order.gather(1, picks).squeeze(1)

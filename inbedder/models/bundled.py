@@ -82,8 +82,8 @@ def resolve_base(name: str) -> str:
 def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
     """Merge a plain LoRA adapter into a model without importing peft, which takes seconds.
 
-    The delta of a linear layer is scale * B @ A (LoRA, Hu et al. 2021, section 4.1); modules that were trained whole
-    replace their namesakes.
+    The delta of a linear layer is scale * B @ A (LoRA, Hu et al. 2021, section 4.1); biases and modules that were trained
+    whole replace their namesakes.
 
     Args:
         model: The adapter's base; changed in place.
@@ -97,15 +97,18 @@ def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
 
     config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     weights_file = adapter / "adapter_model.safetensors"
-    plain = config.get("peft_type") == "LORA" and config.get("bias") == "none"
+    plain = config.get("peft_type") == "LORA"
     unplain = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
     if not plain or any(config.get(key) for key in unplain) or not weights_file.is_file():
         return False
-    tensors = {name.removeprefix("base_model.model."): tensor for name, tensor in load_file(weights_file).items()}
+    tensors = {
+        name.removeprefix("base_model.model.").replace(".base_layer.", "."): tensor
+        for name, tensor in load_file(weights_file).items()
+    }
     if any(".lora_" in name and not name.endswith((".lora_A.weight", ".lora_B.weight")) for name in tensors):
         return False
     scale = config["lora_alpha"] / config["r"]
-    target = dict(model.named_parameters())
+    target = dict(model.named_parameters(remove_duplicate=False))
     deltas = {}
     for name, tensor in tensors.items():
         if name.endswith(".lora_A.weight"):

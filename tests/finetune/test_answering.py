@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
 
 from finetune import answering
 from finetune.answering import finetune
@@ -78,6 +79,17 @@ def test_enough_training_gives_the_answers_back(data, tmp_path):
     model = InBedder(finetune(make_recipe(str(GOLDEN / "roberta"), data, tmp_path / "out", training=long)))
     said = model.answer([f"I love {word} number 3" for word in ("cats", "dogs")], "What animals do they love?")
     assert said == ["cats", "dogs"]
+
+
+def test_frozen_parameters_stay_as_they_are(make_model, data, tmp_path):
+    before = AutoModelForMaskedLM.from_pretrained(make_model("bert")).state_dict()
+    recipe = make_recipe(make_model("bert"), data, tmp_path / "out", training={"max_steps": 2, "freeze": "embeddings"})
+    after = AutoModelForMaskedLM.from_pretrained(finetune(recipe)).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert "bert.encoder.layer.0.attention.self.query.weight" in changed
+    assert not {name for name in changed if "embeddings" in name}
+    with pytest.raises(RecipeError, match=r"training.freeze='nothing' names no parameter"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "other", training={"freeze": "nothing"}))
 
 
 def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, data, tmp_path):

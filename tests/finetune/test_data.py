@@ -123,7 +123,7 @@ def test_tables_and_json_are_read_with_a_field_map(tmp_path):
     with pytest.raises(RecipeError, match=r"a\.csv, line 2: .*KeyError"):
         read_rows(Source("a.csv"), tmp_path)
     (tmp_path / "a.xlsx").write_text("x")
-    with pytest.raises(RecipeError, match=r"rows are read from .jsonl, .json, .csv, .tsv, .parquet .*not .xlsx"):
+    with pytest.raises(RecipeError, match=r"rows are read from .jsonl, .json, .csv, .tsv, .parquet, .yaml .*not .xlsx"):
         read_rows(Source("a.xlsx"), tmp_path)
 
 

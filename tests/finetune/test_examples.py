@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from finetune.data import Row
-from finetune.examples import IGNORED, Collator, causal_examples, make_examples, masked_examples
+from finetune.examples import IGNORED, Collator, _cut, causal_examples, make_examples, masked_examples
 from finetune.recipe import parse_recipe
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer
@@ -34,7 +34,17 @@ def test_fixed_masks_hold_the_first_answer_tokens_and_then_the_end():
     short, long, _ = masked_examples(tokenizer, ROWS, recipe(mask_length=3))
     cats = tokenizer("cats", add_special_tokens=False)["input_ids"]
     assert short["labels"].tolist() == (cats + [tokenizer.sep_token_id] * 3)[:3]
-    assert long["labels"].tolist() == tokenizer(ROWS[1].answer, add_special_tokens=False)["input_ids"][:3]
+    encoded = tokenizer(ROWS[1].answer, add_special_tokens=False)
+    kept = _cut(encoded["input_ids"], encoded.word_ids(), 3)
+    assert long["labels"].tolist() == kept + [tokenizer.sep_token_id] * (3 - len(kept))
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [([0, 1, 2, 3], 3), ([0, 0, 1, 1], 2), ([0, 1, 1, 1, 1], 1), ([0, 0, 0, 0], 3), ([0, 0, 1], 3), ([0], 1)],
+)
+def test_an_answer_is_cut_between_words_unless_it_is_one_word(words, kept):
+    assert _cut(list(range(len(words))), words, 3) == list(range(kept))
 
 
 def test_as_many_masks_as_the_answer_has_tokens():

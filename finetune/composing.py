@@ -1,0 +1,115 @@
+"""Rows composed of written phrases: one text, many aspects, each independent of the others.
+
+Real sets ask few questions of a text, and its aspects go together (a complaint about a flight is negative and about travel), so a
+model can answer by reading the text and not the question. Here the kind of thing, the judgement, the feeling, the request and the
+facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+WRITTEN = Path(__file__).resolve().parent / "written"
+OPENINGS = (
+    "{0}.",
+    "About the {0}.",
+    "This is about the {0}.",
+    "I want to tell you about the {0}.",
+    "Let me say something of my {0}.",
+)
+DONE_WITH_IT = {"good": "happiness satisfaction", "bad": "frustration disappointment", None: "calm"}
+SAID = {"good": "positive", "bad": "negative", None: "neutral"}
+
+
+def compose(path: Path, rows: int | None = None, seed: int = 0) -> Iterator[dict[str, str]]:
+    """Draw texts and the questions that they answer.
+
+    Args:
+        path: A YAML file of phrases, such as ``written/opinions.yaml``.
+        rows: How many rows; None for as many as the file's ``rows`` says.
+        seed: Seed of the draw.
+
+    Yields:
+        Records of input, instruction and output.
+    """
+    phrases = yaml.safe_load(path.read_text(encoding="utf-8"))
+    draw = random.Random(f"{seed} {path.name}")
+    left = phrases["rows"] if rows is None else rows
+    while left > 0:
+        text, answers = _text(phrases, draw)
+        asked = draw.sample(sorted(answers), min(2, len(answers), left))
+        for question in asked:
+            yield {"input": text, "instruction": _question(phrases, question, draw), "output": answers[question]}
+        left -= len(asked)
+
+
+def _text(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
+    """A text, and its answers by question."""
+    kind = draw.choice(phrases["kinds"])
+    name = draw.choice(kind["is"])
+    requests = bool(kind.get("asks")) and draw.random() < 0.45
+    side = draw.choice([None, "good", "bad"]) if requests else draw.choice([None, "good", "good", "bad", "bad"])
+    said, answers = _opinions(phrases, kind, side, draw)
+    body = draw.sample(kind["says"], draw.randint(0 if requests else 1, len(kind["says"])))
+    if requests:
+        answers["intent"], request = draw.choice(sorted(kind["asks"].items()))
+        body.append(request)
+    answers |= {"name": name, "group": name if kind["group"] == name else f"{kind['group']} {name}", "polarity": SAID[side]}
+    feeling = _feeling(phrases, side, draw, often=0.7 if requests else 0.35)
+    answers["emotion"] = feeling or DONE_WITH_IT[side]
+    if feeling:
+        said.append(draw.choice(phrases["feelings"][feeling]))
+    facts, told = _facts(phrases, draw)
+    order = [*body, *said, *facts]
+    draw.shuffle(order)
+    opening = [draw.choice(OPENINGS).format(name)] if draw.random() < 0.6 else []
+    return " ".join([one[:1].upper() + one[1:] for one in [*opening, *order]]), answers | told
+
+
+def _opinions(
+    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, draw: random.Random
+) -> tuple[list[str], dict[str, str]]:
+    """Sentences that judge, and what they praise or criticise."""
+    if side is None:
+        return [], {}
+    aspects = [(aspect, [sentence]) for aspect, sentence in kind[side].items()] + list(phrases[side].items())
+    drawn = draw.sample(aspects, draw.randint(1, min(3, len(aspects))))
+    said = [draw.choice(sentences) for _, sentences in drawn]
+    named = " ".join(dict.fromkeys(aspect for aspect, _ in drawn[:2]))
+    answers = {"praise" if side == "good" else "complaint": named, "recommend": "yes" if side == "good" else "no"}
+    said += draw.sample(phrases[f"verdict_{side}"], draw.randint(0, 2))
+    return said, answers
+
+
+def _feeling(phrases: Mapping[str, Any], side: str | None, draw: random.Random, often: float) -> str | None:
+    """A feeling that does not contradict the judgement, or none."""
+    if draw.random() > often:
+        return None
+    dark, neutral = phrases["negative"], phrases["neutral"]
+    bright = [one for one in phrases["feelings"] if one not in dark and one not in neutral]
+    return str(draw.choice({"good": bright, "bad": dark, None: [*bright, *dark, *neutral]}[side]))
+
+
+def _facts(phrases: Mapping[str, Any], draw: random.Random) -> tuple[list[str], dict[str, str]]:
+    """Sentences beside the point, what they tell, and whether they tell it."""
+    said, answers = [], {}
+    for fact, table in phrases["facts"].items():
+        is_there = draw.random() < 0.3
+        if is_there:
+            answers[fact] = draw.choice(table["of"])
+            said.append(draw.choice(table["says"]).format(answers[fact]))
+        if draw.random() < 0.12:
+            answers[f"any {fact}"] = "yes" if is_there else "no"
+    return said, answers
+
+
+def _question(phrases: Mapping[str, Any], about: str, draw: random.Random) -> str:
+    facts = phrases["facts"]
+    if about.startswith("any "):
+        return str(draw.choice(facts[about[4:]]["any"]))
+    return str(draw.choice(facts[about]["ask"] if about in facts else phrases["questions"][about]))

@@ -1,0 +1,45 @@
+import itertools
+
+import pytest
+
+from finetune.composing import WRITTEN, compose
+from finetune.data import load_rows
+from finetune.recipe import Data, Source
+from inbedder.errors import RecipeError
+
+OPINIONS = WRITTEN / "opinions.yaml"
+
+
+def test_rows_are_drawn_by_their_seed_alone():
+    first = list(compose(OPINIONS, 300))
+    assert first == list(compose(OPINIONS, 300))
+    assert first != list(compose(OPINIONS, 300, seed=1))
+    assert len(first) == 300
+
+
+def test_a_text_is_asked_about_several_aspects_and_answers_each():
+    rows = list(compose(OPINIONS, 2000))
+    by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
+    assert all(len({row["output"] for row in some}) >= 1 for some in by_text.values())
+    assert sum(len(some) == 2 for some in by_text.values()) > 900
+    assert all(row["input"].strip() and row["instruction"] and row["output"] for row in rows)
+
+
+def test_judgement_and_kind_are_independent_of_each_other():
+    rows = [row for row in compose(OPINIONS, 20000) if row["output"] in ("positive", "negative")]
+    books = [row["output"] for row in rows if "novel" in row["input"] or "thriller" in row["input"]]
+    assert 0.3 < books.count("positive") / len(books) < 0.7
+
+
+def test_facts_that_are_told_stand_in_the_text():
+    for row in compose(OPINIONS, 3000):
+        if row["instruction"] in ("Which city is mentioned?", "How much did it cost?", "Which brand is named?"):
+            assert row["output"] in row["input"]
+
+
+def test_shipped_phrases_are_found_beside_a_folder_of_data(tmp_path):
+    rows = load_rows(Data((Source("opinions.yaml", cap=20),), folder=str(tmp_path)))
+    assert len(rows) == 20
+    (tmp_path / "opinions.yaml").write_text("rows: [", encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"Cannot read .*opinions.yaml"):
+        load_rows(Data((Source("opinions.yaml"),), folder=str(tmp_path)))
