@@ -115,7 +115,12 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
             ticks.append((place + 0.25, model.replace(", ", "\n")))
             place += 1
         axes.text(
-            (start + place - 0.5) / 2, 1.01, task.removesuffix(" robustness"), fontsize=7, ha="center", transform=_above(axes)
+            (start + place - 0.5) / 2,
+            1.01,
+            task.removesuffix(" robustness"),
+            fontsize=7,
+            ha="center",
+            transform=axes.get_xaxis_transform(),
         )
         place += 0.5
     axes.set_xticks([x for x, _ in ticks], [name for _, name in ticks], fontsize=6)
@@ -123,11 +128,6 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     handles = [axes.plot([], [], "s", color=COLOURS[number], label=kind)[0] for number, kind in enumerate(KINDS)]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     _save(figure, path)
-
-
-def _above(axes: Any) -> Any:
-    """Places along the axis, heights of the figure's frame."""
-    return axes.get_xaxis_transform()
 
 
 def _numbered(key: str, kind: str) -> bool:

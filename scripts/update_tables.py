@@ -19,11 +19,11 @@ PAGES = (
     ROOT / "evaluation" / "README.md",
     ROOT / "finetune" / "README.md",
 )
-TABLE = re.compile(r"(<!-- results of (\S+?)(, models down)? -->\n).*?(<!-- end of results -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- results of (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def with_tables(page: str) -> str:
-    """The page with its tables made anew, tasks down and models across, or with ``, models down`` the other way.
+    """The page with its tables made anew, tasks down and models across.
 
     Args:
         page: Markdown with tables between ``<!-- results of FILE.json -->`` and ``<!-- end of results -->``.
@@ -33,10 +33,8 @@ def with_tables(page: str) -> str:
     """
 
     def fill(match: re.Match[str]) -> str:
-        rows = table(load_cells(RESULTS / match[2]))
-        if not match[3]:
-            rows = [list(row) for row in zip(*rows, strict=True)]
-        return f"{match[1]}{markdown(rows)}\n{match[4]}"
+        tasks_down = [list(row) for row in zip(*table(load_cells(RESULTS / match[2])), strict=True)]
+        return f"{match[1]}{markdown(tasks_down)}\n{match[3]}"
 
     return TABLE.sub(fill, page)
 

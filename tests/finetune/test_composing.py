@@ -17,11 +17,10 @@ def test_rows_are_drawn_by_their_seed_alone():
     assert len(first) == 300
 
 
-def test_a_text_is_asked_about_several_aspects_and_answers_each():
+def test_most_texts_are_asked_two_different_questions():
     rows = list(compose(OPINIONS, 2000))
     by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
-    assert all(len({row["output"] for row in some}) >= 1 for some in by_text.values())
-    assert sum(len(some) == 2 for some in by_text.values()) > 900
+    assert sum(len({row["instruction"] for row in some}) == 2 for some in by_text.values()) > 900
     assert all(row["input"].strip() and row["instruction"] and row["output"] for row in rows)
 
 
