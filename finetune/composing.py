@@ -2,7 +2,8 @@
 
 Real sets ask few questions of a text, and its aspects go together (a complaint about a flight is negative and about travel), so a
 model can answer by reading the text and not the question. Here the kind of thing, the judgement, the feeling, the request and the
-facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases.
+facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
+of reviews and letters, ``written/requests.yaml`` those of short messages that want something, in some mood.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def compose(path: Path, rows: int | None = None, seed: int = 0) -> Iterator[dict
     """Draw texts and the questions that they answer.
 
     Args:
-        path: A YAML file of phrases, such as ``written/opinions.yaml``.
+        path: A YAML file of phrases, such as ``written/opinions.yaml``: requests if it has ``areas``, else opinions.
         rows: How many rows; None for as many as the file's ``rows`` says.
         seed: Seed of the draw.
 
@@ -41,15 +42,52 @@ def compose(path: Path, rows: int | None = None, seed: int = 0) -> Iterator[dict
     draw = random.Random(f"{seed} {path.name}")
     left = phrases["rows"] if rows is None else rows
     while left > 0:
-        text, answers = _text(phrases, draw)
+        text, answers = (_request if "areas" in phrases else _opinion)(phrases, draw)
         asked = draw.sample(sorted(answers), min(2, len(answers), left))
         for question in asked:
             yield {"input": text, "instruction": _question(phrases, question, draw), "output": answers[question]}
         left -= len(asked)
 
 
-def _text(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
-    """A text, and its answers by question."""
+def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
+    """A short message that wants something, and its answers by question."""
+    is_wrong = draw.random() < 0.4
+    if draw.random() < 0.5:
+        area, things = draw.choice(sorted(phrases["things"].items()))
+        thing = draw.choice(things)
+        deed, ways = draw.choice(sorted(phrases["failures" if is_wrong else "deeds"].items()))
+        intent, text = deed.format(thing), draw.choice(ways).format(thing)
+    else:
+        chosen = draw.choice(phrases["areas"])
+        area, is_wrong = chosen["area"], is_wrong and "wrong" in chosen
+        intent, ways = draw.choice(sorted(chosen["wrong" if is_wrong else "wanted"].items()))
+        text = draw.choice(ways)
+    if text[-1] not in ".!?":
+        text = draw.choice(phrases["frames"]).format(text)
+    if is_wrong:
+        text = f"{text} {draw.choice(phrases['wrong_ends'])}".strip()
+    answers = {"intent": intent, "area": area}
+    if draw.random() < 0.3:
+        answers["wrong"] = "yes" if is_wrong else "no"
+    before, after = [], []
+    if draw.random() < 0.6:
+        answers["emotion"] = draw.choice(sorted(phrases["feelings"]))
+        for sentence in draw.sample(phrases["feelings"][answers["emotion"]], draw.choice([1, 1, 2])):
+            if "{0}" in sentence:
+                text = sentence.format(text)
+            else:
+                draw.choice([before, after]).append(sentence)
+        if answers["emotion"] not in phrases["undecided"]:
+            is_upset = answers["emotion"] in phrases["upset"]
+            answers |= draw.choice([{"side": "upset" if is_upset else "happy"}, {"upset": "yes" if is_upset else "no"}, {}])
+    if draw.random() < 0.25:
+        draw.choice([before, after]).append(draw.choice(phrases["asides"]))
+    whole = " ".join([*before, text, *after])
+    return (whole.lower().rstrip(".?!") if draw.random() < 0.25 else whole[:1].upper() + whole[1:]), answers
+
+
+def _opinion(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
+    """A text that judges a thing or asks for one, and its answers by question."""
     kind = draw.choice(phrases["kinds"])
     name = draw.choice(kind["is"])
     requests = bool(kind.get("asks")) and draw.random() < 0.45
@@ -109,7 +147,7 @@ def _facts(phrases: Mapping[str, Any], draw: random.Random) -> tuple[list[str], 
 
 
 def _question(phrases: Mapping[str, Any], about: str, draw: random.Random) -> str:
-    facts = phrases["facts"]
+    facts = phrases.get("facts", {})
     if about.startswith("any "):
         return str(draw.choice(facts[about[4:]]["any"]))
     return str(draw.choice(facts[about]["ask"] if about in facts else phrases["questions"][about]))

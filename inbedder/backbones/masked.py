@@ -51,6 +51,10 @@ def head_sees_only(body: nn.Module, keep: Tensor) -> Iterator[None]:
         handle.remove()
 
 
+STEM = 5
+"""Words that share so many first letters (transfer, transferred) are one word to an answer."""
+
+
 class MaskedBackbone:
     """A masked LM that answers by filling ``mask_length`` masks."""
 
@@ -81,11 +85,16 @@ class MaskedBackbone:
         self.end: int = end
 
     @cached_property
-    def _pieces(self) -> Tensor:
-        """Ids of WordPiece's continuations, shape (pieces,)."""
-        vocabulary = self.tokenizer.get_vocab()
-        return torch.tensor(
-            [number for token, number in vocabulary.items() if token.startswith("##") and len(token) > 2], dtype=torch.long
+    def _words(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of each token of the head: whether it continues a word (WordPiece), whether it is one letter, a number of its stem."""
+        size = int(self.model.get_output_embeddings().weight.shape[0])
+        tokens = {number: token for token, number in self.tokenizer.get_vocab().items()}
+        names = [tokens.get(number, "").lstrip("Ġ▁") for number in range(size)]
+        stems: dict[str, int] = {}
+        return (
+            torch.tensor([name.startswith("##") and len(name) > 2 for name in names]),
+            torch.tensor([len(name) == 1 and name.isascii() and name.isalpha() for name in names]),
+            torch.tensor([stems.setdefault(name[:STEM] or f"{number}", len(stems)) for number, name in enumerate(names)]),
         )
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
@@ -134,8 +143,9 @@ class MaskedBackbone:
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Fill the masks of one batch in one pass, then read them from the first to the last.
 
-        The masks do not see each other's words, so a word that stands already is not said again, a piece of a word does not
-        begin an answer, nothing follows the end, and of special tokens the end alone is said, not at the first mask.
+        The masks do not see each other's words, so a word that stands already, or one of its stem, is not said again; a piece of
+        a word is said only behind what stands before it in the prompt, and a single letter only where the prompt has it, so that
+        no word is made up; nothing follows the end, and of special tokens the end alone is said, not at the first mask.
 
         Args:
             prompts: Tokenized prompts, masks included.
@@ -147,27 +157,31 @@ class MaskedBackbone:
         inputs, is_mask = self._inputs(prompts)
         with head_sees_only(self.body, is_mask):
             logits = self.model(**inputs).logits.float()
-        drawn = self._read_masks(logits, sampling)
+        drawn = self._read_masks(logits, inputs["input_ids"], sampling)
         return [self.tokenizer.batch_decode(one.tolist(), skip_special_tokens=True) for one in drawn]
 
-    def _read_masks(self, logits: Tensor, sampling: Sampling) -> Tensor:
-        """One token a mask: (batch, masks, vocabulary) -> (batch, n, masks)."""
+    def _read_masks(self, logits: Tensor, prompts: Tensor, sampling: Sampling) -> Tensor:
+        """One token a mask: (batch, masks, vocabulary) and the prompts' ids (batch, length) -> (batch, n, masks)."""
         batch, masks, size = logits.shape
-        pieces = self._pieces.to(logits.device)
+        is_piece, is_letter, stems = (one.to(logits.device) for one in self._words)
         logits[..., [one for one in self.tokenizer.all_special_ids if one < size and one != self.end]] = float("-inf")
-        begins = logits[:, 0]
-        begins[:, self.end] = float("-inf")
-        begins[:, pieces] = float("-inf")
+        logits[:, 0, self.end] = float("-inf")
         generator = torch.Generator(logits.device).manual_seed(sampling.seed)
-        banned = torch.zeros(batch * sampling.n, size, dtype=torch.bool, device=logits.device)
-        ended = torch.zeros(batch * sampling.n, dtype=torch.bool, device=logits.device)
-        said = []
+        prompts = prompts.repeat_interleave(sampling.n, 0)
+        banned = is_letter.expand(len(prompts), -1).scatter(1, prompts, False)
+        ended = torch.zeros(len(prompts), dtype=torch.bool, device=logits.device)
+        said: list[Tensor] = []
         for mask in range(masks):
-            scores = logits[:, mask].repeat_interleave(sampling.n, 0).masked_fill(banned, float("-inf"))
+            closed = banned | is_piece
+            if said:
+                follows = (prompts[:, :-1] == said[-1].unsqueeze(1)) & is_piece[prompts[:, 1:]]
+                rows, places = follows.nonzero(as_tuple=True)
+                closed[rows, prompts[rows, places + 1]] = False
+            scores = logits[:, mask].repeat_interleave(sampling.n, 0).masked_fill(closed, float("-inf"))
             token = scores.argmax(-1) if sampling.temperature == 0 else _draw(scores, sampling, generator)
             token = token.masked_fill(ended, self.end)
             ended = ended | (token == self.end)
-            banned[torch.arange(len(token), device=token.device), token] = ~torch.isin(token, pieces) & ~ended
+            banned = banned | ((stems == stems[token].unsqueeze(1)) & (~is_piece[token] & ~ended).unsqueeze(1))
             said.append(token)
         return torch.stack(said, 1).view(batch, sampling.n, masks)
 

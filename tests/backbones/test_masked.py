@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -45,12 +47,23 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
     with torch.inference_mode():
         rows = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id].tolist()
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
-    said = []
+    names = {number: token.lstrip("Ġ▁") for token, number in tokenizer.get_vocab().items()}
+    ids, said = inputs["input_ids"][0].tolist(), []
+    follow = set(itertools.pairwise(ids))
+
+    def may_stand(one):
+        name = names.get(one, "")
+        if one in tokenizer.all_special_ids:
+            return one == end and bool(said)
+        if name.startswith("##") and len(name) > 2:
+            return bool(said) and (said[-1], one) in follow
+        is_new = not name or name[:5] not in [
+            names.get(other, "")[:5] for other in said if not names.get(other, "").startswith("##")
+        ]
+        return is_new and (one in ids or not (len(name) == 1 and name.isascii() and name.isalpha()))
+
     for row in rows:
-        allowed = [one for one in range(len(row)) if one not in tokenizer.all_special_ids or (one == end and said)]
-        pieces = {number for token, number in tokenizer.get_vocab().items() if token.startswith("##") and len(token) > 2}
-        allowed = [one for one in allowed if (said if one in pieces else one not in said)]
-        best = max(allowed, key=lambda one: row[one])
+        best = max(filter(may_stand, range(len(row))), key=lambda one: row[one])
         if best == end:
             break
         said.append(best)
@@ -60,16 +73,17 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
 class Told:
     """A masked LM whose logits at the masks are given."""
 
-    def __init__(self, make_model, masks):
+    def __init__(self, make_model, masks, prompt=()):
         self.backbone = InBedder(make_model("bert"), mask_length=len(masks)).backbone
         ids = self.backbone.tokenizer.get_vocab()
-        self.logits = torch.full((1, len(masks), len(ids)), -9.0)
+        self.prompt = torch.tensor([[ids["[CLS]"], *(ids[token] for token in prompt)]])
+        self.logits = torch.full((1, len(masks), self.backbone.model.config.vocab_size), -9.0)
         for mask, scores in enumerate(masks):
             for token, score in scores.items():
                 self.logits[0, mask, ids[token]] = score
 
     def says(self, **sampling):
-        ids = self.backbone._read_masks(self.logits, Sampling(**sampling))[0, 0]
+        ids = self.backbone._read_masks(self.logits, self.prompt, Sampling(**sampling))[0, 0]
         return self.backbone.tokenizer.convert_ids_to_tokens(ids.tolist())
 
 
@@ -79,8 +93,28 @@ def test_a_word_is_not_said_twice_and_nothing_follows_the_end(make_model):
 
 
 def test_an_answer_begins_with_a_word_and_says_no_padding(make_model):
-    told = Told(make_model, [{"[SEP]": 9, "##s": 8, "[PAD]": 7, "dogs": 1}, {"[PAD]": 9, "[MASK]": 8, "##s": 1}, {"##s": 1}])
-    assert told.says() == ["dogs", "##s", "##s"]
+    told = Told(make_model, [{"[SEP]": 9, "##s": 8, "[PAD]": 7, "dogs": 1}, {"[PAD]": 9, "[MASK]": 8, "love": 1}])
+    assert told.says() == ["dogs", "love"]
+
+
+def test_a_piece_is_said_only_behind_what_it_follows_in_the_prompt(make_model):
+    masks = [{"love": 3}, {"##s": 3, "dogs": 2}, {"##s": 3, "cats": 2}]
+    assert Told(make_model, masks).says() == ["love", "dogs", "cats"]
+    assert Told(make_model, masks, ["love", "##s"]).says() == ["love", "##s", "cats"]
+
+
+def test_a_letter_is_said_only_where_the_prompt_has_it(make_model):
+    masks = [{"e": 3, "cats": 2}, {"e": 3, "dogs": 2}]
+    assert Told(make_model, masks).says() == ["cats", "dogs"]
+    assert Told(make_model, masks, ["e"]).says() == ["e", "dogs"]
+
+
+def test_words_of_one_stem_are_one_word(make_model):
+    assert Told(make_model, [{"delivery": 3}, {"delive": 3, "work": 2}, {"works": 3, "work": 2}]).says() == [
+        "delivery",
+        "work",
+        "works",
+    ]
 
 
 def test_one_pass_a_batch_and_no_head(make_model):

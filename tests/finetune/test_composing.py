@@ -1,4 +1,5 @@
 import itertools
+import re
 
 import pytest
 
@@ -8,17 +9,20 @@ from finetune.recipe import Data, Source
 from inbedder.errors import RecipeError
 
 OPINIONS = WRITTEN / "opinions.yaml"
+REQUESTS = WRITTEN / "requests.yaml"
 
 
-def test_rows_are_drawn_by_their_seed_alone():
-    first = list(compose(OPINIONS, 300))
-    assert first == list(compose(OPINIONS, 300))
-    assert first != list(compose(OPINIONS, 300, seed=1))
+@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS])
+def test_rows_are_drawn_by_their_seed_alone(phrases):
+    first = list(compose(phrases, 300))
+    assert first == list(compose(phrases, 300))
+    assert first != list(compose(phrases, 300, seed=1))
     assert len(first) == 300
 
 
-def test_most_texts_are_asked_two_different_questions():
-    rows = list(compose(OPINIONS, 2000))
+@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS])
+def test_most_texts_are_asked_two_different_questions(phrases):
+    rows = list(compose(phrases, 2000))
     by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
     assert sum(len({row["instruction"] for row in some}) == 2 for some in by_text.values()) > 900
     assert all(row["input"].strip() and row["instruction"] and row["output"] for row in rows)
@@ -34,6 +38,28 @@ def test_facts_that_are_told_stand_in_the_text():
     for row in compose(OPINIONS, 3000):
         if row["instruction"] in ("Which city is mentioned?", "How much did it cost?", "Which brand is named?"):
             assert row["output"] in row["input"]
+
+
+def test_no_frame_is_left_open_in_a_request():
+    assert not [row for row in compose(REQUESTS, 20000) if re.search(r"[{}]", row["input"] + row["output"])]
+
+
+def test_mood_of_a_request_is_independent_of_whether_something_is_wrong():
+    rows = list(compose(REQUESTS, 20000))
+    wrong = {row["input"]: row["output"] for row in rows if row["instruction"] == "Is it a complaint?"}
+    moods = [wrong[row["input"]] for row in rows if row["output"] == "optimism hope" and row["input"] in wrong]
+    assert {"yes", "no"} == set(moods)
+
+
+def test_messages_of_feelings_that_upset_are_upset():
+    moods = {"optimism hope": "happy", "anger": "upset", "frustration annoyance": "upset", "gratitude thankful": "happy"}
+    rows = list(compose(REQUESTS, 20000))
+    feelings = {row["input"]: moods[row["output"]] for row in rows if row["output"] in moods}
+    said = [
+        (feelings[row["input"]], row["output"]) for row in rows if row["output"] in moods.values() and row["input"] in feelings
+    ]
+    assert said
+    assert all(expected == answer for expected, answer in said)
 
 
 def test_shipped_phrases_are_found_beside_a_folder_of_data(tmp_path):
