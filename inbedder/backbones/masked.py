@@ -52,7 +52,7 @@ def head_sees_only(body: nn.Module, keep: Tensor) -> Iterator[None]:
 
 
 STEM = 5
-"""Words that share so many first letters (transfer, transferred) are one word to an answer."""
+"""Words that share so many first letters (transfer, transferred), or all but an s (card, cards), are one word to an answer."""
 
 
 class MaskedBackbone:
@@ -94,7 +94,9 @@ class MaskedBackbone:
         return (
             torch.tensor([name.startswith("##") and len(name) > 2 for name in names]),
             torch.tensor([len(name) == 1 and name.isascii() and name.isalpha() for name in names]),
-            torch.tensor([stems.setdefault(name[:STEM] or f"{number}", len(stems)) for number, name in enumerate(names)]),
+            torch.tensor(
+                [stems.setdefault(name.rstrip("s")[:STEM] or f"{number}", len(stems)) for number, name in enumerate(names)]
+            ),
         )
 
     def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:

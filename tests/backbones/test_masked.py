@@ -51,6 +51,9 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
     ids, said = inputs["input_ids"][0].tolist(), []
     follow = set(itertools.pairwise(ids))
 
+    def stem(name):
+        return name.rstrip("s")[:5]
+
     def may_stand(one):
         name = names.get(one, "")
         if one in tokenizer.all_special_ids:
@@ -110,11 +113,8 @@ def test_a_letter_is_said_only_where_the_prompt_has_it(make_model):
 
 
 def test_words_of_one_stem_are_one_word(make_model):
-    assert Told(make_model, [{"delivery": 3}, {"delive": 3, "work": 2}, {"works": 3, "work": 2}]).says() == [
-        "delivery",
-        "work",
-        "works",
-    ]
+    told = Told(make_model, [{"delivery": 3}, {"delive": 3, "works": 2}, {"work": 3, "lamp": 2}])
+    assert told.says() == ["delivery", "works", "lamp"]
 
 
 def test_one_pass_a_batch_and_no_head(make_model):
