@@ -10,6 +10,7 @@ corpora=${2:?$usage}
 out=${3:-runs/experiments}
 first=finetune/recipes/experiments/first.yaml
 second=finetune/recipes/experiments/second.yaml
+third=finetune/recipes/experiments/third.yaml
 mini=finetune/recipes/mini.yaml
 models=()
 train() { # name, recipe, settings
@@ -25,9 +26,14 @@ train second "$second" "${short[@]}"
 train second-rate-3e-3 "$second" "${short[@]}" --set training.learning_rate=3e-3
 train second-full "$second" "${short[@]}" --set lora=null --set training.learning_rate=5e-4
 train second-full-group-4 "$second" "${short[@]}" --set lora=null --set training.learning_rate=5e-4 --set training.group=4
-train mini-50-steps "$mini" --set training.max_steps=50
-python scripts/one_wording.py "$mini" "$data" "$out/one-wording"
-train mini-50-steps-one-wording "$out/one-wording/recipe.yaml" --set data.folder="$out/one-wording/data" --set training.max_steps=50
+for steps in 25 50 100; do
+    train "third-$steps-steps" "$third" --set training.max_steps=$steps
+done
+for seed in 0 1 2; do
+    train "third-seed-$seed" "$third" --set training.seed=$seed
+done
+python scripts/one_wording.py "$third" "$data" "$out/one-wording"
+train third-one-wording "$out/one-wording/recipe.yaml" --set data.folder="$out/one-wording/data" "${short[@]}"
 for seed in 0 1 2; do
     train "mini-seed-$seed" "$mini" --set training.seed=$seed
 done
