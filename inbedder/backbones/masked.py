@@ -86,13 +86,18 @@ class MaskedBackbone:
 
     @cached_property
     def _words(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Of each token of the head: whether it continues a word (WordPiece), whether it is one letter, a number of its stem."""
+        """Of each token of the head: whether it continues a word, whether it is one letter, a number of its stem.
+
+        WordPiece alone marks what continues a word; other vocabularies have neither pieces nor letters here, and a stem a token.
+        """
         size = int(self.model.get_output_embeddings().weight.shape[0])
         tokens = {number: token for token, number in self.tokenizer.get_vocab().items()}
-        names = [tokens.get(number, "").lstrip("Ġ▁") for number in range(size)]
+        is_word_piece = type(self.tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
+        names = [tokens.get(number, "") if is_word_piece else "" for number in range(size)]
+        pieces = [name.startswith("##") and len(name) > 2 for name in names]
         stems: dict[str, int] = {}
         return (
-            torch.tensor([name.startswith("##") and len(name) > 2 for name in names]),
+            torch.tensor(pieces),
             torch.tensor([len(name) == 1 and name.isascii() and name.isalpha() for name in names]),
             torch.tensor(
                 [stems.setdefault(name.rstrip("s")[:STEM] or f"{number}", len(stems)) for number, name in enumerate(names)]

@@ -47,7 +47,7 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
     with torch.inference_mode():
         rows = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id].tolist()
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
-    names = {number: token.lstrip("Ġ▁") for token, number in tokenizer.get_vocab().items()}
+    names = {number: token for token, number in tokenizer.get_vocab().items()}
     ids, said = inputs["input_ids"][0].tolist(), []
     follow = set(itertools.pairwise(ids))
 
@@ -58,10 +58,12 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
         name = names.get(one, "")
         if one in tokenizer.all_special_ids:
             return one == end and bool(said)
-        if name.startswith("##") and len(name) > 2:
+        if family == "bert" and name.startswith("##") and len(name) > 2:
             return bool(said) and (said[-1], one) in follow
-        is_new = not name or name[:5] not in [
-            names.get(other, "")[:5] for other in said if not names.get(other, "").startswith("##")
+        if family != "bert":  # WordPiece alone tells pieces from words
+            return one not in said
+        is_new = not stem(name) or stem(name) not in [
+            stem(names.get(other, "")) for other in said if not names.get(other, "").startswith("##")
         ]
         return is_new and (one in ids or not (len(name) == 1 and name.isascii() and name.isalpha()))
 
