@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of README.md, of the bundled model's card and of evaluation/ and finetune/ from evaluation/results/*.json.
+"""Write the tables of README.md, the bundled model's card, evaluation/ and finetune/ from the committed results (*.json).
 
 python scripts/update_tables.py
 """
@@ -13,17 +13,20 @@ from evaluation.results import load_cells, markdown, table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "evaluation" / "results"
+EXPERIMENTS = ROOT / "finetune" / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "inbedder" / "models" / "mini" / "README.md",
     ROOT / "evaluation" / "README.md",
     ROOT / "finetune" / "README.md",
+    ROOT / "finetune" / "results" / "mini.md",
 )
+MOST_ACROSS = 9
 TABLE = re.compile(r"(<!-- results of (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def with_tables(page: str) -> str:
-    """The page with its tables made anew, tasks down and models across.
+    """The page with its tables made anew: tasks down and models across, unless there are more models than fit.
 
     Args:
         page: Markdown with tables between ``<!-- results of FILE.json -->`` and ``<!-- end of results -->``.
@@ -33,8 +36,10 @@ def with_tables(page: str) -> str:
     """
 
     def fill(match: re.Match[str]) -> str:
-        tasks_down = [list(row) for row in zip(*table(load_cells(RESULTS / match[2])), strict=True)]
-        return f"{match[1]}{markdown(tasks_down)}\n{match[3]}"
+        rows = table(load_cells(next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())))
+        if len(rows) <= MOST_ACROSS:
+            rows = [list(column) for column in zip(*rows, strict=True)]
+        return f"{match[1]}{markdown(rows)}\n{match[3]}"
 
     return TABLE.sub(fill, page)
 
