@@ -69,7 +69,8 @@ def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict
     answers = {"intent": intent, "area": area}
     if draw.random() < 0.3:
         answers["wrong"] = "yes" if is_wrong else "no"
-    before, after = [], []
+    before: list[str] = []
+    after: list[str] = []
     if draw.random() < 0.6:
         answers["emotion"] = draw.choice(sorted(phrases["feelings"]))
         for sentence in draw.sample(phrases["feelings"][answers["emotion"]], draw.choice([1, 1, 2])):

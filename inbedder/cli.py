@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from inbedder.clustering import ClusterResult
     from inbedder.embedder import InBedder
     from inbedder.tables import Table
 
@@ -41,6 +44,10 @@ Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a
 MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
 Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 (bitsandbytes).")]
 Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.")]
+Cache = Annotated[Path | None, typer.Option(help="A folder that keeps vectors and answers for the next time.")]
+Guided = Annotated[
+    int | None, typer.Option(min=50, help="Read only so many texts under the instruction; map the others' vectors (fast).")
+]
 BatchSize = Annotated[int, typer.Option(min=1, help="Most texts in one pass.")]
 
 
@@ -71,6 +78,18 @@ def _say(message: str) -> None:
     typer.echo(message, err=True)
 
 
+def _guided(embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int) -> list[Any]:
+    generic = embedder.encode(texts, batch_size=batch_size)
+    found = []
+    for one in instructions:
+        vectors = embedder.encode_guided(texts, one, sample=sample, generic=generic, batch_size=batch_size)
+        read = len(vectors.sample)
+        mapped = f", the others mapped (cosine of mapped and read vectors {vectors.cosine:.2f})" if read < len(texts) else ""
+        _say(f"{read} of {len(texts)} texts were read under {one or '@generic'!r}{mapped}.")
+        found.append(vectors)
+    return found
+
+
 def _check_output(path: Path, allowed: tuple[str, ...]) -> None:
     if path.suffix.lower() not in allowed:
         raise typer.BadParameter(f"{path}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
@@ -96,15 +115,21 @@ def embed(
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
+    cache: Cache = None,
+    guided: Guided = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")] = False,
 ) -> None:
     """Write the vector of each text under an instruction: float32, one row a text."""
     _check_output(output, (".npy", ".parquet"))
     table = _read(source, text_column, skip_bad)
-    embedder = _load(
-        model, pooling=pooling, layer=layer, template=template, max_length=max_length, quantization=quantization, device=device
-    )
-    vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
+    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
+    embedder = _load(model, quantization=quantization, device=device, **how)
+    if guided is None:
+        vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
+    else:
+        vectors = _guided(embedder, table.texts, [instruction], guided, batch_size)[0]
+        if normalize:
+            vectors = vectors / (vectors**2).sum(1, keepdims=True).clip(1e-24) ** 0.5
     if output.suffix.lower() == ".npy":
         import numpy as np
 
@@ -141,14 +166,14 @@ def answer(
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
+    cache: Cache = None,
 ) -> None:
     """Answer the instruction for each text: one line a text, several answers set apart by tabs."""
     if output is not None:
         _check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
     table = _read(source, text_column, skip_bad)
-    embedder = _load(
-        model, template=template, max_length=max_length, max_new_tokens=max_new_tokens, quantization=quantization, device=device
-    )
+    how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
+    embedder = _load(model, quantization=quantization, device=device, **how)
     said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[one] if isinstance(one, str) else one for one in said]
     if output is None:
@@ -184,6 +209,8 @@ def cluster(
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
+    cache: Cache = None,
+    guided: Guided = None,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     for path in output:
@@ -192,16 +219,24 @@ def cluster(
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     table = _read(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
-    embedder = _load(
-        model, pooling=pooling, layer=layer, template=template, max_length=max_length, quantization=quantization, device=device
-    )
+    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
+    embedder = _load(model, quantization=quantization, device=device, **how)
     from inbedder.clustering import cluster as cluster_texts
 
-    count = k if k == "auto" else int(k)
+    found: Any = (
+        embedder.encode_many(table.texts, instructions, batch_size=batch_size)
+        if guided is None
+        else _guided(embedder, table.texts, instructions, guided, batch_size)
+    )
+    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
     results = [
-        cluster_texts(table.texts, one, model=embedder, k=count, seed=seed, given_labels=given, batch_size=batch_size)
-        for one in instructions
+        cluster_texts(table.texts, one, model=embedder, embeddings=vectors, **options)
+        for one, vectors in zip(instructions, found, strict=True)
     ]
+    _write_groups(results, table, output)
+
+
+def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path]) -> None:
     for path in output:
         if path.suffix.lower() == ".html":
             from inbedder.report import save_report
@@ -216,6 +251,37 @@ def cluster(
         for name, size in zip(result.names, result.sizes, strict=True):
             _say(f"  {size:6d}  {name}")
     _say(f"Written: {', '.join(str(path) for path in output)}")
+
+
+@app.command()
+def cache(
+    action: Annotated[str, typer.Argument(help="info (what is kept), verify (check every entry) or clear (remove it).")],
+    folder: Annotated[Path, typer.Argument(help="A folder given to --cache.")],
+    repair: Annotated[bool, typer.Option("--repair", help="With verify: drop damaged entries.")] = False,
+) -> None:
+    """Look at, check or remove kept vectors and answers."""
+    from inbedder.store import FILE, Store
+
+    if action not in ("info", "verify", "clear"):
+        raise typer.BadParameter("choose info, verify or clear.", param_hint="ACTION")
+    if not (folder / FILE).is_file():
+        raise typer.BadParameter(f"{folder} holds no cache.", param_hint="FOLDER")
+    if action == "clear":
+        Store(folder).clear()
+        _say(f"{folder}: removed.")
+        return
+    store = Store(folder)
+    if action == "info":
+        for space in store.info():
+            what = "answers" if "answers" in space else f"vectors, {space['pooling']}, layer {space['layer']}"
+            _say(f"{space['entries']:9,d} entries {space['bytes'] / 1e6:9.1f} MB  {space['model']} ({space['revision']}): {what}")
+        return
+    wrong = store.verify(remove=repair)
+    for line in wrong:
+        _say(line)
+    if wrong and not repair:
+        raise typer.Exit(1)
+    _say(f"{folder}: {'repaired' if wrong else 'every entry is whole'}.")
 
 
 @app.command()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 AUTO_RANGE = range(2, 13)
 TEXTS_A_GROUP = 10  # with k="auto", as many texts a group on average, or two groups
+TEXTS_READ = 20  # of each group of mapped vectors so many central texts are answered
 SILHOUETTE_SAMPLE = 2000
 ALIKE = 0.02  # silhouettes (-1 to 1) that differ by less tell nothing apart
 Labels = NDArray[np.int64]
@@ -119,6 +120,7 @@ def cluster(
     k: int | str = "auto",
     seed: int = 0,
     *,
+    embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | None = None,
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
@@ -131,6 +133,8 @@ def cluster(
         model: An ``InBedder``, the name of one, or None for the bundled default.
         k: Number of groups, or "auto".
         seed: Seed of k-means.
+        embeddings: The texts' vectors under the instruction, shape (n, d), where they are known already. Of those of
+            ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
         given_labels: Known labels, one a text, to compare the groups with.
         batch_size: Most texts in one pass.
         show_progress_bar: None shows one for long work in a terminal.
@@ -148,13 +152,16 @@ def cluster(
         raise InputError(f"{len(rows)} texts but {len(given_labels)} labels: give one label a text.")
     _check_k(k, len(rows))
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
-    vectors = embedder.encode(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCutWarning)  # encode said so already
-        answers = embedder.answer(rows, instruction, batch_size=batch_size, show_progress_bar=show_progress_bar)
+    options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
+    if len(vectors) != len(rows):
+        raise InputError(f"{len(rows)} texts but {len(vectors)} vectors: give one vector a text.")
     directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     labels = group(directions, k, seed)
-    said = [str(answer) for answer in answers]
+    read = getattr(embeddings, "sample", np.arange(len(rows)))
+    if len(read) < len(rows):
+        read = np.union1d(read, np.concatenate(central_texts(rows, directions, labels, TEXTS_READ)))
+    said = _answers(embedder, rows, instruction, read, options)
     return ClusterResult(
         instruction=instruction or "@generic",
         texts=rows,
@@ -166,6 +173,19 @@ def cluster(
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreement=agreement(labels, given_labels) if given_labels is not None else None,
     )
+
+
+def _answers(
+    embedder: InBedder, rows: Sequence[str], instruction: str | None, read: NDArray[np.intp], options: dict[str, Any]
+) -> list[str]:
+    """The answers of some rows, empty ones of the others."""
+    said = [""] * len(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TextCutWarning)  # encode said so already
+        answers = embedder.answer([rows[i] for i in read], instruction, **options)
+    for row, answer in zip(read.tolist(), answers, strict=True):
+        said[row] = str(answer)
+    return said
 
 
 def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:

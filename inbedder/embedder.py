@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import os
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
-from inbedder.backbones.base import Backbone, Sampling, check_layer
+from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
 from inbedder.backbones.loading import LoadOptions, load_backbone, weights_revision
-from inbedder.batching import length_sorted_batches
-from inbedder.errors import InputError, ModelError, TextCutWarning
-from inbedder.pooling import parse_pooling
-from inbedder.prompting import PromptTemplate, get_template, resolve_instruction
+from inbedder.backbones.shared import embed_shared, why_not_shared
+from inbedder.errors import InputError, ModelError
+from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
+from inbedder.running import Shelf, Work, pack_vector, run, unpack_vector
+from inbedder.store import Store
 from inbedder.tokenization import PromptTokenizer, PromptTokens
+from inbedder.transform import GuidedVectors, guided
 
-if TYPE_CHECKING:
-    from torch import Tensor
+logger = logging.getLogger(__name__)
 
 Vectors = NDArray[np.float32]
-LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal
 
 
 class InBedder:
@@ -49,6 +51,7 @@ class InBedder:
         revision: str | None = None,
         trust_remote_code: bool = False,
         quantization: str | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         """Load a model.
 
@@ -67,20 +70,23 @@ class InBedder:
             revision: Branch, tag or commit on the hub.
             trust_remote_code: Run code from the model's repository. Off, as it should be.
             quantization: "int8" or "nf4" through bitsandbytes.
+            cache: A folder that keeps vectors and answers; what is in it is not computed again. None keeps nothing.
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
-            InputError: When an option has no meaning.
+            InputError: When an option has no meaning, or the cache's folder cannot be used.
         """
         if max_new_tokens < 1 or max_length < 1:
             raise InputError("max_length and max_new_tokens must be at least 1.")
         self.name = os.fspath(model)
+        self.store = None if cache is None else Store(cache)
         options = LoadOptions(backbone, device, dtype, revision, trust_remote_code, quantization, mask_length)
         self.backbone: Backbone
         self.backbone, settings = load_backbone(self.name, options)
-        self.pooling, self.layer = _check_pooling(self.backbone, pooling, layer)
+        self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self.template = get_template(template if template is not None else settings.template)
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
+        self.quantization = quantization
         limit = self.backbone.position_limit
         room = max_length if limit is None else min(max_length, limit - _answer_room(self.backbone, max_new_tokens))
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
@@ -99,7 +105,7 @@ class InBedder:
             ModelError: When the model has no such layer or pooling.
         """
         other = copy(self)
-        other.pooling, other.layer = _check_pooling(self.backbone, pooling, layer)
+        other.pooling, other.layer = check_pooling(self.backbone, pooling, layer)
         other.__dict__.pop("dimension", None)
         return other
 
@@ -152,29 +158,37 @@ class InBedder:
             InputError: When a text is not a string, or instructions and texts do not match in number.
             ModelError: When the model gives NaN or infinite values.
         """
-        rows, instructions = _check_texts(texts, instruction)
-        filter_ids = self._filter_ids(filter_words)
+        rows, instructions = check_texts(texts, instruction)
+        filter_ids = self.tokenizer.ids_of(filter_words)
 
-        def embed(prompts: Sequence[PromptTokens], _batch: NDArray[np.intp]) -> Tensor:
-            return self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids).cpu()
+        def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
+            prompts = [one for (one,) in batch]
+            pooled = self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids)
+            return pooled.cpu().numpy()[:, None]
 
-        vectors = np.empty((0, 0 if rows else self.dimension), dtype=np.float32)
-        for batch, result in self._batches(rows, instructions, embed, batch_size, show_progress_bar, "Embedding"):
-            if not len(vectors):
-                vectors = np.empty((len(rows), result.shape[1]), dtype=np.float32)
-            vectors[batch] = result.numpy()
-        _check_finite(vectors)
+        asked = [(one,) for one in instructions]
+        vectors: Vectors = self._vectors(rows, asked, embed, filter_ids, batch_size, show_progress_bar)[0]
         if normalize_embeddings:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def encode_many(self, texts: str | Sequence[str], instructions: Sequence[str], **options: Any) -> Vectors:
-        """Embed the same texts under several instructions.
+    def encode_many(
+        self,
+        texts: str | Sequence[str],
+        instructions: Sequence[str],
+        *,
+        batch_size: int = 32,
+        normalize_embeddings: bool = False,
+        show_progress_bar: bool | None = None,
+    ) -> Vectors:
+        """Embed the same texts under several instructions; causal LMs read each text once (see ``backbones/shared.py``).
 
         Args:
             texts: One text or n texts.
             instructions: m instructions.
-            **options: As for ``encode``.
+            batch_size: Most texts in one pass.
+            normalize_embeddings: Scale vectors to length 1.
+            show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
             float32, shape (m, n, d), or (m, d) for one string.
@@ -182,9 +196,61 @@ class InBedder:
         Raises:
             InputError: As ``encode`` does, and when no list of instructions is given.
         """
+        rows, _ = check_texts(texts, None)
         if isinstance(instructions, str) or not instructions:
             raise InputError("encode_many takes a list of instructions; for one instruction use encode.")
-        return np.stack([self.encode(texts, instruction, **options) for instruction in instructions])
+        reason = why_not_shared(self.backbone, self.pooling, self.template)
+        if reason or not rows:
+            logger.info("Each instruction reads the texts again: %s.", reason)
+            options: dict[str, Any] = {"batch_size": batch_size, "normalize_embeddings": normalize_embeddings}
+            return np.stack([self.encode(texts, one, show_progress_bar=show_progress_bar, **options) for one in instructions])
+
+        def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
+            return embed_shared(self.backbone, batch, self.layer).cpu().numpy()
+
+        asked = [tuple(resolve_instruction(one) for one in instructions)] * len(rows)
+        vectors = self._vectors(rows, asked, embed, [], batch_size, show_progress_bar)
+        if normalize_embeddings:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        return vectors[:, 0] if isinstance(texts, str) else vectors
+
+    def encode_guided(
+        self,
+        texts: Sequence[str],
+        instruction: str | None,
+        *,
+        sample: int = 1000,
+        generic: Vectors | None = None,
+        seed: int = 0,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+    ) -> GuidedVectors:
+        """Embed texts under a new instruction without reading them all again: a map from generic vectors, fitted on a sample.
+
+        Args:
+            texts: n texts.
+            instruction: The new instruction.
+            sample: How many texts are read under it.
+            generic: Vectors of the texts, shape (n, k), of any model; None is ``encode(texts)``, which a cache makes free.
+            seed: Seed of the drawn sample.
+            batch_size: Most texts in one pass.
+            show_progress_bar: None shows one for long work in a terminal.
+
+        Returns:
+            float32, shape (n, d), with the map's held-out ``cosine`` and the rows of the ``sample``; where the cosine is too
+            low every text is read, and a log message says so.
+
+        Raises:
+            InputError: When the sample is below 50, or generic vectors and texts differ in number.
+        """
+        rows, _ = check_texts(texts, None)
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        known = self.encode(rows, **options) if generic is None else generic
+        if isinstance(texts, str) or len(known) != len(rows):
+            raise InputError(
+                f"encode_guided takes a list of texts and a generic vector of each, not {len(known)} for {len(rows)}."
+            )
+        return guided(lambda some: self.encode([rows[i] for i in some], instruction, **options), known, sample=sample, seed=seed)
 
     def answer(
         self,
@@ -217,7 +283,7 @@ class InBedder:
             InputError: When a text is not a string, or an option is out of range.
             ModelError: When the model's language-model head was never trained.
         """
-        rows, instructions = _check_texts(texts, instruction)
+        rows, instructions = check_texts(texts, instruction)
         if not self.backbone.answers:
             raise ModelError(
                 f"{self.name} brings no trained language-model head, so its answers would be random. "
@@ -225,14 +291,17 @@ class InBedder:
             )
         if n < 1 or temperature < 0 or not 0 < top_p <= 1:
             raise InputError("answer needs n >= 1, temperature >= 0 and 0 < top_p <= 1.")
-        sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed)
+        sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed if temperature else 0)
+
+        def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
+            said = self.backbone.answer([one for (one,) in batch], replace(sampling, seed=sampling.seed + first))
+            return [[one] for one in said]
+
         answers: list[list[str]] = [[] for _ in rows]
-
-        def reply(prompts: Sequence[PromptTokens], batch: NDArray[np.intp]) -> list[list[str]]:
-            return self.backbone.answer(prompts, replace(sampling, seed=seed + int(batch[0])))
-
-        for batch, result in self._batches(rows, instructions, reply, batch_size, show_progress_bar, "Answering"):
-            for row, said in zip(batch, result, strict=True):
+        shelf = self._shelf(lambda said: json.dumps(said).encode(), json.loads, answers=asdict(sampling))
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
+        for places, (said,) in run(self.tokenizer, rows, [(one,) for one in instructions], reply, verb="Answering", **options):
+            for row in places:
                 answers[row] = [one.strip() for one in said]
         return answers if n > 1 else [one[0] for one in answers]
 
@@ -266,89 +335,66 @@ class InBedder:
         if not last or self.pooling == "avg-ppt" or not self.backbone.answers:
             return [[] for _ in vectors]
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
-        return [_distinct_words(one, top) for one in words]
+        return [distinct_words(one, top) for one in words]
 
-    def _filter_ids(self, words: Sequence[str]) -> list[int]:
-        ids: set[int] = set()
-        for word in words:
-            for form in (word, " " + word):
-                ids.update(self.backbone.tokenizer(form, add_special_tokens=False)["input_ids"])
-        return sorted(ids)
-
-    def _batches(
+    def _vectors(
         self,
-        texts: Sequence[str],
-        instructions: Sequence[str],
-        work: Callable[[Sequence[PromptTokens], NDArray[np.intp]], Any],
+        rows: Sequence[str],
+        asked: Sequence[tuple[str, ...]],
+        embed: Work,
+        filter_ids: Sequence[int],
         batch_size: int,
         show_progress_bar: bool | None,
-        verb: str,
-    ) -> Iterable[tuple[NDArray[np.intp], Any]]:
-        """Tokenize, warn of cuts, and run ``work`` over batches of similar length: (row numbers, result) of each."""
-        if batch_size < 1:
-            raise InputError(f"batch_size must be at least 1, not {batch_size}.")
-        prompts = self.tokenizer(texts, instructions)
-        cut = sum(prompt.cut for prompt in prompts)
-        if cut:
-            warnings.warn(
-                f"{cut} of {len(prompts)} texts were cut at their end to fit max_length={self.tokenizer.max_length} tokens; "
-                "raise max_length where the model allows it, or split long texts.",
-                TextCutWarning,
-                stacklevel=3,
-            )
-        hidden = not show_progress_bar if show_progress_bar is not None else (len(texts) < LONG_WORK or None)
-        with tqdm(total=len(texts), desc=verb, unit=" texts", disable=hidden) as bar:
-            for batch in length_sorted_batches([len(prompt.ids) for prompt in prompts], batch_size):
-                yield batch, work([prompts[row] for row in batch], batch)
-                bar.update(len(batch))
+    ) -> Vectors:
+        """Vectors of n texts under m instructions each, shape (m, n, d)."""
+        shelf = self._shelf(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
+        vectors = np.empty((1, 0, 0 if rows else self.dimension), dtype=np.float32)
+        for places, results in run(self.tokenizer, rows, asked, embed, verb="Embedding", stacklevel=4, **options):
+            if not vectors.shape[1]:
+                vectors = np.empty((len(results), len(rows), len(results[0])), dtype=np.float32)
+            for own, result in zip(vectors, results, strict=True):
+                own[places] = result
+        _check_finite(vectors)
+        return vectors
 
+    def _shelf(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> Shelf | None:
+        """Where results of these settings are kept; None without a cache."""
+        if self.store is None:
+            return None
+        if self.revision == "unknown":
+            raise InputError(f"The weights of {self.name} have no revision, so kept vectors could lie. Load it without a cache.")
+        about = {
+            "model": self.name,
+            "revision": self.revision,
+            "settings": self._settings_hash,
+            "dtype": str(self.backbone.model.dtype),
+            "quantization": self.quantization,
+            "template": self.template.pattern,
+            "max_length": self.tokenizer.max_length,
+            "mask_length": self.backbone.mask_length,
+            "max_new_tokens": self.sampling.max_new_tokens,
+            **settings,
+        }
+        return Shelf(self.store, about, pack, unpack)
 
-def _check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[str, int]:
-    """The pooling and the layer, the authors' names understood."""
-    asked, named_layer = parse_pooling(pooling or backbone.poolings[0])
-    if asked not in backbone.poolings:
-        raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(backbone.poolings)}.")
-    layer = layer if named_layer is None else named_layer
-    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
-    return asked, layer
+    @cached_property
+    def _settings_hash(self) -> str:
+        """Of tokenizer, configuration and adapter settings, which change vectors as weights do."""
+        backbone = self.backbone
+        adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
+        parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _answer_room(backbone: Backbone, max_new_tokens: int) -> int:
     return max_new_tokens if backbone.kind == "causal" else 0
 
 
-def _check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
-    """Make lists of texts and instructions, or say which entry is wrong."""
-    if texts is None or isinstance(texts, (bytes, dict)):
-        raise InputError(f"texts must be a string or a list of strings, not {type(texts).__name__}.")
-    rows = [texts] if isinstance(texts, str) else list(texts)
-    for i, text in enumerate(rows):
-        if not isinstance(text, str):
-            raise InputError(f"Text {i} is {text!r} ({type(text).__name__}), not a string. Drop or fill such entries first.")
-    if instruction is None or isinstance(instruction, str):
-        return rows, [resolve_instruction(instruction)] * len(rows)
-    instructions = list(instruction)
-    if len(instructions) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(instructions)} instructions: give one instruction, or one a text.")
-    for i, one in enumerate(instructions):
-        if not isinstance(one, str):
-            raise InputError(f"Instruction {i} is {one!r} ({type(one).__name__}), not a string.")
-    return rows, [resolve_instruction(one) for one in instructions]
-
-
 def _check_finite(vectors: Vectors) -> None:
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=(0, 2)))
     if len(bad):
         raise ModelError(
-            f"The model gave NaN or infinite values for {len(bad)} of {len(vectors)} texts (first: text {bad[0]}). "
+            f"The model gave NaN or infinite values for {len(bad)} of {vectors.shape[1]} texts (first: text {bad[0]}). "
             "Load it with dtype='float32'."
         )
-
-
-def _distinct_words(tokens: Sequence[str], top: int) -> list[str]:
-    words: list[str] = []
-    for token in tokens:
-        word = token.strip().lower()
-        if len(word) > 1 and word.isalnum() and word not in words:
-            words.append(word)
-    return words[:top]

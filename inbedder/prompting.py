@@ -13,10 +13,11 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from inbedder.errors import TemplateError
+from inbedder.errors import InputError, TemplateError
 
 PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
 DEFAULT_TEMPLATE = "inbedder"
@@ -144,3 +145,33 @@ def resolve_instruction(instruction: str | None) -> str:
             "Or write the question itself."
         )
     return str(known[instruction[1:]])
+
+
+def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
+    """Make lists of texts and instructions, or say which entry is wrong.
+
+    Args:
+        texts: One text or several.
+        instruction: One for all texts, one a text, or None.
+
+    Returns:
+        n texts and n instructions, named ones resolved.
+
+    Raises:
+        InputError: When an entry is not a string, or the lists differ in length.
+    """
+    if texts is None or isinstance(texts, (bytes, dict)):
+        raise InputError(f"texts must be a string or a list of strings, not {type(texts).__name__}.")
+    rows = [texts] if isinstance(texts, str) else list(texts)
+    for i, text in enumerate(rows):
+        if not isinstance(text, str):
+            raise InputError(f"Text {i} is {text!r} ({type(text).__name__}), not a string. Drop or fill such entries first.")
+    if instruction is None or isinstance(instruction, str):
+        return rows, [resolve_instruction(instruction)] * len(rows)
+    instructions = list(instruction)
+    if len(instructions) != len(rows):
+        raise InputError(f"{len(rows)} texts but {len(instructions)} instructions: give one instruction, or one a text.")
+    for i, one in enumerate(instructions):
+        if not isinstance(one, str):
+            raise InputError(f"Instruction {i} is {one!r} ({type(one).__name__}), not a string.")
+    return rows, [resolve_instruction(one) for one in instructions]

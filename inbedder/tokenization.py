@@ -114,6 +114,21 @@ class PromptTokenizer:
             prompts += self._tokenize_chunk(chunk, asked)
         return prompts
 
+    def ids_of(self, words: Sequence[str]) -> list[int]:
+        """Ids of words at the start of a text and within it.
+
+        Args:
+            words: Any words.
+
+        Returns:
+            The ids of all their tokens, sorted.
+        """
+        ids: set[int] = set()
+        for word in words:
+            for form in (word, " " + word):
+                ids.update(self.tokenizer(form, add_special_tokens=False)["input_ids"])
+        return sorted(ids)
+
     def _leaks(self, special: str) -> bool:
         """Whether a special token written in a text becomes one: in Unigram vocabularies it is a piece like any other."""
         plain, written = (encoding.ids for encoding in self._encode(["a b", f"a {special} b"]))

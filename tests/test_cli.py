@@ -1,5 +1,7 @@
+import csv
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -196,3 +198,41 @@ def test_finetune_runs_a_recipe(folder, monkeypatch, make_model, capsys):
     assert run(monkeypatch, "finetune", "r.yaml", *settings) == 0
     assert "Use it: inbedder embed" in capsys.readouterr().err
     assert run(monkeypatch, "embed", "reviews.csv", "--model", "out") == 0
+
+
+def test_a_cache_is_filled_looked_at_checked_and_removed(folder, monkeypatch, make_model, capsys):
+    model = make_model("opt")
+    for _ in range(2):
+        assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
+    assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
+    capsys.readouterr()
+    assert run(monkeypatch, "cache", "info", "kept") == 0
+    said = capsys.readouterr().err
+    assert "4 entries" in said
+    assert "vectors, 1st-gen, layer -1" in said
+    assert "answers" in said
+    assert run(monkeypatch, "cache", "verify", "kept") == 0
+    with sqlite3.connect(folder / "kept" / "inbedder.sqlite") as raw:
+        raw.execute(
+            "UPDATE entries SET data = zeroblob(3) WHERE space = 1 AND key = (SELECT min(key) FROM entries WHERE space = 1)"
+        )
+    assert run(monkeypatch, "cache", "verify", "kept") == 1
+    assert run(monkeypatch, "cache", "verify", "kept", "--repair") == 0
+    assert run(monkeypatch, "cache", "verify", "kept") == 0
+    assert run(monkeypatch, "cache", "clear", "kept") == 0
+    assert not (folder / "kept").exists()
+    assert run(monkeypatch, "cache", "info", "kept") == 2
+    assert run(monkeypatch, "cache", "polish", ".") == 2
+
+
+def test_guided_reads_a_sample_and_says_so(folder, monkeypatch, make_model, capsys):
+    (folder / "many.txt").write_text("".join(f"{word} {i}\n" for i in range(40) for word in ("cats", "dogs", "late box")))
+    model = make_model("opt")
+    assert run(monkeypatch, "embed", "many.txt", "-i", "What?", "--model", model, "--guided", "60", "--normalize") == 0
+    assert "60 of 120 texts were read under 'What?'" in capsys.readouterr().err
+    assert np.allclose(np.linalg.norm(np.load("vectors.npy"), axis=1), 1, atol=1e-5)
+    options = ["-i", "What?", "-i", "Why?", "--model", model, "--guided", "60", "-k", "3", "-o", "groups.csv"]
+    assert run(monkeypatch, "cluster", "many.txt", *options) == 0
+    assert capsys.readouterr().err.count("60 of 120 texts were read") == 2
+    with (folder / "groups.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 240

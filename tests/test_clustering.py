@@ -88,3 +88,24 @@ def test_no_text_and_wrong_labels_are_refused(model):
         cluster([], "What?", model=model)
     with pytest.raises(InputError, match="2 texts but 1 labels"):
         cluster(["a", "b"], "What?", model=model, given_labels=["x"])
+
+
+def test_given_vectors_are_grouped_and_none_are_encoded(make_model, monkeypatch):
+    model = InBedder(make_model("opt"))
+    texts = [f"text {i}" for i in range(20)]
+    vectors = model.encode(texts, "What?")
+    monkeypatch.setattr(model, "encode", None)
+    result = cluster(texts, "What?", model, k=2, embeddings=vectors)
+    assert (result.embeddings == vectors).all()
+    with pytest.raises(InputError, match="20 texts but 19 vectors"):
+        cluster(texts, "What?", model, k=2, embeddings=vectors[1:])
+
+
+def test_of_mapped_vectors_the_sample_and_the_central_texts_are_answered(make_model):
+    model = InBedder(make_model("bert"))
+    texts = [f"text {i} of {i % 7} kinds" for i in range(300)]
+    mapped = model.encode_guided(texts, "What?", sample=60)
+    answers = cluster(texts, "What?", model, k=2, embeddings=mapped).answers
+    answered = {i for i, answer in enumerate(answers) if answer}
+    assert set(mapped.sample.tolist()) <= answered
+    assert len(answered) <= 60 + 2 * 20

@@ -12,9 +12,9 @@ import inbedder
 ROOT = Path(__file__).parents[1]
 LEVELS = [
     {"errors"},
-    {"files", "prompting", "batching", "pooling"},
+    {"files", "prompting", "batching", "pooling", "store", "transform"},
     {"tokenization", "models"},
-    {"backbones"},
+    {"backbones", "running"},
     {"embedder", "tables"},
     {"explain"},
     {"clustering"},

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.errors import ModelError
+from inbedder.pooling import parse_pooling
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Backbone(Protocol):
     """The poolings it offers, its default first."""
     answers: bool
     """Whether its language-model head was trained; a random one says nothing."""
+    adapter: str | None
+    """Folder of the adapter that the weights were merged with, or None."""
     num_layers: int
     """L; layers are 0 (token embeddings) .. L (after the final norm)."""
     mask_length: int
@@ -137,6 +140,28 @@ def check_layer(layer: int, num_layers: int) -> int:
     return layer if layer >= 0 else num_layers + 1 + layer
 
 
+def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[str, int]:
+    """The pooling and the layer, the authors' names understood.
+
+    Args:
+        backbone: The model.
+        pooling: One of its poolings, an old name such as ``fst_gen_layer_32``, or None for its default.
+        layer: 0 .. L, or negative from the end.
+
+    Returns:
+        The pooling, and the layer as asked or as named.
+
+    Raises:
+        ModelError: When the model has no such pooling or layer.
+    """
+    asked, named_layer = parse_pooling(pooling or backbone.poolings[0])
+    if asked not in backbone.poolings:
+        raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(backbone.poolings)}.")
+    layer = layer if named_layer is None else named_layer
+    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
+    return asked, layer
+
+
 @contextmanager
 def tapped(body: nn.Module, layer: int, num_layers: int) -> Iterator[list[Tensor]]:
     """Collect one layer's states at every forward pass of ``body``, and nothing else.
@@ -208,6 +233,24 @@ def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int
     logits[:, [one for one in tokenizer.all_special_ids if one < logits.shape[1]]] = float("-inf")
     best = logits.topk(min(top, logits.shape[1])).indices.tolist()
     return [tokenizer.batch_decode([[one] for one in row]) for row in best]
+
+
+def distinct_words(tokens: Sequence[str], top: int) -> list[str]:
+    """The first tokens that are words, each once.
+
+    Args:
+        tokens: Decoded tokens.
+        top: At most so many words.
+
+    Returns:
+        Words in lower case.
+    """
+    words: list[str] = []
+    for token in tokens:
+        word = token.strip().lower()
+        if len(word) > 1 and word.isalnum() and word not in words:
+            words.append(word)
+    return words[:top]
 
 
 def body_of(model: PreTrainedModel) -> nn.Module:

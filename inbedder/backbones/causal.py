@@ -51,15 +51,16 @@ class CausalBackbone:
         self.tokenizer = tokenizer
         self.pad_id = pad_id_of(tokenizer)
         self.answers = True
+        self.adapter: str | None = None
         self.padding_side = padding_side
         self.num_layers: int = model.config.get_text_config().num_hidden_layers
         self.position_limit = position_limit(model)
-        self._takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
+        self.takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
 
     def _inputs(self, prompts: Sequence[PromptTokens], side: str) -> dict[str, Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id, side)
         inputs = {"input_ids": ids, "attention_mask": attention.long()}
-        if self._takes_positions:
+        if self.takes_positions:
             inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0)
         return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
 

@@ -155,6 +155,7 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
     else:
         backbone = Seq2SeqBackbone(loaded.model, loaded.tokenizer)
     backbone.answers = not loaded.untrained
+    backbone.adapter = loaded.adapter
     return backbone, loaded.settings
 
 
@@ -288,17 +289,17 @@ def weights_revision(name: str, backbone: Backbone) -> str:
         backbone: The model.
 
     Returns:
-        For a folder the first 16 digits of the SHA-256 of its safetensors (and, for an adapter, of its base's commit or
-        safetensors), for a hub id the commit.
+        For a folder or an adapter the first 16 digits of the SHA-256 of its safetensors (and, for an adapter, of its base's
+        commit or safetensors), for a hub id the commit.
     """
-    folder = MINI_FOLDER if name == "mini" else Path(resolve_base(name))
+    commit = str(getattr(backbone.model.config, "_commit_hash", None))
+    folder = Path(backbone.adapter or resolve_base(name))
     if not folder.is_dir():
-        return str(getattr(backbone.model.config, "_commit_hash", None) or "unknown")
+        return "unknown" if commit == "None" else commit
     digests = [sha256_of(path) for path in sorted(folder.glob("*.safetensors"))]
-    if name != "mini" and (folder / "adapter_config.json").is_file():  # the base of mini is checked by its hash
+    if name != "mini" and backbone.adapter:  # the base of mini is checked by its hash
         base = Path(resolve_base(str(backbone.model.config._name_or_path)))
-        digests += [str(getattr(backbone.model.config, "_commit_hash", None))]
-        digests += [sha256_of(path) for path in sorted(base.glob("*.safetensors"))] if base.is_dir() else []
+        digests += [commit, *(sha256_of(path) for path in sorted(base.glob("*.safetensors")) if base.is_dir())]
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
 

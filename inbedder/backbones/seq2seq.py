@@ -42,6 +42,7 @@ class Seq2SeqBackbone:
         self.tokenizer = tokenizer
         self.pad_id = pad_id_of(tokenizer)
         self.answers = True
+        self.adapter: str | None = None
         self.encoder_layers: int = model.config.num_hidden_layers
         self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
             model.config, "decoder_layers", model.config.num_hidden_layers

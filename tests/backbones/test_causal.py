@@ -51,7 +51,7 @@ def test_first_generation_is_one_pass_a_batch_without_logits_or_other_layers(mak
     body.register_forward_pre_hook(lambda *_args, **_kwargs: calls.append(1))
     body.register_forward_pre_hook(lambda _m, _a, kwargs: asked.append(kwargs.get("output_hidden_states")), with_kwargs=True)
     head.register_forward_pre_hook(lambda *_: heads.append(1))
-    model.encode(TEXTS * 3, "What?", batch_size=7)
+    model.encode([f"{text} {i}" for text in TEXTS for i in range(3)], "What?", batch_size=7)
     assert (len(calls), len(heads), set(asked)) == (3, 0, {None})
 
 
@@ -77,7 +77,7 @@ def test_decoding_stops_when_every_row_has_ended(make_model, monkeypatch):
 def test_filter_words_leave_out_the_states_that_predict_them(make_model, monkeypatch):
     model = InBedder(make_model("gpt2"), pooling="avg-gen", max_new_tokens=4)
     plain = model.encode(TEXTS[:3], "What?")
-    monkeypatch.setattr(model, "_filter_ids", lambda words: list(range(1000)) if words else [])
+    monkeypatch.setattr(model.tokenizer, "ids_of", lambda words: list(range(1000)) if words else [])
     nothing_left = model.encode(TEXTS[:3], "What?", filter_words=["every word"])
     model.sampling = type(model.sampling)(max_new_tokens=2)
     assert np.abs(nothing_left - model.encode(TEXTS[:3], "What?")).max() < 1e-5
@@ -123,7 +123,15 @@ def test_special_tokens_beyond_the_head_do_not_matter(make_model):
     assert len(model.nearest_words(model.encode(TEXTS, "What?"))) == len(TEXTS)
 
 
-def test_drawn_answers_differ_between_batches(make_model):
+def test_each_batch_draws_with_a_seed_of_its_own(make_model, monkeypatch):
     model = InBedder(make_model("llama"), max_new_tokens=4)
-    drawn = model.answer(["same text"] * 16, "What?", temperature=1.0, batch_size=1)
-    assert len(set(drawn)) > 1
+    answer, seeds = model.backbone.answer, []
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: seeds.append(how.seed) or answer(prompts, how))
+    model.answer(["a", "b", "c"], "What?", temperature=1.0, batch_size=1, seed=5)
+    assert sorted(seeds) == [5, 6, 7]
+
+
+def test_equal_texts_get_equal_drawn_answers_and_many_answers_differ(make_model):
+    model = InBedder(make_model("llama"), max_new_tokens=4)
+    assert len(set(model.answer(["same text"] * 16, "What?", temperature=1.0, batch_size=1))) == 1
+    assert len(set(model.answer("same text", "What?", temperature=1.0, n=16)[0])) > 1

@@ -124,7 +124,7 @@ def test_one_pass_a_batch_and_no_head(make_model):
     calls, heads = [], []
     model.backbone.body.register_forward_pre_hook(lambda *_: calls.append(1))
     model.backbone.model.cls.register_forward_pre_hook(lambda *_: heads.append(1))
-    model.encode(TEXTS * 2, "What?", batch_size=7)
+    model.encode([f"{text} {i}" for text in TEXTS for i in range(2)], "What?", batch_size=7)
     assert (len(calls), len(heads)) == (2, 0)
 
 
@@ -159,7 +159,7 @@ def test_filter_words_leave_out_masks_that_predict_them(make_model, monkeypatch)
     unwanted = int(seen["predicted"][0])
     kept = seen["predicted"] != unwanted
     expected = seen["states"][kept if kept.any() else slice(None)].mean(0)
-    monkeypatch.setattr(model, "_filter_ids", lambda _words: [unwanted])
+    monkeypatch.setattr(model.tokenizer, "ids_of", lambda _words: [unwanted])
     assert np.abs(expected.numpy() - model.encode("I love cats", "Why?", filter_words=["it"])).max() < 1e-5
 
 

@@ -1,0 +1,109 @@
+"""Several instructions over one text: the text's keys and values once, the instructions on top of them (causal LMs).
+
+The paper's pattern puts the text first, so that the prompts of one text differ only behind it. What they share is read off their
+token ids, never assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from inbedder.backbones.base import Backbone, check_layer, tapped
+from inbedder.backbones.causal import CausalBackbone
+from inbedder.batching import TOKEN_BUDGET, pad
+from inbedder.prompting import PromptTemplate
+
+if TYPE_CHECKING:
+    from inbedder.tokenization import PromptTokens
+
+
+def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -> str | None:
+    """Why prompts of one text cannot share its states.
+
+    Args:
+        backbone: The model.
+        pooling: What is asked of it.
+        template: How prompts are made.
+
+    Returns:
+        The reason, or None when they can.
+    """
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    if not isinstance(backbone, CausalBackbone):
+        return f"in a {backbone.kind} LM the text's states depend on the instruction"
+    if pooling != "1st-gen":
+        return f"{pooling} needs more than the prompt's last state"
+    if template.pattern.index("{input}") > template.pattern.index("{instruction}"):
+        return f"the template {template.name!r} puts the instruction first"
+    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=backbone.model.config).layers):
+        return f"{backbone.model.config.model_type} keeps only a window of the text's states"
+    return None
+
+
+@torch.inference_mode()
+def embed_shared(
+    backbone: Backbone, prompts: Sequence[Sequence[PromptTokens]], layer: int, token_budget: int = TOKEN_BUDGET
+) -> Tensor:
+    """1st-gen of one batch of texts under several instructions.
+
+    Args:
+        backbone: A causal LM for which ``why_not_shared`` gives None.
+        prompts: For each text its prompts, one an instruction.
+        layer: 0 .. L, or negative from the end.
+        token_budget: Most tokens whose keys and values are held at once; instructions go in groups under it.
+
+    Returns:
+        float32, shape (texts, instructions, d), equal to separate passes but for rounding.
+    """
+    assert isinstance(backbone, CausalBackbone)
+    shared = [_common([prompt.ids for prompt in some]) for some in prompts]
+    ids, prefix = pad([some[0].ids[:length] for some, length in zip(prompts, shared, strict=True)], backbone.pad_id, "left")
+    count, longest = len(prompts[0]), max(len(prompt.ids) for some in prompts for prompt in some)
+    size = max(1, min(count, token_budget // (len(prompts) * longest)))
+    past = None
+    if prefix.any():
+        past = _pass(backbone, ids, prefix, prefix, None)
+    found = []
+    for start in range(0, count, size):
+        some = [row[start : start + size] for row in prompts]
+        ends = [one.ids[length:] for row, length in zip(some, shared, strict=True) for one in row]
+        ids, suffix = pad(ends, backbone.pad_id)
+        each = len(some[0])
+        cache = deepcopy(past) if start + size < count else past
+        if cache is not None:
+            cache.batch_repeat_interleave(each)
+        whole = torch.cat([prefix.repeat_interleave(each, 0), suffix], 1)
+        with tapped(backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers) as states:
+            _pass(backbone, ids, suffix, whole, cache)
+        last = suffix.sum(1).to(states[0].device) - 1
+        vectors = states[0][torch.arange(len(ends), device=last.device), last].float()
+        found.append(vectors.view(len(prompts), each, -1))
+    return torch.cat(found, 1)
+
+
+def _pass(backbone: CausalBackbone, ids: Tensor, new: Tensor, whole: Tensor, past: Any) -> Any:
+    """One pass over new positions (mask ``new``) behind those in ``past``; ``whole`` masks both. Gives keys and values."""
+    device = backbone.model.device
+    inputs = {"input_ids": ids.to(device), "attention_mask": whole.long().to(device)}
+    if backbone.takes_positions:
+        inputs["position_ids"] = (whole.cumsum(1) - 1).clamp(min=0)[:, -new.shape[1] :].to(device)
+    return backbone.body(**inputs, past_key_values=past, use_cache=True).past_key_values
+
+
+def _common(rows: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]]) -> int:
+    """How many leading ids are the same in all rows; each row keeps one of its own."""
+    length = min(len(row) for row in rows) - 1
+    first = rows[0][:length]
+    for row in rows[1:]:
+        differing = np.flatnonzero(row[:length] != first[: len(row[:length])])
+        length = int(differing[0]) if len(differing) else length
+        first = first[:length]
+    return length

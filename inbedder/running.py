@@ -1,0 +1,173 @@
+"""Work on many prompts: each text and its instructions once, found in a store or computed in batches of similar length.
+
+They are taken in windows, so that the next window is tokenized in a thread while the model works on this one, and memory stays
+bounded. Batches are planned over all of a window, what is kept too: a run that was interrupted goes on with the batches that the
+whole run would have had, and its result is equal to the bit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from inbedder.batching import length_sorted_batches
+from inbedder.errors import InputError, TextCutWarning
+from inbedder.store import Store, entry_key
+from inbedder.tokenization import PromptTokenizer, PromptTokens
+
+LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal
+WINDOW = 16384
+"""Prompts that are sorted by length together."""
+Pair = tuple[str, str]
+Unit = tuple[str, tuple[str, ...]]
+"""A text and the instructions that are asked of it together."""
+Work = Callable[[Sequence[Sequence[PromptTokens]], int], Sequence[Sequence[Any]]]
+"""From a batch of units' prompts, and the number of its first unit, to each unit's results, one a prompt."""
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """Where results of one kind are kept."""
+
+    store: Store
+    """The store."""
+    about: Mapping[str, Any]
+    """All that a result depends on, beside text and instruction."""
+    pack: Callable[[Any], bytes | None]
+    """A result as bytes, or None for one that must not be kept."""
+    unpack: Callable[[bytes], Any]
+    """Its inverse."""
+
+    def find(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[bool, Any]]:
+        """Whether the text was cut, and the result, of the pairs that are kept."""
+        keys = {entry_key(*pair): pair for pair in pairs}
+        found = self.store.get(self.about, list(keys))
+        return {keys[key]: (data[:1] == b"\1", self.unpack(data[1:])) for key, data in found.items()}
+
+    def keep(self, pairs: Sequence[Pair], prompts: Sequence[PromptTokens], results: Sequence[Any]) -> None:
+        """Keep a batch, all of it or none."""
+        packed = zip(pairs, prompts, (self.pack(one) for one in results), strict=True)
+        entries = [(entry_key(*pair), bytes([prompt.cut]) + data) for pair, prompt, data in packed if data is not None]
+        self.store.put(self.about, entries)
+
+
+def run(
+    tokenizer: PromptTokenizer,
+    texts: Sequence[str],
+    asked: Sequence[tuple[str, ...]],
+    work: Work,
+    *,
+    batch_size: int = 32,
+    show_progress_bar: bool | None = None,
+    verb: str = "Working",
+    shelf: Shelf | None = None,
+    stacklevel: int = 3,
+) -> Iterator[tuple[list[int], Sequence[Any]]]:
+    """Give every row its results.
+
+    Args:
+        tokenizer: The model's.
+        texts: n texts.
+        asked: n tuples of m instructions each.
+        work: What is done with a batch.
+        batch_size: Most prompts (or, where m is above 1, texts) in one batch.
+        show_progress_bar: None shows one for long work in a terminal.
+        verb: The progress bar's name.
+        shelf: Where results are looked up and kept.
+        stacklevel: Whose line the warning of cut texts shows; 3 is the caller's caller.
+
+    Yields:
+        The numbers of all rows of one text and its instructions, and their m results; together they hold every row once.
+
+    Raises:
+        InputError: When batch_size is below 1, or an instruction leaves no room for any text.
+    """
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+    rows: dict[Unit, list[int]] = defaultdict(list)
+    for row, unit in enumerate(zip(texts, asked, strict=True)):
+        rows[unit].append(row)
+    hidden = not show_progress_bar if show_progress_bar is not None else (len(texts) < LONG_WORK or None)
+    cut = 0
+    with tqdm(total=len(texts), desc=verb, unit=" texts", disable=hidden) as bar:
+        for unit, was_cut, results in _results(tokenizer, list(rows), work, batch_size, shelf):
+            cut += len(rows[unit]) if was_cut else 0
+            yield rows[unit], results
+            bar.update(len(rows[unit]))
+    if cut:
+        warnings.warn(
+            f"{cut} of {len(texts)} texts were cut at their end to fit max_length={tokenizer.max_length} tokens; "
+            "raise max_length where the model allows it, or split long texts.",
+            TextCutWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def _results(
+    tokenizer: PromptTokenizer, units: list[Unit], work: Work, batch_size: int, shelf: Shelf | None
+) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
+    """Each unit, whether its text was cut, and its results, window by window."""
+    window = max(1, WINDOW // len(units[0][1])) if units else 1
+    with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
+        ahead = thread.submit(_prepare, tokenizer, units[:window], shelf)
+        for start in range(0, len(units), window):
+            some = units[start : start + window]
+            known, prompts = ahead.result()
+            ahead = thread.submit(_prepare, tokenizer, units[start + window : start + 2 * window], shelf)
+            for unit in known:
+                yield unit, *known[unit]
+            lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
+            for batch in length_sorted_batches(lengths, batch_size):
+                todo = [number for number in batch.tolist() if some[number] not in known]
+                if not todo:
+                    continue
+                chosen = [prompts[number] for number in todo]
+                results = work(chosen, start + int(batch[0]))
+                if shelf:
+                    shelf.keep([pair for number in todo for pair in _pairs(some[number])], _flat(chosen), _flat(results))
+                for number, row, result in zip(todo, chosen, results, strict=True):
+                    yield some[number], any(prompt.cut for prompt in row), result
+
+
+def _prepare(
+    tokenizer: PromptTokenizer, units: Sequence[Unit], shelf: Shelf | None
+) -> tuple[dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]:
+    """What is kept of some units, and, unless that is all, the prompts of all."""
+    pairs = [pair for unit in units for pair in _pairs(unit)]
+    kept = shelf.find(pairs) if shelf else {}
+    known = {}
+    for unit in units if kept else ():
+        if all(pair in kept for pair in _pairs(unit)):
+            found = [kept[pair] for pair in _pairs(unit)]
+            known[unit] = (any(was_cut for was_cut, _ in found), [result for _, result in found])
+    if len(known) == len(units):
+        return known, []
+    each = iter(tokenizer([text for text, _ in pairs], [instruction for _, instruction in pairs]))
+    return known, [[next(each) for _ in asked] for _, asked in units]
+
+
+def _pairs(unit: Unit) -> list[Pair]:
+    text, asked = unit
+    return [(text, instruction) for instruction in asked]
+
+
+def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [one for row in rows for one in row]
+
+
+def pack_vector(vector: NDArray[np.float32]) -> bytes | None:
+    """float32, little-endian; None where a number is infinite or none."""
+    return vector.astype("<f4").tobytes() if np.isfinite(vector).all() else None
+
+
+def unpack_vector(data: bytes) -> NDArray[np.float32]:
+    """The vector of ``pack_vector``."""
+    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
