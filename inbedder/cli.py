@@ -274,7 +274,9 @@ def cache(
     if action == "info":
         for space in store.info():
             what = "answers" if "answers" in space else f"vectors, {space['pooling']}, layer {space['layer']}"
-            _say(f"{space['entries']:9,d} entries {space['bytes'] / 1e6:9.1f} MB  {space['model']} ({space['revision']}): {what}")
+            typer.echo(
+                f"{space['entries']:9,d} entries {space['bytes'] / 1e6:9.1f} MB  {space['model']} ({space['revision']}): {what}"
+            )
         return
     wrong = store.verify(remove=repair)
     for line in wrong:

@@ -167,9 +167,7 @@ class InBedder:
             return pooled.cpu().numpy()[:, None]
 
         asked = [(one,) for one in instructions]
-        vectors: Vectors = self._vectors(rows, asked, embed, filter_ids, batch_size, show_progress_bar)[0]
-        if normalize_embeddings:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        vectors: Vectors = self._vectors(rows, asked, embed, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(
@@ -209,9 +207,7 @@ class InBedder:
             return embed_shared(self.backbone, batch, self.layer).cpu().numpy()
 
         asked = [tuple(resolve_instruction(one) for one in instructions)] * len(rows)
-        vectors = self._vectors(rows, asked, embed, [], batch_size, show_progress_bar)
-        if normalize_embeddings:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        vectors = self._vectors(rows, asked, embed, [], batch_size, show_progress_bar, normalize_embeddings)
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
     def encode_guided(
@@ -345,6 +341,7 @@ class InBedder:
         filter_ids: Sequence[int],
         batch_size: int,
         show_progress_bar: bool | None,
+        normalize_embeddings: bool,
     ) -> Vectors:
         """Vectors of n texts under m instructions each, shape (m, n, d)."""
         shelf = self._shelf(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
@@ -356,6 +353,8 @@ class InBedder:
             for own, result in zip(vectors, results, strict=True):
                 own[places] = result
         _check_finite(vectors)
+        if normalize_embeddings:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors
 
     def _shelf(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> Shelf | None:

@@ -207,7 +207,7 @@ def test_a_cache_is_filled_looked_at_checked_and_removed(folder, monkeypatch, ma
     assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
     capsys.readouterr()
     assert run(monkeypatch, "cache", "info", "kept") == 0
-    said = capsys.readouterr().err
+    said = capsys.readouterr().out
     assert "4 entries" in said
     assert "vectors, 1st-gen, layer -1" in said
     assert "answers" in said
