@@ -101,7 +101,7 @@ class MaskedBackbone:
             torch.tensor(pieces),
             torch.tensor([len(name) == 1 and name.isascii() and name.isalpha() for name in names]),
             torch.tensor(
-                [stems.setdefault(name.rstrip("s")[:STEM] or f"{number}", len(stems)) for number, name in enumerate(names)]
+                [stems.setdefault(name.rstrip("s")[:STEM] or f" {number}", len(stems)) for number, name in enumerate(names)]
             ),
         )
 

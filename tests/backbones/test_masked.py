@@ -62,9 +62,8 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
             return bool(said) and (said[-1], one) in follow
         if family != "bert":  # WordPiece alone tells pieces from words
             return one not in said
-        is_new = not stem(name) or stem(name) not in [
-            stem(names.get(other, "")) for other in said if not names.get(other, "").startswith("##")
-        ]
+        heard = [stem(names.get(other, "")) for other in said if not names.get(other, "").startswith("##")]
+        is_new = one not in said and (not stem(name) or stem(name) not in heard)
         return is_new and (one in ids or not (len(name) == 1 and name.isascii() and name.isalpha()))
 
     for row in rows:
