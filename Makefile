@@ -1,9 +1,8 @@
-DATA ?= data/eval
 .PHONY: install fix check test demo bench
 
 install:
 	python3 -m venv .venv
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,finetune,evaluation,report,dev]'
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,finetune,evaluation,onnx,report,dev]'
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -18,4 +17,4 @@ demo:
 	scripts/demo
 
 bench:
-	.venv/bin/inbedder evaluate --baseline all-MiniLM-L6-v2 --data $(DATA) -o evaluation/results/mini.json
+	.venv/bin/python scripts/benchmark.py

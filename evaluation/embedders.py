@@ -40,6 +40,7 @@ def inbedder_embedders(
     layer: int = -1,
     batch_size: int = 64,
     filter_words: Callable[[str], Sequence[str]] | None = None,
+    guided: int | None = None,
 ) -> list[Embedder]:
     """A model of this package, with the instruction and without (which asks ``@generic`` of every text).
 
@@ -49,20 +50,25 @@ def inbedder_embedders(
         layer: As ``InBedder`` takes it.
         batch_size: Most texts in one pass.
         filter_words: The words to leave out of the answer under an instruction (paper, section 4.3).
+        guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
 
     Returns:
         Both variants; they share the weights.
     """
     model = InBedder(model, pooling=pooling, layer=layer) if isinstance(model, str) else model.with_pooling(pooling, layer)
-    reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, str(model.backbone.model.dtype))
+    reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
     filtered = [sorted(filter_words(""))] if filter_words else []
-    revision = fingerprint([], [model.revision, *reads, *filtered])
+    mapped = [f"guided {guided}"] if guided else []
+    revision = fingerprint([], [model.revision, *reads, *filtered, *mapped])
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
     name += ", filter words" if filter_words else ""
+    name += f", guided {guided}" if guided else ""
 
     def instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        if guided and isinstance(instruction, str):
+            return np.asarray(model.encode_guided(texts, instruction, sample=guided, batch_size=batch_size))
         if filter_words is None or isinstance(instruction, str):
             words = filter_words(str(instruction)) if filter_words else ()
             return model.encode(texts, instruction, batch_size=batch_size, filter_words=words)

@@ -4,6 +4,8 @@
     python -m evaluation.sweeps layers --model mini -o evaluation/results/layers.json            (figure 6)
     python -m evaluation.sweeps filter-words --model mini -o ...                                 (figure 3)
     python -m evaluation.sweeps first-words --model mini -i "What is it about?" texts.txt -o ... (table 4)
+    python -m evaluation.sweeps precisions --model mini -o ...                                   (float32, bfloat16, int8)
+    python -m evaluation.sweeps guided --model mini --data DATA -o ...       (a mapped sample against reading every text)
     python -m evaluation.sweeps models --model A --model B -o ...      (checkpoints side by side, such as of other objectives)
     python -m evaluation.sweeps robustness results.json -o robustness.png                        (figures 4 and 7)
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,6 +91,38 @@ def filter_words(
     embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=one)[0] for one in (None, uninformative_words)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
+
+
+@app.command()
+def precisions(
+    output: Output,
+    model: Model = "mini",
+    precision: Annotated[list[str], typer.Option(help="float32, bfloat16, float16 or int8; may repeat.")] = ["float32", "int8"],  # noqa: B006
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """The same weights in several precisions."""
+    loaded = [InBedder(model, dtype=one) for one in precision]
+    embedders = [replace(inbedder_embedders(one)[0], name=f"{model}, {one.precision}") for one in loaded]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model} by precision")
+
+
+@app.command()
+def guided(
+    output: Output,
+    model: Model = "mini",
+    sample: Annotated[int, typer.Option(min=50, help="Texts that are read under each instruction.")] = 1000,
+    data: Source = None,
+    task: Task = ["triplets", "clustering"],  # noqa: B006
+    limit: Limit = 3000,
+) -> None:
+    """Every text read under the instruction, against a sample read and the others' vectors mapped (``encode_guided``)."""
+    loaded = InBedder(model)
+    embedders = [inbedder_embedders(loaded, guided=one)[0] for one in (None, sample)]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model}, all texts read or {sample} of at most {limit}")
 
 
 @app.command()

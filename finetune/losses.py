@@ -31,7 +31,7 @@ from torch import Tensor
 
 from finetune.examples import IGNORED
 from inbedder.backbones.base import body_of, tapped
-from inbedder.backbones.masked import head_sees_only
+from inbedder.backbones.masked import passes_only
 from inbedder.errors import MissingExtraError
 from inbedder.models.bundled import resolve_base
 from inbedder.pooling import masked_mean
@@ -71,7 +71,7 @@ def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], ma
     carries = batch["labels"] != IGNORED
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     if bool(carries.all()):
-        with tapped(body, layers, layers) as states, head_sees_only(body, is_mask):
+        with tapped(body, layers, layers) as states, passes_only(body, is_mask):
             logits = model(**inputs).logits.flatten(0, 1)
     else:
         with tapped(body, layers, layers) as states:

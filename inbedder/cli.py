@@ -43,6 +43,7 @@ Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the 
 Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.")]
 MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
 Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 (bitsandbytes).")]
+Precision = Annotated[str | None, typer.Option(help="float32, bfloat16, float16, or int8 (masked LMs on a CPU).")]
 Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.")]
 Cache = Annotated[Path | None, typer.Option(help="A folder that keeps vectors and answers for the next time.")]
 Guided = Annotated[
@@ -62,7 +63,9 @@ def _load(model: str, **options: Any) -> InBedder:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from inbedder.embedder import InBedder
 
-    return InBedder(model, **options)
+    embedder = InBedder(model, **options)
+    _say(f"{model} computes in {embedder.precision} on {embedder.backbone.model.device}.")
+    return embedder
 
 
 def _read(source: str, text_column: str | None, skip_bad: bool) -> Table:
@@ -111,6 +114,7 @@ def embed(
     template: Template = None,
     max_length: MaxLength = 512,
     quantization: Quantization = None,
+    precision: Precision = None,
     device: Device = None,
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -123,7 +127,7 @@ def embed(
     _check_output(output, (".npy", ".parquet"))
     table = _read(source, text_column, skip_bad)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    embedder = _load(model, quantization=quantization, device=device, **how)
+    embedder = _load(model, quantization=quantization, dtype=precision, device=device, **how)
     if guided is None:
         vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
     else:
@@ -162,6 +166,7 @@ def answer(
     template: Template = None,
     max_length: MaxLength = 512,
     quantization: Quantization = None,
+    precision: Precision = None,
     device: Device = None,
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -173,7 +178,7 @@ def answer(
         _check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
     table = _read(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
-    embedder = _load(model, quantization=quantization, device=device, **how)
+    embedder = _load(model, quantization=quantization, dtype=precision, device=device, **how)
     said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[one] if isinstance(one, str) else one for one in said]
     if output is None:
@@ -205,6 +210,7 @@ def cluster(
     template: Template = None,
     max_length: MaxLength = 512,
     quantization: Quantization = None,
+    precision: Precision = None,
     device: Device = None,
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -220,7 +226,7 @@ def cluster(
     table = _read(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    embedder = _load(model, quantization=quantization, device=device, **how)
+    embedder = _load(model, quantization=quantization, dtype=precision, device=device, **how)
     from inbedder.clustering import cluster as cluster_texts
 
     found: Any = (

@@ -66,7 +66,8 @@ class InBedder:
             max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs).
             mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
             device: A torch device; None takes the GPU where there is one.
-            dtype: "float32", "bfloat16" or "float16"; None chooses by what device and checkpoint are good at.
+            dtype: "float32", "bfloat16", "float16" or "int8" (masked LMs on a CPU, ONNX Runtime); None is the device's fastest
+                that is as good: half precision on a GPU, on a CPU bfloat16 where it computes in that itself, else float32.
             revision: Branch, tag or commit on the hub.
             trust_remote_code: Run code from the model's repository. Off, as it should be.
             quantization: "int8" or "nf4" through bitsandbytes.
@@ -87,8 +88,10 @@ class InBedder:
         self.template = get_template(template if template is not None else settings.template)
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         self.quantization = quantization
+        self.precision = "int8" if dtype == "int8" else str(self.backbone.model.dtype).removeprefix("torch.")
         limit = self.backbone.position_limit
-        room = max_length if limit is None else min(max_length, limit - _answer_room(self.backbone, max_new_tokens))
+        answer_room = max_new_tokens if self.backbone.kind == "causal" else 0
+        room = max_length if limit is None else min(max_length, limit - answer_room)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
 
     def with_pooling(self, pooling: str | None = None, layer: int = -1) -> InBedder:
@@ -367,7 +370,7 @@ class InBedder:
             "model": self.name,
             "revision": self.revision,
             "settings": self._settings_hash,
-            "dtype": str(self.backbone.model.dtype),
+            "precision": self.precision,
             "quantization": self.quantization,
             "template": self.template.pattern,
             "max_length": self.tokenizer.max_length,
@@ -384,10 +387,6 @@ class InBedder:
         adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
         parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _answer_room(backbone: Backbone, max_new_tokens: int) -> int:
-    return max_new_tokens if backbone.kind == "causal" else 0
 
 
 def _check_finite(vectors: Vectors) -> None:

@@ -154,6 +154,14 @@ CAUSAL = ["opt", "gpt2", "llama", "qwen2", "mistral"]
 MASKED = ["bert", "roberta", "xlm-roberta"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def a_cpu_without_bfloat16():
+    """Tests run in float32 on every machine; those of the choice itself say what the CPU can do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
+        yield
+
+
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory):
     """Folder of a tiny random model of a family, made once."""

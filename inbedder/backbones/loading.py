@@ -31,7 +31,7 @@ from inbedder.errors import ModelError
 from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base, sha256_of
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 QUANTIZATIONS = ("int8", "nf4")
@@ -101,13 +101,12 @@ def has_fast_bf16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
-def choose_dtype(asked: str | torch.dtype | None, stored: torch.dtype | None, device: torch.device) -> torch.dtype:
+def choose_dtype(asked: str | torch.dtype | None, device: torch.device) -> torch.dtype:
     """Choose the dtype of the weights.
 
     Args:
-        asked: "float32", "bfloat16", "float16", a torch dtype, or None to choose: on a GPU half precision, on a CPU what
-            the checkpoint is stored in, but never a half precision that this CPU does not compute in itself.
-        stored: The checkpoint's dtype.
+        asked: "float32", "bfloat16", "float16", "int8" (whose weights are made from float32), a torch dtype, or None to choose:
+            on a GPU half precision, on a CPU bfloat16 where it computes in that itself (twice as fast), else float32.
         device: Where the model will run.
 
     Returns:
@@ -116,6 +115,8 @@ def choose_dtype(asked: str | torch.dtype | None, stored: torch.dtype | None, de
     Raises:
         ModelError: When the name is unknown.
     """
+    if asked == "int8":
+        return torch.float32
     if asked is not None:
         dtype = _DTYPES.get(asked) if isinstance(asked, str) else asked
         if dtype is None:
@@ -123,9 +124,7 @@ def choose_dtype(asked: str | torch.dtype | None, stored: torch.dtype | None, de
         return dtype
     if device.type == "cuda":
         return torch.bfloat16 if has_fast_bf16(device) else torch.float16
-    if stored in (torch.float16, torch.bfloat16) and has_fast_bf16(device):
-        return torch.bfloat16
-    return torch.float32
+    return torch.bfloat16 if has_fast_bf16(device) else torch.float32
 
 
 def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
@@ -149,7 +148,13 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
     backbone: Backbone
     if loaded.kind == "masked":
         asked = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
-        backbone = MaskedBackbone(loaded.model, loaded.tokenizer, MASK_LENGTH if asked is None else asked)
+        masks = MASK_LENGTH if asked is None else asked
+        if options.dtype == "int8":
+            from inbedder.backbones.onnx import OnnxMaskedBackbone
+
+            backbone = OnnxMaskedBackbone(loaded.model, loaded.tokenizer, masks)
+        else:
+            backbone = MaskedBackbone(loaded.model, loaded.tokenizer, masks)
     elif loaded.kind == "causal":
         backbone = CausalBackbone(loaded.model, loaded.tokenizer)
     else:
@@ -186,9 +191,11 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
     except (OSError, ValueError) as error:
         raise _not_loaded(base, error) from error
     kind = options.kind or model_kind(config)
+    if options.dtype == "int8" and kind != "masked":
+        raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
     if kind not in MODEL_CLASSES:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}.")
-    model, missing = _load_weights(base, kind, _weight_settings(options, config), remote, quiet=adapter is not None)
+    model, missing = _load_weights(base, kind, _weight_settings(options), remote, quiet=adapter is not None)
     if adapter is not None:
         missing -= _brought_by(adapter)
         model = _with_adapter(model, adapter, merge=options.quantization is None)
@@ -313,9 +320,9 @@ def _device(options: LoadOptions) -> torch.device:
     return device
 
 
-def _weight_settings(options: LoadOptions, config: PretrainedConfig) -> dict[str, Any]:
+def _weight_settings(options: LoadOptions) -> dict[str, Any]:
     device = _device(options)
-    settings: dict[str, Any] = {"dtype": choose_dtype(options.dtype, getattr(config, "dtype", None), device)}
+    settings: dict[str, Any] = {"dtype": choose_dtype(options.dtype, device)}
     if options.quantization is None:
         return settings
     if options.quantization not in QUANTIZATIONS:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Sampling, body_of, check_layer, likeliest_words, pad_id_of, position_limit, tapped
+from inbedder.backbones.base import Sampling, blocks_of, body_of, check_layer, likeliest_words, pad_id_of, position_limit, tapped
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.pooling import masked_mean
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def head_sees_only(body: nn.Module, keep: Tensor) -> Iterator[None]:
-    """Hand the language-model head the kept positions alone, so that logits exist for these only.
+def passes_only(module: nn.Module, keep: Tensor) -> Iterator[None]:
+    """Hand on the kept positions of a module's output alone, so that what follows it is computed for these only.
 
     Args:
-        body: The model without its head.
+        module: The model without its head, or the attention of its last block.
         keep: Positions, bool, shape (batch, positions), the same number in each row.
 
     Yields:
-        Nothing; within the block the model's logits have shape (batch, kept, vocabulary).
+        Nothing; within the block what follows the module has shape (batch, kept, ...).
     """
 
     def gather(_module: nn.Module, _args: Any, output: Any) -> Any:
@@ -44,7 +44,7 @@ def head_sees_only(body: nn.Module, keep: Tensor) -> Iterator[None]:
         output.last_hidden_state = rows
         return output
 
-    handle = body.register_forward_hook(gather)
+    handle = module.register_forward_hook(gather)
     try:
         yield
     finally:
@@ -105,6 +105,16 @@ class MaskedBackbone:
             ),
         )
 
+    @cached_property
+    def _last_mixing(self) -> nn.Module:
+        """Behind it no position looks at another: the last block's attention in models built as BERT is, else the body."""
+        try:
+            last = blocks_of(self.body, self.num_layers)[-1]
+        except ModelError:
+            return self.body
+        attention = getattr(last, "attention", None)
+        return attention if attention is not None and hasattr(last, "feed_forward_chunk") else self.body
+
     def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], pad_id_of(self.tokenizer))
         is_mask = torch.zeros_like(attention)
@@ -131,21 +141,27 @@ class MaskedBackbone:
             float32, shape (batch, d).
         """
         inputs, is_mask = self._inputs(prompts)
-        attention = inputs["attention_mask"]
+        if pooling == "avg-gen" and not filter_ids and check_layer(layer, self.num_layers) == self.num_layers:
+            with passes_only(self._last_mixing, is_mask):
+                masks: Tensor = self.body(**inputs)[0]
+            return masks.float().mean(1)
         with tapped(self.body, check_layer(layer, self.num_layers), self.num_layers) as states:
             if filter_ids and pooling == "avg-gen":
-                with head_sees_only(self.body, is_mask):
+                with passes_only(self.body, is_mask):
                     predicted = self.model(**inputs).logits.argmax(-1).flatten()
                 kept = is_mask.clone()
                 kept[is_mask] = ~torch.isin(predicted, torch.tensor(filter_ids, device=predicted.device))
                 kept |= is_mask & ~kept.any(1, keepdim=True)
                 return masked_mean(states[0], kept)
             self.body(**inputs)
+        return masked_mean(states[0], self._kept(pooling, inputs, is_mask))
+
+    def _kept(self, pooling: str, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
+        """The positions that a pooling takes the mean of, bool, shape (batch, positions)."""
+        attention = inputs["attention_mask"]
         if pooling == "avg-gen":
-            return masked_mean(states[0], is_mask)
-        if pooling == "avg-all":
-            return masked_mean(states[0], attention)
-        return masked_mean(states[0], attention & ~is_mask & (inputs["input_ids"] != self.end))
+            return is_mask
+        return attention if pooling == "avg-all" else attention & ~is_mask & (inputs["input_ids"] != self.end)
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
@@ -163,7 +179,7 @@ class MaskedBackbone:
             n answers a prompt.
         """
         inputs, is_mask = self._inputs(prompts)
-        with head_sees_only(self.body, is_mask):
+        with passes_only(self._last_mixing, is_mask):
             logits = self.model(**inputs).logits.float()
         drawn = self._read_masks(logits, inputs["input_ids"], sampling)
         return [self.tokenizer.batch_decode(one.tolist(), skip_special_tokens=True) for one in drawn]

@@ -127,6 +127,17 @@ def test_one_pass_a_batch_and_no_head(make_model):
     assert (len(calls), len(heads)) == (2, 0)
 
 
+def test_the_last_feed_forward_sees_the_masks_alone(make_model):
+    model = InBedder(make_model("roberta"))
+    shapes = []
+    blocks = model.backbone.body.encoder.layer
+    for block in blocks:
+        block.intermediate.register_forward_pre_hook(lambda _m, args: shapes.append(args[0].shape[1]))
+    model.encode("I love cats", "What?")
+    assert (len(shapes), shapes[-1]) == (len(blocks), 3)
+    assert min(shapes[:-1]) > 3
+
+
 def test_the_head_sees_the_masks_alone(make_model):
     model = InBedder(make_model("roberta"))
     shapes = []

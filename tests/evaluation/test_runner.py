@@ -11,6 +11,7 @@ from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
+from inbedder import InBedder
 from inbedder.errors import InputError, ModelError
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 
@@ -138,3 +139,14 @@ def test_the_papers_protocol_is_a_task_of_its_own_name(tmp_path):
     (cell, _) = run([embedder(ignorant)], tasks, tmp_path / "r.json", seeds=range(1))
     assert cell.task == "mine.csv two-criteria clustering, paper protocol"
     assert 0 <= cell.scores["harmonic_mean"] <= 100
+
+
+def test_a_guided_sample_is_named_and_gives_the_vectors_of_encode_guided(make_model):
+    model = InBedder(make_model("bert"))
+    texts = [f"text {i} about {'cats' if i % 2 else 'dogs'}" for i in range(90)]
+    mapped, _ = inbedder_embedders(model, guided=50)
+    assert mapped.name.endswith(", guided 50")
+    assert mapped.revision != inbedder_embedders(model)[0].revision
+    vectors = mapped.encode(texts, "Why?")
+    assert np.abs(vectors - model.encode_guided(texts, "Why?", sample=50)).max() < 1e-5
+    assert np.abs(vectors - model.encode(texts, "Why?")).max() > 1e-3

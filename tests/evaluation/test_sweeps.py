@@ -57,6 +57,14 @@ def test_checkpoints_stand_side_by_side(make_model, tmp_path):
     assert len({cell.model for cell in load_cells(tmp_path / "m.json")}) == 2
 
 
+def test_precisions_of_one_model_are_told_apart(make_model, tmp_path):
+    both = ("--precision", "float32", "--precision", "bfloat16")
+    sweep("precisions", "--model", make_model("bert"), *both, "--task", "stsb", "-o", tmp_path / "p.json")
+    cells = load_cells(tmp_path / "p.json")
+    assert {cell.model.rsplit(", ")[-1] for cell in cells} == {"float32", "bfloat16"}
+    assert len({cell.model_revision for cell in cells}) == 2
+
+
 def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
     from evaluation.tasks.robustness import InstructionRobustness
     from tests.evaluation.test_robustness import ASKED, DATA

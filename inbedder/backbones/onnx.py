@@ -1,0 +1,166 @@
+"""Masked LMs in int8 on a CPU, through ONNX Runtime: the last layer's states alone; answers and other layers stay with torch.
+
+The body is exported once (torch.onnx) and its matrix products are quantized: weights in signed int8 with a scale a channel, in 7
+bits so that no CPU's sums overflow, activations with a scale a batch, so that a text's vector depends a little on its batch.
+The graph is kept in the user's cache folder under the name of the weights and versions that it was made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from inbedder.backbones.base import Sampling, check_layer
+from inbedder.backbones.masked import MaskedBackbone
+from inbedder.errors import MissingExtraError, ModelError
+from inbedder.files import atomic_write
+from inbedder.pooling import masked_mean
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from inbedder.tokenization import PromptTokens
+
+logger = logging.getLogger(__name__)
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+
+
+class OnnxMaskedBackbone(MaskedBackbone):
+    """A masked LM whose vectors come from an int8 graph."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
+        """Export, or find, the graph.
+
+        Args:
+            model: Any ``AutoModelForMaskedLM``, float32 on a CPU.
+            tokenizer: Its tokenizer.
+            mask_length: How many masks follow a prompt.
+
+        Raises:
+            MissingExtraError: When ONNX Runtime is not installed.
+            ModelError: When the model cannot be exported, or is not on a CPU.
+        """
+        super().__init__(model, tokenizer, mask_length)
+        if model.device.type != "cpu":
+            raise ModelError(
+                "int8 through ONNX Runtime is for a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes)."
+            )
+        self.session = _session(int8_graph(self.body))
+
+    @torch.inference_mode()
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool one batch.
+
+        Args:
+            prompts: Tokenized prompts, masks included.
+            pooling: "avg-gen", "avg-ppt" or "avg-all".
+            layer: 0 .. L, or negative from the end; other than the last are torch's.
+            sampling: Not used: nothing is decoded.
+            filter_ids: Ids of words that are left out of avg-gen; with them the vectors are torch's.
+
+        Returns:
+            float32, shape (batch, d).
+        """
+        if filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
+            return super().embed(prompts, pooling, layer, sampling, filter_ids)
+        inputs, is_mask = self._inputs(prompts)
+        attention = inputs["attention_mask"]
+        feed = {"input_ids": inputs["input_ids"].numpy(), "attention_mask": attention.long().numpy()}
+        states = torch.from_numpy(self.session.run(None, feed)[0])
+        return masked_mean(states, self._kept(pooling, inputs, is_mask))
+
+
+def int8_graph(body: nn.Module) -> Path:
+    """The int8 graph of a model without its head, from the cache folder or made now.
+
+    Args:
+        body: The model, float32 on a CPU.
+
+    Returns:
+        An .onnx file.
+
+    Raises:
+        MissingExtraError: When ONNX Runtime is not installed.
+        ModelError: When the model cannot be exported.
+    """
+    try:
+        versions = [f"{package} {version(package)}" for package in PACKAGES]
+    except PackageNotFoundError as error:
+        raise MissingExtraError(str(error.name or PACKAGES[0]), "onnx") from error
+    digest = hashlib.sha256("\n".join([*versions, torch.__version__, repr(body)]).encode())
+    for name, tensor in body.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.contiguous().numpy().data)
+    path = (
+        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        / "inbedder"
+        / "onnx"
+        / f"{digest.hexdigest()[:32]}.onnx"
+    )
+    if not path.exists():
+        logger.info("Making the int8 graph %s, once for these weights.", path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder, atomic_write(path) as temporary:
+            whole = Path(folder) / "whole.onnx"
+            _export(body, whole)
+            from onnxruntime.quantization import QuantType, quantize_dynamic
+
+            quantize_dynamic(whole, temporary, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+    return path
+
+
+class _States(nn.Module):
+    """From ids and mask to the last layer's states."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        return self.body(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+
+def _export(body: nn.Module, path: Path) -> None:
+    ids = torch.ones(2, 16, dtype=torch.long)
+    mask = torch.ones_like(ids)
+    mask[1, 9:] = 0
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+    try:
+        with torch.inference_mode(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                _States(body).eval(),
+                (ids, mask),
+                path,
+                input_names=["input_ids", "attention_mask"],
+                output_names=["states"],
+                dynamic_shapes={"input_ids": free, "attention_mask": free},
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:  # torch.export raises many kinds
+        raise ModelError(
+            f"{type(body).__name__} cannot be exported to ONNX ({str(error).splitlines()[0]}). Use float32."
+        ) from error
+
+
+def _session(path: Path) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

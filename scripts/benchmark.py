@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""What lean passes, shared prefixes, the cache and the guided transform save: two ways to one result, side by side in one run.
+
+    python scripts/benchmark.py                                  (make bench; about 40 minutes on 2 cores)
+    python scripts/benchmark.py --only "opt 125M" -o /tmp/some.json
+
+A case runs both ways in turn, round by round after one warm-up, and keeps the median ratio of the rounds with the smallest and
+the largest, and the smallest cosine between both ways' vectors. The naive way is written as the paper's code works: ``generate``
+with the hidden states of all layers at all positions, texts in the order they come, rows taken out one by one. Causal weights
+are random: times do not depend on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
+
+from inbedder import InBedder
+from inbedder.models.bundled import base_folder
+
+Ways = tuple[Callable[[], Any], Callable[[], Any]]
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "125M": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
+}
+THINGS = "price taste size colour staff place weather time sound look".split()
+QUESTIONS = [f"What does the text say about the {thing}?" for thing in THINGS]
+WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
+LINE = (20_000, 100_000, 1_000_000)
+RESULTS = Path(__file__).parent / "results" / "benchmark.json"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two ways to one result."""
+
+    name: str
+    """What is compared: the fast way / the slow way."""
+    goal: float
+    """The ratio that is aimed at."""
+    ways: Callable[[Path], Ways]
+    """Builds the slow and the fast way; the path is a folder for models."""
+    alike: bool = True
+    """Whether both ways should give the same vectors."""
+
+
+@lru_cache(maxsize=2)
+def random_model(folder: Path, family: str, shape: str, dtype: str | None = "float32") -> InBedder:
+    """A causal LM of random weights with the bundled base's tokenizer."""
+    path = folder / f"{family}-{shape}"
+    if not path.exists():
+        tokenizer = AutoTokenizer.from_pretrained(base_folder())
+        size = dict(SHAPES[shape], vocab_size=len(tokenizer), max_position_embeddings=512)
+        torch.manual_seed(0)
+        model: Any
+        if family == "opt":
+            model = OPTForCausalLM(OPTConfig(ffn_dim=4 * size["hidden_size"], word_embed_proj_dim=size["hidden_size"], **size))
+        else:
+            model = LlamaForCausalLM(LlamaConfig(intermediate_size=8 * size["hidden_size"] // 3, **size))
+        model.save_pretrained(path)
+        tokenizer.save_pretrained(path)
+    return InBedder(path, dtype=dtype)
+
+
+def texts(count: int, shortest: int, longest: int) -> list[str]:
+    """Different texts of so many words each, drawn evenly."""
+    draws = np.random.default_rng(0)
+    return [f"{i} " + " ".join(draws.choice(WORDS, draws.integers(shortest, longest + 1))) for i in range(count)]
+
+
+@torch.inference_mode()
+def naive(model: InBedder, rows: list[str], instruction: str, batch_size: int = 16) -> np.ndarray[Any, Any]:
+    """1st-gen as the paper's code takes it."""
+    backbone: Any = model.backbone
+    found = []
+    prompts = model.tokenizer(rows, [instruction] * len(rows))
+    for start in range(0, len(prompts), batch_size):
+        inputs = backbone._inputs(prompts[start : start + batch_size], "left")
+        inputs.pop("position_ids", None)
+        output = backbone.model.generate(
+            **inputs,
+            max_new_tokens=3,
+            do_sample=False,
+            output_hidden_states=True,
+            return_dict_in_generate=True,
+            pad_token_id=backbone.pad_id,
+        )
+        for row in range(len(inputs["input_ids"])):
+            found.append(output.hidden_states[0][-1][row, -1].float().cpu().numpy())
+    return np.stack(found)
+
+
+def in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int = 32) -> np.ndarray[Any, Any]:
+    """Lean passes over batches in the order the texts come."""
+    prompts = model.tokenizer(rows, [instruction] * len(rows))
+    batches = [prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size)]
+    return torch.cat([model.backbone.embed(batch, model.pooling, model.layer, model.sampling) for batch in batches]).numpy()
+
+
+def causal_cases(family: str, shape: str) -> Iterator[Case]:
+    """Lean against naive, shared against separate, both together, sorted against in order."""
+    mixed, long, name = texts(48, 5, 250), texts(8, 195, 200), f"{family} {shape}"
+
+    def made(slow: Callable[[InBedder], Any], fast: Callable[[InBedder], Any], dtype: str | None = "float32") -> Any:
+        def ways(folder: Path) -> Ways:
+            plain, ours = random_model(folder, family, shape), random_model(folder, family, shape, dtype)
+            return lambda: slow(plain), lambda: fast(ours)
+
+        return ways
+
+    lean = lambda model: model.encode(mixed, QUESTIONS[0])  # noqa: E731
+    shared = lambda model: model.encode_many(long, QUESTIONS)  # noqa: E731
+    plain = lambda model: naive(model, mixed, QUESTIONS[0])  # noqa: E731
+    yield Case(f"{name}: lean pass / naive, float32", 1.8, made(plain, lean))
+    yield Case(f"{name}: lean pass / naive, default precision", 3.0, made(plain, lean, None))
+    yield Case(f"{name}: sorted / input order", 1.8, made(lambda model: in_order(model, mixed, QUESTIONS[0]), lean))
+    separate = lambda model: np.stack([model.encode(long, one) for one in QUESTIONS])  # noqa: E731
+    yield Case(f"{name}: 10 instructions, shared / separate", 4.0, made(separate, shared))
+    naives = lambda model: np.stack([naive(model, long, one) for one in QUESTIONS])  # noqa: E731
+    yield Case(f"{name}: 10 instructions, shared / naive, default precision", 12.0, made(naives, shared, None))
+
+
+def mini_cases() -> Iterator[Case]:
+    """The bundled default against sentence-transformers on the same base, and against itself with a cache or a map."""
+
+    def against(rows: list[str]) -> Callable[[Path], Ways]:
+        def ways(_folder: Path) -> Ways:
+            from sentence_transformers import SentenceTransformer
+
+            plain, mini = SentenceTransformer(str(base_folder()), device="cpu"), InBedder()
+            return lambda: plain.encode(rows), lambda: mini.encode(rows, QUESTIONS[0])
+
+        return ways
+
+    def cached(folder: Path) -> Ways:
+        rows, turn = texts(512, 8, 30), iter(range(1_000))
+        kept = InBedder(cache=folder / "kept")
+        kept.encode(rows, QUESTIONS[0])
+        fresh = InBedder()
+
+        def cold() -> Any:
+            from inbedder.store import Store
+
+            fresh.store = Store(folder / f"cold-{next(turn)}")
+            return fresh.encode(rows, QUESTIONS[0])
+
+        return cold, lambda: kept.encode(rows, QUESTIONS[0])
+
+    def mapped(_folder: Path) -> Ways:
+        many, mini = texts(20_000, 4, 12), InBedder()
+        generic = mini.encode(many)
+        return lambda: mini.encode(many, QUESTIONS[0]), lambda: np.asarray(
+            mini.encode_guided(many, QUESTIONS[0], generic=generic)
+        )
+
+    for name, rows in (("200 words", texts(64, 190, 200)), ("8 to 30 words", texts(512, 8, 30))):
+        yield Case(f"mini: default precision / sentence-transformers float32, {name}", 2.0, against(rows), alike=False)
+    yield Case("mini: warm cache / cold", 100.0, cached)
+    yield Case("mini: guided / every text read, 20,000 short texts", 15.0, mapped)
+
+
+def peak_memory(folder: str, way: str) -> float:
+    """MiB above the weights that one way takes at most, in a process of its own."""
+    model = random_model(Path(folder), "opt", "125M")
+    rows = texts(32, 195, 200)
+    encode = naive if way == "naive" else in_order
+    encode(model, rows[:1], QUESTIONS[0])
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = _kib("VmRSS")
+    encode(model, rows, QUESTIONS[0], batch_size=32)
+    return (_kib("VmHWM") - before) / 1024
+
+
+def _kib(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1])
+
+
+def memory(folder: Path) -> dict[str, Any]:
+    """One layer's states against those of all layers."""
+    random_model(folder, "opt", "125M")
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        rounds = [[pool.apply(peak_memory, (str(folder), way)) for way in ("naive", "lean")] for _ in range(5)]
+    name = "opt 125M: memory above the weights, one layer / all layers"
+    return summary(name, 4.0, rounds) | {"unit": "MiB"}
+
+
+def guided_line() -> list[dict[str, float]]:
+    """How long a new instruction takes over known corpora of growing size; reading them all is extrapolated from 4,000 texts."""
+    mini, short = InBedder(), texts(4_000, 4, 12)
+    generic = mini.encode(short)
+    start = time.perf_counter()
+    mini.encode(short, QUESTIONS[0])
+    a_text = (time.perf_counter() - start) / len(short)
+    line = []
+    for count in LINE:
+        many = [f"{i} {short[i % len(short)]}" for i in range(count)]
+        known = np.resize(generic, (count, generic.shape[1]))
+        start = time.perf_counter()
+        mini.encode_guided(many, QUESTIONS[0], generic=known)
+        line.append(
+            {"texts": count, "guided": round(time.perf_counter() - start, 2), "read (extrapolated)": round(a_text * count, 2)}
+        )
+    return line
+
+
+def measure(case: Case, folder: Path, rounds: int) -> dict[str, Any]:
+    """Time both ways in turn."""
+    slow, fast = case.ways(folder)
+    a, b = slow(), fast()
+    pairs = []
+    for _ in range(rounds):
+        pair = []
+        for way in (slow, fast):
+            start = time.perf_counter()
+            way()
+            pair.append(time.perf_counter() - start)
+        pairs.append(pair)
+    found = summary(case.name, case.goal, pairs) | {"unit": "seconds"}
+    if case.alike:
+        lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+        found["smallest_cosine"] = round(float(((a * b).sum(-1) / lengths).min()), 6)
+    return found
+
+
+def summary(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any]:
+    """The median of the rounds' ratios, and their spread."""
+    ratios = [slow / fast for slow, fast in pairs]
+    return {
+        "name": name,
+        "ratio": round(statistics.median(ratios), 2),
+        "smallest": round(min(ratios), 2),
+        "largest": round(max(ratios), 2),
+        "goal": goal,
+        "slow_fast": [[round(one, 4) for one in pair] for pair in pairs],
+    }
+
+
+def draw(content: dict[str, Any], path: Path) -> None:
+    """Bars of the ratios with their spread on a logarithmic axis, and the guided transform's line."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    cases, line = content["cases"], content.get("guided_line", [])
+    figure, axes = pyplot.subplots(figsize=(11, 0.36 * len(cases) + 1.2), layout="constrained")
+    ratios = [one["ratio"] for one in cases]
+    spread = [[one["ratio"] - one["smallest"] for one in cases], [one["largest"] - one["ratio"] for one in cases]]
+    names = [one["name"] for one in cases]
+    bars = axes.barh(names, ratios, xerr=spread, color="#4269d0", error_kw={"elinewidth": 1})
+    axes.plot([one["goal"] for one in cases], names, "|", color="#ff725c", markersize=12, markeredgewidth=2, label="goal")
+    axes.bar_label(bars, [f"{one:.1f}" for one in ratios], padding=6, fontsize=8)
+    axes.set(xscale="log", xlabel=f"times as fast, or as small ({content['default_precision']})")
+    axes.axvline(1, color="#888", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.legend(loc="lower right", frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130)
+    if not line:
+        return
+    figure, axes = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
+    for name, style in (("guided", "o-"), ("read (extrapolated)", "s--")):
+        axes.plot([one["texts"] for one in line], [one[name] for one in line], style, label=name)
+    axes.set(
+        xscale="log", yscale="log", xlabel="short texts whose generic vectors are known", ylabel="seconds for a new instruction"
+    )
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path.with_name(f"{path.stem}_guided.png"), dpi=130)
+
+
+def main() -> None:
+    """Measure what is asked for and write json and chart after every case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument("--only", default="", help="only cases whose name contains this")
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    precision = str(InBedder().backbone.model.dtype).removeprefix("torch.")
+    content: dict[str, Any] = {
+        "command": " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]]),
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
+        "default_precision": precision,
+        "versions": {one: version(one) for one in ("torch", "transformers", "sentence-transformers", "numpy")},
+        "cases": [],
+    }
+    cases = [case for family in ("opt", "llama") for shape in SHAPES for case in causal_cases(family, shape)] + list(mini_cases())
+    with tempfile.TemporaryDirectory() as name:
+        jobs: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+            (case.name, lambda case=case: measure(case, Path(name), asked.rounds)) for case in cases
+        ]
+        jobs.insert(0, ("opt 125M: memory", lambda: memory(Path(name))))
+        for title, job in jobs:
+            if asked.only in title:
+                content["cases"].append(job())
+                print(f"{content['cases'][-1]['ratio']:8.2f}  {title}", flush=True)
+    if asked.only in "mini: guided":
+        content["guided_line"] = guided_line()
+    asked.output.parent.mkdir(exist_ok=True)
+    asked.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    draw(content, asked.output.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
