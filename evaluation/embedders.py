@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -66,9 +67,14 @@ def inbedder_embedders(
     name += ", filter words" if filter_words else ""
     name += f", guided {guided}" if guided else ""
 
+    @lru_cache(maxsize=1)
+    def read_before(texts: tuple[str, ...]) -> Vectors:
+        return model.encode(texts, None, batch_size=batch_size)
+
     def instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         if guided and isinstance(instruction, str):
-            return np.asarray(model.encode_guided(texts, instruction, sample=guided, batch_size=batch_size))
+            known = read_before(tuple(texts))
+            return np.asarray(model.encode_guided(texts, instruction, sample=guided, generic=known, batch_size=batch_size))
         if filter_words is None or isinstance(instruction, str):
             words = filter_words(str(instruction)) if filter_words else ()
             return model.encode(texts, instruction, batch_size=batch_size, filter_words=words)

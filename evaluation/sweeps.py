@@ -115,7 +115,7 @@ def guided(
     model: Model = "mini",
     sample: Annotated[int, typer.Option(min=50, help="Texts that are read under each instruction.")] = 1000,
     data: Source = None,
-    task: Task = ["triplets", "clustering"],  # noqa: B006
+    task: Task = ["triplets", "two-criteria"],  # noqa: B006
     limit: Limit = 3000,
 ) -> None:
     """Every text read under the instruction, against a sample read and the others' vectors mapped (``encode_guided``)."""

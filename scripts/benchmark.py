@@ -80,9 +80,10 @@ def random_model(folder: Path, family: str, shape: str, dtype: str | None = "flo
 
 
 def texts(count: int, shortest: int, longest: int) -> list[str]:
-    """Different texts of so many words each, drawn evenly."""
+    """Different texts of so many words each, drawn log-evenly: many short and few long ones, as in corpora."""
     draws = np.random.default_rng(0)
-    return [f"{i} " + " ".join(draws.choice(WORDS, draws.integers(shortest, longest + 1))) for i in range(count)]
+    lengths = np.exp(draws.uniform(np.log(shortest), np.log(longest + 1), count)).astype(int)
+    return [f"{i} " + " ".join(draws.choice(WORDS, length)) for i, length in enumerate(lengths)]
 
 
 @torch.inference_mode()
@@ -116,7 +117,7 @@ def in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int
 
 def causal_cases(family: str, shape: str) -> Iterator[Case]:
     """Lean against naive, shared against separate, both together, sorted against in order."""
-    mixed, long, name = texts(48, 5, 250), texts(8, 195, 200), f"{family} {shape}"
+    mixed, long, name = texts(96, 5, 250), texts(8, 195, 200), f"{family} {shape}"
 
     def made(slow: Callable[[InBedder], Any], fast: Callable[[InBedder], Any], dtype: str | None = "float32") -> Any:
         def ways(folder: Path) -> Ways:

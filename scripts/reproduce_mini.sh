@@ -32,6 +32,11 @@ done
 for seed in 0 1 2; do
     train "third-seed-$seed" "$third" --set training.seed=$seed
 done
+train third-temperature-0.02 "$third" "${short[@]}" --set objective.temperature=0.02
+train third-longer "$third" "${short[@]}" --set data.max_characters=1500 --set max_length=512
+train third-two-epochs "$third" --set data.held_out=28438 --set training.epochs=2 # 3,200 rows twice
+train third-frozen-head "$third" "${short[@]}" --set training.freeze="embeddings|cls"
+train third-last-layer "$third" "${short[@]}" --set training.freeze="embeddings|cls|layer\\.[0-4]\\."
 python scripts/one_wording.py "$third" "$data" "$out/one-wording"
 train third-one-wording "$out/one-wording/recipe.yaml" --set data.folder="$out/one-wording/data" "${short[@]}"
 for seed in 0 1 2; do

@@ -6,6 +6,7 @@ python scripts/update_tables.py
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from evaluation.results import load_cells, markdown, table
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "evaluation" / "results"
 EXPERIMENTS = ROOT / "finetune" / "results"
+BENCHMARKS = ROOT / "scripts" / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "inbedder" / "models" / "mini" / "README.md",
@@ -36,12 +38,31 @@ def with_tables(page: str) -> str:
     """
 
     def fill(match: re.Match[str]) -> str:
+        if (BENCHMARKS / match[2]).exists():
+            return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[3]}"
         rows = table(load_cells(next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())))
         if len(rows) <= MOST_ACROSS:
             rows = [list(column) for column in zip(*rows, strict=True)]
         return f"{match[1]}{markdown(rows)}\n{match[3]}"
 
     return TABLE.sub(fill, page)
+
+
+def ratios(path: Path) -> list[list[str]]:
+    """The table of a benchmark: each case's median ratio with its spread, those of tiny models left out.
+
+    Args:
+        path: What ``scripts/benchmark.py`` wrote.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    rows = [["two ways, side by side", "ratio", "from", "to", "goal"]]
+    for case in content["cases"]:
+        if " tiny: " not in case["name"]:
+            rows.append([case["name"], *(f"{case[one]:.1f}" for one in ("ratio", "smallest", "largest", "goal"))])
+    return rows
 
 
 if __name__ == "__main__":
