@@ -136,3 +136,16 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     head, *body = rows
     lines = [head, ["---", *("--:" for _ in head[1:])], *body]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """A table for a terminal.
+
+    Args:
+        rows: A head row and others, all of one length.
+
+    Returns:
+        One line a row, columns under each other.
+    """
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

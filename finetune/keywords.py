@@ -31,7 +31,7 @@ def salient_words(texts: Sequence[str], count: int, encoder: str) -> list[str]:
     from nltk.stem import PorterStemmer
 
     from finetune.data import stopwords
-    from finetune.losses import sentence_vectors
+    from inbedder.reencode import sentence_vectors
 
     distinct = list(dict.fromkeys(texts))
     words = [sorted({word for word in WORD.findall(text.lower()) if word not in stopwords()}) for text in distinct]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +31,8 @@ from torch import Tensor
 from finetune.examples import IGNORED
 from inbedder.backbones.base import body_of, tapped
 from inbedder.backbones.masked import passes_only
-from inbedder.errors import MissingExtraError
-from inbedder.models.bundled import resolve_base
 from inbedder.pooling import masked_mean
+from inbedder.reencode import sentence_vectors
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -193,32 +191,6 @@ def amortised(read: Read, batch: dict[str, Tensor], loss: str, pooling: str | No
     if loss == "cosine":
         return (1 - F.cosine_similarity(vectors.float(), batch["vector"].float(), dim=-1)).mean()
     return info_nce(vectors, batch["vector"], batch["answer"], temperature)
-
-
-def sentence_vectors(texts: Sequence[str], encoder: str) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Texts embedded by a sentence-transformers model.
-
-    Args:
-        texts: n texts.
-        encoder: Its id or folder.
-
-    Returns:
-        float32, shape (n, d), of length 1.
-
-    Raises:
-        MissingExtraError: When sentence-transformers is not installed.
-    """
-    vectors = _sentence_encoder(encoder).encode(list(texts), batch_size=256, normalize_embeddings=True, show_progress_bar=None)
-    return np.asarray(vectors, dtype=np.float32)
-
-
-@lru_cache(maxsize=1)
-def _sentence_encoder(name: str) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtraError("sentence-transformers", "finetune") from error
-    return SentenceTransformer(resolve_base(name))
 
 
 def reencoded(answers: Sequence[str], reencoder: str, width: int) -> Tensor:

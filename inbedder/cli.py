@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.options import MaxNewTokens, Number, ReEncoder, Seed, Temperature, TopP, reencoding_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -38,7 +40,7 @@ Instructions = Annotated[list[str], typer.Option("-i", "--instruction", help="Wh
 TextColumn = Annotated[str | None, typer.Option(help="Column of the texts; guessed where only one can be meant.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out bad rows instead of stopping at the first.")]
 Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder.")]
-Pooling = Annotated[str | None, typer.Option(help="1st-gen, avg-gen, last-gen, avg-ppt or avg-all.")]
+Pooling = Annotated[str | None, typer.Option(help="1st-gen, avg-gen, last-gen, avg-ppt, avg-all or re-enc.")]
 Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.")]
 Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.")]
 MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
@@ -121,31 +123,30 @@ def embed(
     batch_size: BatchSize = 32,
     cache: Cache = None,
     guided: Guided = None,
+    n: Number = 10,
+    temperature: Temperature = 0.8,
+    top_p: TopP = 0.9,
+    seed: Seed = 0,
+    re_encoder: ReEncoder = "all-MiniLM-L6-v2",
+    max_new_tokens: MaxNewTokens = 3,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")] = False,
 ) -> None:
     """Write the vector of each text under an instruction: float32, one row a text."""
     _check_output(output, (".npy", ".parquet"))
     table = _read(source, text_column, skip_bad)
+    reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    embedder = _load(model, quantization=quantization, dtype=precision, device=device, **how)
+    embedder = _load(model, quantization=quantization, dtype=precision, device=device, max_new_tokens=max_new_tokens, **how)
+    embedder.reencoding = reencoding
     if guided is None:
         vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
     else:
-        vectors = _guided(embedder, table.texts, [instruction], guided, batch_size)[0]
-        if normalize:
-            vectors = vectors / (vectors**2).sum(1, keepdims=True).clip(1e-24) ** 0.5
-    if output.suffix.lower() == ".npy":
-        import numpy as np
+        from inbedder.running import finished
 
-        from inbedder.files import atomic_write
+        vectors = finished(_guided(embedder, table.texts, [instruction], guided, batch_size)[0], normalize)
+    from inbedder.tables import write_vectors
 
-        with atomic_write(output) as temporary, temporary.open("wb") as file:
-            np.save(file, vectors, allow_pickle=False)
-    else:
-        from inbedder.tables import write_records
-
-        rows = zip(table.rows, table.texts, vectors.tolist(), strict=True)
-        write_records(({"row": row, "text": text, "embedding": vector} for row, text, vector in rows), output)
+    write_vectors(output, vectors, table.rows, table.texts)
     _say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
 
 
@@ -157,11 +158,11 @@ def answer(
         Path | None,
         typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file; without it, lines on stdout."),
     ] = None,
-    n: Annotated[int, typer.Option("-n", min=1, help="Answers a text.")] = 1,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0 is greedy.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Nucleus.")] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of drawn answers.")] = 0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, help="Longest answer in tokens (not for masked LMs).")] = 3,
+    n: Number = 1,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    max_new_tokens: MaxNewTokens = 3,
     model: Model = "mini",
     template: Template = None,
     max_length: MaxLength = 512,
@@ -342,7 +343,7 @@ def evaluate(
     _check_output(output, (".json",))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from evaluation.embedders import inbedder_embedders, mteb_embedders
-    from evaluation.results import table
+    from evaluation.results import aligned, table
     from evaluation.runner import run
     from evaluation.tasks import Data, build_tasks
 
@@ -367,10 +368,7 @@ def evaluate(
         save_as_mteb(cells, tasks, mteb_results)
     for kind in ("raw", "centred"):
         typer.echo(f"\n{kind} vectors")
-        rows = table(cells, kind)
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        for row in rows:
-            typer.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        typer.echo(aligned(table(cells, kind)))
     _say(f"Written: {output}")
 
 

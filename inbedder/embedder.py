@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -10,7 +9,6 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 
 from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
-from inbedder.backbones.loading import LoadOptions, load_backbone, weights_revision
+from inbedder.backbones.loading import LoadOptions, load_backbone, settings_hash, weights_revision
 from inbedder.backbones.shared import embed_shared, why_not_shared
 from inbedder.errors import InputError, ModelError
 from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
-from inbedder.running import Shelf, Work, pack_vector, run, unpack_vector
+from inbedder.reencode import Reencoding, reencode
+from inbedder.running import Shelf, Work, finished, pack_vector, run, unpack_vector
 from inbedder.store import Store
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.transform import GuidedVectors, guided
@@ -58,8 +57,8 @@ class InBedder:
         Args:
             model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the folder or id of a peft adapter loads its base.
             backbone: "causal", "masked" or "seq2seq"; None reads it from the model's configuration.
-            pooling: "1st-gen", "avg-gen", "last-gen", "avg-ppt" or "avg-all"; None is 1st-gen, or avg-gen for masked LMs. The
-                authors' names (``fst_gen_layer_32``) are understood and set the layer.
+            pooling: "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all" or "re-enc"; None is 1st-gen, or avg-gen for masked
+                LMs. The authors' names (``fst_gen_layer_32``) are understood and set the layer.
             layer: 0 = token embeddings, 1..L = blocks (L after the final norm), negative from the end.
             template: Name or pattern of the prompt; None is what the model was fine-tuned with, else the paper's pattern.
             max_length: Longest prompt in tokens; longer texts are cut at their end.
@@ -87,6 +86,7 @@ class InBedder:
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self.template = get_template(template if template is not None else settings.template)
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
+        self.reencoding = Reencoding()
         self.quantization = quantization
         self.precision = "int8" if dtype == "int8" else str(self.backbone.model.dtype).removeprefix("torch.")
         limit = self.backbone.position_limit
@@ -94,12 +94,13 @@ class InBedder:
         room = max_length if limit is None else min(max_length, limit - answer_room)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
 
-    def with_pooling(self, pooling: str | None = None, layer: int = -1) -> InBedder:
+    def with_pooling(self, pooling: str | None = None, layer: int = -1, *, reencoding: Reencoding | None = None) -> InBedder:
         """The same model, its weights shared, read in another way.
 
         Args:
             pooling: As for ``InBedder``.
             layer: As for ``InBedder``.
+            reencoding: How "re-enc" draws and embeds answers; None leaves it as it is.
 
         Returns:
             Another InBedder.
@@ -109,6 +110,7 @@ class InBedder:
         """
         other = copy(self)
         other.pooling, other.layer = check_pooling(self.backbone, pooling, layer)
+        other.reencoding = reencoding or self.reencoding
         other.__dict__.pop("dimension", None)
         return other
 
@@ -155,13 +157,20 @@ class InBedder:
             filter_words: Words whose answer states are left out (paper, section 4.3).
 
         Returns:
-            float32, shape (n, d), or (d,) for one string. Row i belongs to text i.
+            float32, shape (n, d), or (d,) for one string. Row i belongs to text i. With "re-enc", ``ReencodedVectors``: their
+            ``answers`` are what was drawn, as ``with_pooling(reencoding=...)`` says.
 
         Raises:
             InputError: When a text is not a string, or instructions and texts do not match in number.
             ModelError: When the model gives NaN or infinite values.
         """
         rows, instructions = check_texts(texts, instruction)
+        if self.pooling == "re-enc":
+            how = self.reencoding.sampling(self.sampling.max_new_tokens, filter_words)
+            answers = self._answers(rows, instructions, how, batch_size, show_progress_bar)
+            means = reencode(answers, self.reencoding.encoder, store=self.store, device=str(self.backbone.model.device))
+            means = finished(means, normalize_embeddings)
+            return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
 
         def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
@@ -283,26 +292,32 @@ class InBedder:
             ModelError: When the model's language-model head was never trained.
         """
         rows, instructions = check_texts(texts, instruction)
+        sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed if temperature else 0)
+        answers = self._answers(rows, instructions, sampling, batch_size, show_progress_bar)
+        return answers if n > 1 else [one[0] for one in answers]
+
+    def _answers(
+        self, rows: Sequence[str], instructions: Sequence[str], how: Sampling, batch_size: int, show_progress_bar: bool | None
+    ) -> list[list[str]]:
+        """Answers of each text, kept ones among them."""
         if not self.backbone.answers:
             raise ModelError(
                 f"{self.name} brings no trained language-model head, so its answers would be random. "
                 "It can embed; to answer and to explain clusters choose a language model, or fine-tune this one."
             )
-        if n < 1 or temperature < 0 or not 0 < top_p <= 1:
-            raise InputError("answer needs n >= 1, temperature >= 0 and 0 < top_p <= 1.")
-        sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed if temperature else 0)
 
         def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
-            said = self.backbone.answer([one for (one,) in batch], replace(sampling, seed=sampling.seed + first))
+            said = self.backbone.answer([one for (one,) in batch], replace(how, seed=how.seed + first))
             return [[one] for one in said]
 
         answers: list[list[str]] = [[] for _ in rows]
-        shelf = self._shelf(lambda said: json.dumps(said).encode(), json.loads, answers=asdict(sampling))
+        asked = [(one,) for one in instructions]
+        shelf = self._shelf(lambda said: json.dumps(said).encode(), json.loads, answers=asdict(how))
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
-        for places, (said,) in run(self.tokenizer, rows, [(one,) for one in instructions], reply, verb="Answering", **options):
+        for places, (said,) in run(self.tokenizer, rows, asked, reply, verb="Answering", stacklevel=4, **options):
             for row in places:
                 answers[row] = [one.strip() for one in said]
-        return answers if n > 1 else [one[0] for one in answers]
+        return answers
 
     @staticmethod
     def similarity(a: Any, b: Any) -> Vectors:
@@ -331,7 +346,7 @@ class InBedder:
             The likeliest words of each vector; empty lists where the layer or pooling is not one that the head reads.
         """
         last = self.layer in (-1, self.backbone.num_layers)
-        if not last or self.pooling == "avg-ppt" or not self.backbone.answers:
+        if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
             return [[] for _ in vectors]
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
         return [distinct_words(one, top) for one in words]
@@ -355,10 +370,7 @@ class InBedder:
                 vectors = np.empty((len(results), len(rows), len(results[0])), dtype=np.float32)
             for own, result in zip(vectors, results, strict=True):
                 own[places] = result
-        _check_finite(vectors)
-        if normalize_embeddings:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-        return vectors
+        return finished(vectors, normalize_embeddings)
 
     def _shelf(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> Shelf | None:
         """Where results of these settings are kept; None without a cache."""
@@ -382,17 +394,4 @@ class InBedder:
 
     @cached_property
     def _settings_hash(self) -> str:
-        """Of tokenizer, configuration and adapter settings, which change vectors as weights do."""
-        backbone = self.backbone
-        adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
-        parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _check_finite(vectors: Vectors) -> None:
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=(0, 2)))
-    if len(bad):
-        raise ModelError(
-            f"The model gave NaN or infinite values for {len(bad)} of {vectors.shape[1]} texts (first: text {bad[0]}). "
-            "Load it with dtype='float32'."
-        )
+        return settings_hash(self.backbone)

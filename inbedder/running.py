@@ -12,20 +12,21 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from inbedder.batching import length_sorted_batches
-from inbedder.errors import InputError, TextCutWarning
+from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.store import Store, entry_key
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 
 LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal
 WINDOW = 16384
 """Prompts that are sorted by length together."""
+V = TypeVar("V", bound=NDArray[np.float32])
 Pair = tuple[str, str]
 Unit = tuple[str, tuple[str, ...]]
 """A text and the instructions that are asked of it together."""
@@ -171,3 +172,27 @@ def pack_vector(vector: NDArray[np.float32]) -> bytes | None:
 def unpack_vector(data: bytes) -> NDArray[np.float32]:
     """The vector of ``pack_vector``."""
     return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
+
+
+def finished(vectors: V, normalize: bool) -> V:
+    """Vectors as they leave.
+
+    Args:
+        vectors: float32, shape (m, n, d) or (n, d), of n texts; changed in place.
+        normalize: Scale them to length 1.
+
+    Returns:
+        The same array.
+
+    Raises:
+        ModelError: When a text has NaN or infinite values.
+    """
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=(*range(vectors.ndim - 2), -1)))
+    if len(bad):
+        raise ModelError(
+            f"The model gave NaN or infinite values for {len(bad)} of {vectors.shape[-2]} texts (first: text {bad[0]}). "
+            "Load it with dtype='float32'."
+        )
+    if normalize:
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+    return vectors

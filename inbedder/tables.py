@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from inbedder.errors import InputError, MissingExtraError
 from inbedder.files import atomic_write
 from inbedder.tokenization import clean_text
@@ -263,3 +266,27 @@ def write_records(records: Iterable[Record], path: str | Path) -> None:
                 writer.writerows(rows)
         else:
             raise InputError(f"{path}: cannot write {kind!r}. Give .csv, .tsv, .jsonl, .json or .parquet.")
+
+
+def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]) -> None:
+    """Write one vector a text, all at once or not at all.
+
+    Args:
+        path: A .npy file for the vectors alone, or a .parquet file.
+        vectors: float32, shape (n, d); with ``answers`` where they were re-encoded from some.
+        rows: n row numbers.
+        texts: n texts.
+
+    Raises:
+        InputError: When the file cannot be written.
+    """
+    if path.suffix.lower() == ".npy":
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.save(file, vectors, allow_pickle=False)
+        return
+    records: list[Record] = [
+        {"row": row, "text": text, "embedding": vector} for row, text, vector in zip(rows, texts, vectors.tolist(), strict=True)
+    ]
+    for record, answers in zip(records, getattr(vectors, "answers", ()), strict=False):
+        record["answers"] = answers
+    write_records(records, path)

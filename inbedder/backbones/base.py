@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
 from inbedder.pooling import parse_pooling
 from inbedder.tokenization import PromptTokens
 
@@ -33,6 +33,10 @@ class Sampling:
     seed: int = 0
     """Seed of the drawn answers."""
 
+    def __post_init__(self) -> None:
+        if self.n < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise InputError("Answers need n >= 1, temperature >= 0 and 0 < top_p <= 1.")
+
 
 @runtime_checkable
 class Backbone(Protocol):
@@ -41,7 +45,7 @@ class Backbone(Protocol):
     kind: str
     """"causal", "masked" or "seq2seq"."""
     poolings: tuple[str, ...]
-    """The poolings it offers, its default first."""
+    """The poolings of its hidden states, its default first; with answers it also has "re-enc"."""
     answers: bool
     """Whether its language-model head was trained; a random one says nothing."""
     adapter: str | None
@@ -155,8 +159,9 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
         ModelError: When the model has no such pooling or layer.
     """
     asked, named_layer = parse_pooling(pooling or backbone.poolings[0])
-    if asked not in backbone.poolings:
-        raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(backbone.poolings)}.")
+    offered = (*backbone.poolings, "re-enc") if backbone.answers else backbone.poolings
+    if asked not in offered:
+        raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(offered)}.")
     layer = layer if named_layer is None else named_layer
     check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
     return asked, layer

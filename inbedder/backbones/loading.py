@@ -208,7 +208,7 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
 def _load_weights(base: str, kind: str, settings: dict[str, Any], remote: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
     """The model, and the names of weights that its checkpoint lacks."""
     try:
-        with _quiet(quiet):
+        with quietly(quiet):
             model, info = MODEL_CLASSES[kind].from_pretrained(
                 base, use_safetensors=True, output_loading_info=True, **settings, **remote
             )
@@ -225,8 +225,8 @@ def _load_weights(base: str, kind: str, settings: dict[str, Any], remote: dict[s
 
 
 @contextmanager
-def _quiet(expected_gaps: bool) -> Iterator[None]:
-    """No progress bar for weights; and no report of missing weights where an adapter brings them."""
+def quietly(expected_gaps: bool) -> Iterator[None]:
+    """No progress bar for weights; and no report of missing weights where they are expected."""
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     if expected_gaps:
@@ -308,6 +308,13 @@ def weights_revision(name: str, backbone: Backbone) -> str:
         base = Path(resolve_base(str(backbone.model.config._name_or_path)))
         digests += [commit, *(sha256_of(path) for path in sorted(base.glob("*.safetensors")) if base.is_dir())]
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+
+
+def settings_hash(backbone: Backbone) -> str:
+    """What stands for tokenizer, configuration and adapter settings, which change vectors as weights do; 16 digits."""
+    adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
+    parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _device(options: LoadOptions) -> torch.device:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-import finetune.losses
+import inbedder.reencode
 from finetune.data import load_rows
 from finetune.keywords import kept_words, salient_words
 from finetune.recipe import Data, Source
@@ -19,7 +19,7 @@ def calls(monkeypatch):
         made.append(texts)
         return np.array([{**AXES, **TEXTS}[text] for text in texts], dtype=np.float32)
 
-    monkeypatch.setattr(finetune.losses, "sentence_vectors", vectors)
+    monkeypatch.setattr(inbedder.reencode, "sentence_vectors", vectors)
     return made
 
 

@@ -1,0 +1,192 @@
+"""Re-encoding: the vector of a text under an instruction is the mean vector of the answers drawn to it.
+
+InBedder paper, section 4.1, equation 2, with R another embedder, its vectors of length 1, and S_Y the drawn answers::
+
+    v(I, x) = 1/|S_Y| sum_{y in S_Y} R(y)        y ~ P(Y | I, x)
+
+One greedy answer makes it R(answer). A store keeps answers under all that they were drawn with (model, prompt, number,
+temperature, nucleus, seed), and vectors of answers under the re-encoder that made them: so a change of either finds nothing old,
+and an answer that many texts share is embedded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.backbones.base import Sampling
+from inbedder.backbones.loading import quietly
+from inbedder.errors import InputError, MissingExtraError, ModelError
+from inbedder.models.bundled import BASE_NAME, resolve_base, sha256_of
+from inbedder.running import pack_vector, unpack_vector
+from inbedder.store import Store, entry_key
+
+logger = logging.getLogger(__name__)
+
+Vectors = NDArray[np.float32]
+CHUNK = 1024
+"""Texts whose answers are embedded together."""
+BATCH = 256
+"""Answers in one pass of the re-encoder."""
+
+
+@dataclass(frozen=True)
+class Reencoding:
+    """How answers are drawn and what embeds them; the numbers are the authors' own, whose R is intfloat/e5-large-v2."""
+
+    n: int = 10
+    """Answers a text."""
+    temperature: float = 0.8
+    """0 is greedy: then one answer is as good as many."""
+    top_p: float = 0.9
+    """Nucleus."""
+    seed: int = 0
+    """Seed of the drawn answers, which also depend on batch_size."""
+    encoder: str = BASE_NAME
+    """R: any sentence-transformers model, a hub id or a folder; the default needs no network."""
+
+    def __post_init__(self) -> None:
+        self.sampling(1)  # raises when a number is out of range
+
+    def sampling(self, max_new_tokens: int, filter_words: Sequence[str] = ()) -> Sampling:
+        """How answers of at most so many tokens are decoded.
+
+        Args:
+            max_new_tokens: Longest answer in tokens.
+            filter_words: None: words are left out of hidden states, and here are none.
+
+        Returns:
+            What a backbone takes.
+
+        Raises:
+            InputError: When a number is out of range, or words are to be left out.
+        """
+        if filter_words:
+            raise InputError("filter_words leaves out hidden states, and re-enc has none. Choose another pooling.")
+        return Sampling(max_new_tokens, self.n, self.temperature, self.top_p, self.seed if self.temperature else 0)
+
+
+class ReencodedVectors(np.ndarray[Any, np.dtype[np.float32]]):
+    """Re-encoded vectors, float32, shape (texts, d), with the answers that they stand for."""
+
+    answers: list[list[str]]
+    """The drawn answers of each text."""
+    empty: int = 0
+    """How many of all answers are empty; they are embedded as such."""
+
+    def alone(self) -> ReencodedVectors:
+        """The vector of the first text, shape (d,), with all answers."""
+        row: ReencodedVectors = self[0]
+        row.answers, row.empty = self.answers, self.empty
+        return row
+
+
+def reencode(
+    answers: Sequence[Sequence[str]], encoder: str, *, store: Store | None = None, device: str | None = None
+) -> ReencodedVectors:
+    """Embed drawn answers and average them (equation 2).
+
+    Args:
+        answers: n lists of one or more answers.
+        encoder: A sentence-transformers model.
+        store: Where vectors of answers are kept, or None.
+        device: A torch device for the re-encoder; None takes the GPU where there is one.
+
+    Returns:
+        ``ReencodedVectors``, shape (n, d).
+
+    Raises:
+        MissingExtraError: When sentence-transformers is not installed.
+        ModelError: When the re-encoder cannot be loaded.
+        InputError: When there is a store and the re-encoder's weights have no revision.
+    """
+    empty = sum(not one for row in answers for one in row)
+    if empty:
+        logger.warning("%d of %d answers are empty and are embedded as such.", empty, sum(len(row) for row in answers))
+    means = [np.empty((0, _known([""], encoder, None, device)[""].shape[0]), dtype=np.float32)] if not answers else []
+    for start in range(0, len(answers), CHUNK):
+        some = answers[start : start + CHUNK]
+        known = _known(list(dict.fromkeys(one for row in some for one in row)), encoder, store, device)
+        means.append(np.stack([np.mean([known[one] for one in row], axis=0) for row in some]))
+    vectors: ReencodedVectors = np.concatenate(means).view(ReencodedVectors)
+    vectors.answers = [list(row) for row in answers]
+    vectors.empty = empty
+    return vectors
+
+
+def _known(answers: list[str], encoder: str, store: Store | None, device: str | None) -> dict[str, Vectors]:
+    """The vector of each answer, kept or embedded now."""
+    keys = {one: entry_key(one, "") for one in answers}
+    about: dict[str, Any] = {}
+    found: dict[bytes, bytes] = {}
+    if store is not None:
+        about = {"model": encoder, "revision": _revision(encoder, device), "pooling": "of answers", "layer": "last"}
+        found = store.get(about, list(keys.values()))
+    vectors = {one: unpack_vector(found[key]) for one, key in keys.items() if key in found}
+    new = [one for one in answers if one not in vectors]
+    for start in range(0, len(new), BATCH):
+        some = new[start : start + BATCH]
+        made = dict(zip(some, sentence_vectors(some, encoder, device), strict=True))
+        if store is not None:
+            store.put(about, ((keys[one], data) for one, vector in made.items() if (data := pack_vector(vector)) is not None))
+        vectors.update(made)
+    return vectors
+
+
+def sentence_vectors(texts: Sequence[str], encoder: str, device: str | None = None) -> Vectors:
+    """Texts embedded by a sentence-transformers model.
+
+    Args:
+        texts: n texts.
+        encoder: Its id or folder.
+        device: A torch device; None takes the GPU where there is one.
+
+    Returns:
+        float32, shape (n, d), of length 1.
+
+    Raises:
+        MissingExtraError: When sentence-transformers is not installed.
+        ModelError: When the model cannot be loaded.
+    """
+    loaded = _encoder(encoder, device)
+    vectors = loaded.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+    return np.asarray(vectors, dtype=np.float32)
+
+
+@lru_cache(maxsize=1)
+def _encoder(name: str, device: str | None) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError as error:
+        raise MissingExtraError("sentence-transformers", "reencode") from error
+    try:
+        weights = {"use_safetensors": True, "dtype": "float32"}
+        with quietly(expected_gaps=False):
+            return SentenceTransformer(resolve_base(name), device=device, model_kwargs=weights)
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"Cannot load the re-encoder {name!r}: it is no sentence-transformers model here or in reach on the hub. "
+            f"Check the spelling and the network, or give a local folder. ({' '.join(str(error).split())[:400]})"
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def _revision(name: str, device: str | None) -> str:
+    """A hash of the files of a folder, or the hub's commit."""
+    folder = Path(resolve_base(name))
+    if folder.is_dir():
+        files = sorted(path for kind in ("*.safetensors", "*.json") for path in folder.rglob(kind))
+        digests = "".join(f"{path.relative_to(folder)} {sha256_of(path)}\n" for path in files)
+        return hashlib.sha256(digests.encode()).hexdigest()[:16]
+    commit = getattr(getattr(getattr(_encoder(name, device)[0], "auto_model", None), "config", None), "_commit_hash", None)
+    if commit is None:
+        raise InputError(f"The re-encoder {name} has no revision, so kept vectors could lie. Use it without a cache.")
+    return str(commit)
