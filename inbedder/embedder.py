@@ -20,7 +20,7 @@ from inbedder.backbones.loading import LoadOptions, load_backbone, settings_hash
 from inbedder.backbones.shared import embed_shared, why_not_shared
 from inbedder.errors import InputError, ModelError
 from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
-from inbedder.reencode import Reencoding, reencode
+from inbedder.reencode import Reencoding, check_encoder, reencode
 from inbedder.running import Shelf, Work, finished, pack_vector, run, unpack_vector
 from inbedder.store import Store
 from inbedder.tokenization import PromptTokenizer, PromptTokens
@@ -166,10 +166,11 @@ class InBedder:
         """
         rows, instructions = check_texts(texts, instruction)
         if self.pooling == "re-enc":
+            device, encoder = str(self.backbone.model.device), self.reencoding.encoder
             how = self.reencoding.sampling(self.sampling.max_new_tokens, filter_words)
+            check_encoder(encoder, store=self.store, device=device)
             answers = self._answers(rows, instructions, how, batch_size, show_progress_bar)
-            means = reencode(answers, self.reencoding.encoder, store=self.store, device=str(self.backbone.model.device))
-            means = finished(means, normalize_embeddings)
+            means = finished(reencode(answers, encoder, store=self.store, device=device), normalize_embeddings)
             return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
 

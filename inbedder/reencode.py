@@ -89,6 +89,25 @@ class ReencodedVectors(np.ndarray[Any, np.dtype[np.float32]]):
         return row
 
 
+def check_encoder(encoder: str, *, store: Store | None = None, device: str | None = None) -> None:
+    """Find the re-encoder before answers are drawn, so that a mistake costs nothing.
+
+    Args:
+        encoder: A sentence-transformers model.
+        store: As for ``reencode``; with one, a folder's model is loaded only when it has something to embed.
+        device: As for ``reencode``.
+
+    Raises:
+        MissingExtraError: When sentence-transformers is not installed.
+        ModelError: When the re-encoder cannot be loaded.
+        InputError: When there is a store and the re-encoder's weights have no revision.
+    """
+    if store is None:
+        _encoder(encoder, device)
+    else:
+        _revision(encoder, device)
+
+
 def reencode(
     answers: Sequence[Sequence[str]], encoder: str, *, store: Store | None = None, device: str | None = None
 ) -> ReencodedVectors:

@@ -149,7 +149,8 @@ def test_vectors_of_another_re_encoder_are_not_found_nor_those_of_its_other_weig
     assert len(counted) == 1
 
 
-def test_a_re_encoder_that_is_not_there_is_named(model):
+def test_a_re_encoder_that_is_not_there_is_named_before_any_answer_is_drawn(model, monkeypatch):
+    monkeypatch.setattr(model.backbone, "answer", None)
     lost = model.with_pooling("re-enc", reencoding=Reencoding(encoder="no/such-encoder"))
     with pytest.raises(ModelError, match="Cannot load the re-encoder 'no/such-encoder'"):
         lost.encode("a", "What?")
