@@ -10,17 +10,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 TOKEN_BUDGET = 32 * 512
+"""Padded tokens that a GPU takes in one batch."""
 
 
-def length_sorted_batches(
-    lengths: Sequence[int], batch_size: int, token_budget: int = TOKEN_BUDGET
-) -> Iterator[NDArray[np.intp]]:
+def token_budget() -> int:
+    """Padded tokens in one batch: a CPU is as fast with a quarter, in less memory."""
+    return TOKEN_BUDGET if torch.cuda.is_available() else TOKEN_BUDGET // 4
+
+
+def length_sorted_batches(lengths: Sequence[int], batch_size: int, most_tokens: int = TOKEN_BUDGET) -> Iterator[NDArray[np.intp]]:
     """Split rows into batches of similar length, longest first, so that out-of-memory shows at once.
 
     Args:
         lengths: Length of each row, in tokens.
         batch_size: Most rows in one batch.
-        token_budget: Most padded tokens (rows times longest row) in one batch; one row is always allowed.
+        most_tokens: Most padded tokens (rows times longest row) in one batch; one row is always allowed.
 
     Yields:
         Row numbers of one batch; together the batches hold every row once.
@@ -29,7 +33,7 @@ def length_sorted_batches(
     start = 0
     while start < len(order):
         longest = max(1, lengths[order[start]])
-        rows = max(1, min(batch_size, token_budget // longest))
+        rows = max(1, min(batch_size, most_tokens // longest))
         yield order[start : start + rows]
         start += rows
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from inbedder.batching import length_sorted_batches
+from inbedder.batching import TOKEN_BUDGET, length_sorted_batches, token_budget
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.store import Store, entry_key
 from inbedder.tokenization import PromptTokenizer, PromptTokens
@@ -116,7 +116,9 @@ def _results(
     tokenizer: PromptTokenizer, units: list[Unit], work: Work, batch_size: int, shelf: Shelf | None
 ) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
     """Each unit, whether its text was cut, and its results, window by window."""
-    window = max(1, WINDOW // len(units[0][1])) if units else 1
+    many = len(units[0][1]) if units else 1
+    window = max(1, WINDOW // many)
+    most_tokens = token_budget() if many == 1 else TOKEN_BUDGET  # what many instructions share is counted for each
     with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
         ahead = thread.submit(_prepare, tokenizer, units[:window], shelf)
         for start in range(0, len(units), window):
@@ -126,7 +128,7 @@ def _results(
             for unit in known:
                 yield unit, *known[unit]
             lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
-            for batch in length_sorted_batches(lengths, batch_size):
+            for batch in length_sorted_batches(lengths, batch_size, most_tokens):
                 todo = [number for number in batch.tolist() if some[number] not in known]
                 if not todo:
                     continue

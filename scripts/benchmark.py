@@ -46,6 +46,8 @@ QUESTIONS = [f"What does the text say about the {thing}?" for thing in THINGS]
 WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
 BATCH = 16
 LINE = (20_000, 100_000, 1_000_000)
+MEMORY = "opt 125M: memory above the weights, one layer / all layers"
+LINE_NAME = "mini: guided, seconds by size of the corpus"
 RESULTS = Path(__file__).parent / "results" / "benchmark.json"
 
 
@@ -184,11 +186,13 @@ def peak_memory(folder: str, way: str) -> float:
     """MiB above the weights that one way takes at most, in a process of its own."""
     model = random_model(Path(folder), "opt", "125M")
     rows = texts(32, 195, 200)
-    encode = naive if way == "naive" else in_order
-    encode(model, rows[:1], QUESTIONS[0])
+    encode = (
+        (lambda some: naive(model, some, QUESTIONS[0], 32)) if way == "naive" else lambda some: model.encode(some, QUESTIONS[0])
+    )
+    encode(rows[:1])
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = _kib("VmRSS")
-    encode(model, rows, QUESTIONS[0], batch_size=32)
+    encode(rows)
     return (_kib("VmHWM") - before) / 1024
 
 
@@ -202,8 +206,7 @@ def memory(folder: Path) -> dict[str, Any]:
     random_model(folder, "opt", "125M")
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         rounds = [[pool.apply(peak_memory, (str(folder), way)) for way in ("naive", "lean")] for _ in range(5)]
-    name = "opt 125M: memory above the weights, one layer / all layers"
-    return summary(name, 4.0, rounds) | {"unit": "MiB"}
+    return summary(MEMORY, 4.0, rounds) | {"unit": "MiB"}
 
 
 def guided_line() -> list[dict[str, float]]:
@@ -264,7 +267,9 @@ def draw(content: dict[str, Any], path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    cases, line = content["cases"], content.get("guided_line", [])
+    cases = [one for one in content["cases"] if "ratio" in one]
+    line = [row for one in content["cases"] for row in one.get("line", [])]
+    pyplot.close("all")
     figure, axes = pyplot.subplots(figsize=(11, 0.36 * len(cases) + 1.2), layout="constrained")
     ratios = [one["ratio"] for one in cases]
     spread = [[one["ratio"] - one["smallest"] for one in cases], [one["largest"] - one["ratio"] for one in cases]]
@@ -292,35 +297,34 @@ def draw(content: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    """Measure what is asked for and write json and chart after every case."""
+    """Measure what is asked for; json and chart are written after every case, and keep those that were not asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    precision = str(InBedder().backbone.model.dtype).removeprefix("torch.")
-    content: dict[str, Any] = {
-        "command": " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]]),
+    about: dict[str, Any] = {
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
-        "default_precision": precision,
+        "default_precision": str(InBedder().backbone.model.dtype).removeprefix("torch."),
         "versions": {one: version(one) for one in ("torch", "transformers", "sentence-transformers", "numpy")},
-        "cases": [],
     }
+    before = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.exists() else {}
+    if before and {key: before[key] for key in about} != about:
+        parser.error(f"{asked.output} was measured on another machine or with other versions; give another file.")
+    done = {case["name"]: case for case in before.get("cases", [])}
     cases = [case for family in ("opt", "llama") for shape in SHAPES for case in causal_cases(family, shape)] + list(mini_cases())
-    with tempfile.TemporaryDirectory() as name:
-        jobs: list[tuple[str, Callable[[], dict[str, Any]]]] = [
-            (case.name, lambda case=case: measure(case, Path(name), asked.rounds)) for case in cases
-        ]
-        jobs.insert(0, ("opt 125M: memory", lambda: memory(Path(name))))
-        for title, job in jobs:
-            if asked.only in title:
-                content["cases"].append(job())
-                print(f"{content['cases'][-1]['ratio']:8.2f}  {title}", flush=True)
-    if asked.only in "mini: guided":
-        content["guided_line"] = guided_line()
+    jobs: dict[str, Callable[[Path], dict[str, Any]]] = {MEMORY: memory}
+    jobs |= {case.name: lambda folder, case=case: measure(case, folder, asked.rounds) for case in cases}
+    jobs[LINE_NAME] = lambda _folder: {"name": LINE_NAME, "line": guided_line()}
     asked.output.parent.mkdir(exist_ok=True)
-    asked.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    draw(content, asked.output.with_suffix(".png"))
+    command = " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]])
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (one for one in jobs if asked.only in one):
+            done[name] = jobs[name](Path(folder)) | {"command": command}
+            print(f"{done[name].get('ratio', ''):8}  {name}", flush=True)
+            content = about | {"cases": [done[one] for one in jobs if one in done]}
+            asked.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            draw(content, asked.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":
