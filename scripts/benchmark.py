@@ -121,7 +121,7 @@ def in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int
 
 def causal_cases(family: str, shape: str) -> Iterator[Case]:
     """Lean against naive, shared against separate, both together, sorted against in order."""
-    mixed, long, name = texts(48, 5, 250), texts(4, 195, 200), f"{family} {shape}"
+    mixed, more, long, name = texts(48, 5, 250), texts(128, 5, 250), texts(4, 195, 200), f"{family} {shape}"
 
     def made(slow: Callable[[InBedder], Any], fast: Callable[[InBedder], Any], dtype: str | None = "float32") -> Any:
         def ways(folder: Path) -> Ways:
@@ -131,12 +131,13 @@ def causal_cases(family: str, shape: str) -> Iterator[Case]:
         return ways
 
     lean = lambda model: model.encode(mixed, QUESTIONS[0], batch_size=BATCH)  # noqa: E731
+    by_length = lambda model: model.encode(more, QUESTIONS[0], batch_size=BATCH)  # noqa: E731
     shared = lambda model: model.encode_many(long, QUESTIONS)  # noqa: E731
     plain = lambda model: naive(model, mixed, QUESTIONS[0])  # noqa: E731
     yield Case(f"{name}: lean pass / naive, float32", 1.8, made(plain, lean))
     if has_fast_bf16(torch.device("cpu")):  # else the default is float32, as above
         yield Case(f"{name}: lean pass / naive, bfloat16", 3.0, made(plain, lean, None))
-    yield Case(f"{name}: sorted / input order", 1.8, made(lambda model: in_order(model, mixed, QUESTIONS[0]), lean))
+    yield Case(f"{name}: sorted / input order", 1.8, made(lambda model: in_order(model, more, QUESTIONS[0]), by_length))
     separate = lambda model: np.stack([model.encode(long, one) for one in QUESTIONS])  # noqa: E731
     yield Case(f"{name}: 10 instructions, shared / separate", 4.0, made(separate, shared))
     naives = lambda model: np.stack([naive(model, long, one) for one in QUESTIONS])  # noqa: E731
@@ -156,7 +157,7 @@ def mini_cases() -> Iterator[Case]:
         return ways
 
     def cached(folder: Path) -> Ways:
-        rows, turn = texts(512, 8, 30), iter(range(1_000))
+        rows, turn = texts(256, 20, 120), iter(range(1_000))
         kept = InBedder(cache=folder / "kept")
         kept.encode(rows, QUESTIONS[0])
         fresh = InBedder()
