@@ -86,7 +86,6 @@ def test_a_layer_that_is_not_there_is_refused_at_once(make_model):
         ({"dtype": "float8"}, "Unknown dtype 'float8'"),
         ({"quantization": "int2"}, "Unknown quantization 'int2'"),
         ({"backbone": "diffusion"}, "Unknown backbone 'diffusion'"),
-        ({"pooling": "re-enc"}, "has no pooling 're-enc'"),
     ],
 )
 def test_an_unknown_option_lists_the_known_ones(make_model, option, message):
