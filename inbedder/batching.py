@@ -14,7 +14,7 @@ TOKEN_BUDGET = 32 * 512
 
 
 def token_budget() -> int:
-    """Padded tokens in one batch: a CPU is as fast with a quarter, in less memory."""
+    """Padded tokens in one batch: without a GPU a quarter, to spare memory."""
     return TOKEN_BUDGET if torch.cuda.is_available() else TOKEN_BUDGET // 4
 
 
