@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.options import MaxNewTokens, Number, ReEncoder, Seed, Temperature, TopP, reencoding_of
+from inbedder.options import Backbone, Guided, MaxNewTokens, Number, ReEncoder, Seed, Temperature, TopP, reencoding_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,9 +48,6 @@ Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 (bitsandbyte
 Precision = Annotated[str | None, typer.Option(help="float32, bfloat16, float16, or int8 (masked LMs on a CPU).")]
 Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.")]
 Cache = Annotated[Path | None, typer.Option(help="A folder that keeps vectors and answers for the next time.")]
-Guided = Annotated[
-    int | None, typer.Option(min=50, help="Read only so many texts under the instruction; map the others' vectors (fast).")
-]
 BatchSize = Annotated[int, typer.Option(min=1, help="Most texts in one pass.")]
 
 
@@ -116,6 +113,7 @@ def embed(
     template: Template = None,
     max_length: MaxLength = 512,
     quantization: Quantization = None,
+    backbone: Backbone = None,
     precision: Precision = None,
     device: Device = None,
     text_column: TextColumn = None,
@@ -136,7 +134,8 @@ def embed(
     table = _read(source, text_column, skip_bad)
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    embedder = _load(model, quantization=quantization, dtype=precision, device=device, max_new_tokens=max_new_tokens, **how)
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    embedder = _load(model, max_new_tokens=max_new_tokens, **how)
     embedder.reencoding = reencoding
     if guided is None:
         vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
@@ -167,6 +166,7 @@ def answer(
     template: Template = None,
     max_length: MaxLength = 512,
     quantization: Quantization = None,
+    backbone: Backbone = None,
     precision: Precision = None,
     device: Device = None,
     text_column: TextColumn = None,
@@ -179,18 +179,17 @@ def answer(
         _check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
     table = _read(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
-    embedder = _load(model, quantization=quantization, dtype=precision, device=device, **how)
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    embedder = _load(model, **how)
     said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[one] if isinstance(one, str) else one for one in said]
     if output is None:
         for one in answers:
             typer.echo("\t".join(" ".join(text.split()) for text in one))
         return
-    from inbedder.tables import write_records
+    from inbedder.tables import write_answers
 
-    names = ["answer"] if n == 1 else [f"answer_{i + 1}" for i in range(n)]
-    rows = zip(table.rows, table.texts, answers, strict=True)
-    write_records(({"row": row, "text": text, **dict(zip(names, one, strict=True))} for row, text, one in rows), output)
+    write_answers(output, answers, table.rows, table.texts)
     _say(f"{output}: answers to {len(answers)} texts.")
 
 
@@ -211,6 +210,7 @@ def cluster(
     template: Template = None,
     max_length: MaxLength = 512,
     quantization: Quantization = None,
+    backbone: Backbone = None,
     precision: Precision = None,
     device: Device = None,
     text_column: TextColumn = None,
@@ -227,7 +227,8 @@ def cluster(
     table = _read(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    embedder = _load(model, quantization=quantization, dtype=precision, device=device, **how)
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    embedder = _load(model, **how)
     from inbedder.clustering import cluster as cluster_texts
 
     found: Any = (

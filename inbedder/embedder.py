@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
-from inbedder.backbones.loading import LoadOptions, load_backbone, settings_hash, weights_revision
+from inbedder.backbones.loading import LoadOptions, load_backbone
+from inbedder.backbones.revision import settings_hash, weights_revision
 from inbedder.backbones.shared import embed_shared, why_not_shared
 from inbedder.errors import InputError, ModelError
 from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
@@ -56,7 +57,8 @@ class InBedder:
 
         Args:
             model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the folder or id of a peft adapter loads its base.
-            backbone: "causal", "masked" or "seq2seq"; None reads it from the model's configuration.
+            backbone: "causal", "masked" or "seq2seq"; None reads it from the model's configuration. "vllm" is vLLM's engine for
+                causal LMs, its options behind it: "vllm: {tensor_parallel_size: 2}" (see ``backbones/vllm.py``).
             pooling: "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all" or "re-enc"; None is 1st-gen, or avg-gen for masked
                 LMs. The authors' names (``fst_gen_layer_32``) are understood and set the layer.
             layer: 0 = token embeddings, 1..L = blocks (L after the final norm), negative from the end.
@@ -69,7 +71,7 @@ class InBedder:
                 that is as good: half precision on a GPU, on a CPU bfloat16 where it computes in that itself, else float32.
             revision: Branch, tag or commit on the hub.
             trust_remote_code: Run code from the model's repository. Off, as it should be.
-            quantization: "int8" or "nf4" through bitsandbytes.
+            quantization: "int8" or "nf4" through bitsandbytes; for vLLM any of its methods.
             cache: A folder that keeps vectors and answers; what is in it is not computed again. None keeps nothing.
 
         Raises:
@@ -88,7 +90,7 @@ class InBedder:
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         self.reencoding = Reencoding()
         self.quantization = quantization
-        self.precision = "int8" if dtype == "int8" else str(self.backbone.model.dtype).removeprefix("torch.")
+        self.precision = self.backbone.precision
         limit = self.backbone.position_limit
         answer_room = max_new_tokens if self.backbone.kind == "causal" else 0
         room = max_length if limit is None else min(max_length, limit - answer_room)

@@ -1,4 +1,4 @@
-"""Options of the command line that say how answers are made."""
+"""Options of the command line that say what answers, how, and how often."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ import typer
 if TYPE_CHECKING:
     from inbedder.reencode import Reencoding
 
+Backbone = Annotated[
+    str | None, typer.Option(help="causal, masked, seq2seq or vllm, with its options as in 'vllm: {tensor_parallel_size: 2}'.")
+]
+Guided = Annotated[
+    int | None, typer.Option(min=50, help="Read only so many texts under the instruction; map the others' vectors (fast).")
+]
 Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Answers a text.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="Of drawn answers; 0 is greedy.")]
 TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers.")]

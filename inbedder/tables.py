@@ -290,3 +290,22 @@ def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int],
     for record, answers in zip(records, getattr(vectors, "answers", ()), strict=False):
         record["answers"] = answers
     write_records(records, path)
+
+
+def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str]) -> None:
+    """Write the answers to each text, all at once or not at all: one in the column "answer", or several numbered from 1.
+
+    Args:
+        path: As for ``write_records``.
+        answers: n lists of equally many answers.
+        rows: n row numbers.
+        texts: n texts.
+
+    Raises:
+        InputError: When the file cannot be written.
+    """
+    records: list[Record] = []
+    for row, text, some in zip(rows, texts, answers, strict=True):
+        names = ["answer"] if len(some) == 1 else [f"answer_{i + 1}" for i in range(len(some))]
+        records.append({"row": row, "text": text, **dict(zip(names, some, strict=True))})
+    write_records(records, path)

@@ -137,10 +137,14 @@ _SMALL = {
     "max_position_embeddings": 256,
     "initializer_range": 0.5,
 }
+_WIDE = {"hidden_size": 64, "num_attention_heads": 2}
+"""Heads of 32 numbers, the narrowest that vLLM's attention on a CPU computes."""
 _FAMILIES = {
     "opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.5}),
     "gpt2": ("byte-level", "GPT2LMHeadModel", transformers.GPT2Config, {"n_inner": 48}),
     "llama": ("llama-like", "LlamaForCausalLM", transformers.LlamaConfig, {"num_key_value_heads": 2}),
+    "wide-opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {**_WIDE, "ffn_dim": 96, "word_embed_proj_dim": 64}),
+    "wide-llama": ("llama-like", "LlamaForCausalLM", transformers.LlamaConfig, {**_WIDE, "num_key_value_heads": 1}),
     "qwen2": ("llama-like", "Qwen2ForCausalLM", transformers.Qwen2Config, {"num_key_value_heads": 2}),
     "mistral": ("llama-like", "MistralForCausalLM", transformers.MistralConfig, {"num_key_value_heads": 2}),
     "bert": ("wordpiece", "BertForMaskedLM", transformers.BertConfig, {}),

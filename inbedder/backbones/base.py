@@ -15,7 +15,7 @@ from inbedder.pooling import parse_pooling
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,25 @@ class Sampling:
             raise InputError("Answers need n >= 1, temperature >= 0 and 0 < top_p <= 1.")
 
 
+class Model(Protocol):
+    """What is known of every language model, wherever its weights are."""
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """Its configuration."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its weights."""
+        ...
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        ...
+
+
 @runtime_checkable
 class Backbone(Protocol):
     """A language model that embeds prompts and answers them."""
@@ -56,8 +75,10 @@ class Backbone(Protocol):
     """How many mask tokens follow a prompt; 0 for other than masked LMs."""
     position_limit: int | None
     """Most positions that the model can take, or None."""
-    model: PreTrainedModel
-    """The language model."""
+    precision: str
+    """What it computes in, as "float32", and all else that decides a vector's last digits."""
+    model: Model
+    """The language model, or what is known of it where an engine holds it."""
     tokenizer: PreTrainedTokenizerBase
     """The model's own."""
 
@@ -221,6 +242,18 @@ def pad_id_of(tokenizer: PreTrainedTokenizerBase) -> int:
         if one is not None:
             return int(one)
     return 0
+
+
+def stop_ids(generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids of the tokens that end an answer: those of the generation settings, else also the tokenizer's."""
+    configured = getattr(generation, "eos_token_id", None)
+    ids = configured if isinstance(configured, list) else [configured, tokenizer.eos_token_id]
+    return sorted({one for one in ids if one is not None})
+
+
+def dtype_name(model: PreTrainedModel) -> str:
+    """The dtype of a model's weights, such as "float32"."""
+    return str(model.dtype).removeprefix("torch.")
 
 
 def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int) -> list[list[str]]:

@@ -17,10 +17,12 @@ from inbedder.backbones.base import (
     Sampling,
     body_of,
     check_layer,
+    dtype_name,
     likeliest_words,
     pad_id_of,
     position_limit,
     special_ids,
+    stop_ids,
     tapped,
 )
 from inbedder.batching import pad
@@ -47,6 +49,7 @@ class CausalBackbone:
             padding_side: "left" or "right" for poolings that decode nothing; the vectors are the same.
         """
         self.model = model.eval()
+        self.precision = dtype_name(model)
         self.body = body_of(model)
         self.tokenizer = tokenizer
         self.pad_id = pad_id_of(tokenizer)
@@ -114,9 +117,7 @@ class CausalBackbone:
                 feed["position_ids"] = feed["position_ids"][:, -1:] + 1
 
     def _stop_ids(self) -> list[int]:
-        configured = getattr(self.model.generation_config, "eos_token_id", None)
-        ids = configured if isinstance(configured, list) else [configured, self.tokenizer.eos_token_id]
-        return sorted({one for one in ids if one is not None})
+        return stop_ids(self.model.generation_config, self.tokenizer)
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,10 +27,10 @@ from transformers.utils import logging
 
 from inbedder.backbones.base import Backbone, model_kind
 from inbedder.errors import ModelError
-from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base, sha256_of
+from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 QUANTIZATIONS = ("int8", "nf4")
@@ -46,7 +45,7 @@ class LoadOptions:
     """Everything that decides which weights end up in memory, and how."""
 
     kind: str | None = None
-    """"causal", "masked", "seq2seq", or None to read it from the configuration."""
+    """"causal", "masked", "seq2seq", None to read it from the configuration, or "vllm" and its options."""
     device: str | None = None
     """A torch device, or None for the GPU where there is one."""
     dtype: str | torch.dtype | None = None
@@ -71,6 +70,24 @@ class Settings:
     """Name or pattern of the training prompts' template."""
     mask_length: int | None = None
     """Masks after the prompt."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model that is there, without its weights."""
+
+    base: str
+    """Folder or hub id of the whole model."""
+    config: PretrainedConfig
+    """Its configuration."""
+    tokenizer: PreTrainedTokenizerBase
+    """Its tokenizer."""
+    settings: Settings
+    """What its training left beside the weights."""
+    adapter: str | None
+    """Folder of the adapter, where it is one."""
+    remote: dict[str, Any]
+    """How its files are fetched: trust_remote_code and, for a whole model, the revision."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +161,11 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
     from inbedder.backbones.masked import MaskedBackbone
     from inbedder.backbones.seq2seq import Seq2SeqBackbone
 
+    if options.kind and options.kind.startswith("vllm"):
+        from inbedder.backbones.vllm import vllm_backbone
+
+        found = find_model(name, options)
+        return vllm_backbone(found, options), found.settings
     loaded = load_model(name, options)
     backbone: Backbone
     if loaded.kind == "masked":
@@ -177,6 +199,36 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
     Raises:
         ModelError: When the model is not found, of no known kind, or an option does not fit.
     """
+    found = find_model(name, options)
+    base, adapter, tokenizer = found.base, found.adapter, found.tokenizer
+    kind = options.kind or model_kind(found.config)
+    if options.dtype == "int8" and kind != "masked":
+        raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
+    if kind not in MODEL_CLASSES:
+        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}, vllm.")
+    model, missing = _load_weights(base, kind, _weight_settings(options), found.remote, quiet=adapter is not None)
+    if adapter is not None:
+        missing -= _brought_by(adapter)
+        model = _with_adapter(model, adapter, merge=options.quantization is None)
+    if options.quantization is None:
+        model = model.to(device_of(options))
+    untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
+    return Loaded(model.eval(), tokenizer, kind, found.settings, adapter, untrained)
+
+
+def find_model(name: str, options: LoadOptions) -> Found:
+    """Find a model and read all but its weights.
+
+    Args:
+        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
+        options: Revision and trust_remote_code.
+
+    Returns:
+        Where it is, its configuration and its tokenizer.
+
+    Raises:
+        ModelError: When the model is not found.
+    """
     name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
     if Path(name).is_file():
         raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors.")
@@ -190,19 +242,7 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
         tokenizer = AutoTokenizer.from_pretrained(base, **remote)
     except (OSError, ValueError) as error:
         raise _not_loaded(base, error) from error
-    kind = options.kind or model_kind(config)
-    if options.dtype == "int8" and kind != "masked":
-        raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
-    if kind not in MODEL_CLASSES:
-        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}.")
-    model, missing = _load_weights(base, kind, _weight_settings(options), remote, quiet=adapter is not None)
-    if adapter is not None:
-        missing -= _brought_by(adapter)
-        model = _with_adapter(model, adapter, merge=options.quantization is None)
-    if options.quantization is None:
-        model = model.to(_device(options))
-    untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
-    return Loaded(model.eval(), tokenizer, kind, settings, adapter, untrained)
+    return Found(base, config, tokenizer, settings, adapter, remote)
 
 
 def _load_weights(base: str, kind: str, settings: dict[str, Any], remote: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
@@ -288,36 +328,8 @@ def _brought_by(adapter: str) -> set[str]:
         return {name.removeprefix("base_model.model.") for name in file.keys() if ".lora_" not in name}  # noqa: SIM118
 
 
-def weights_revision(name: str, backbone: Backbone) -> str:
-    """What identifies a loaded model's weights.
-
-    Args:
-        name: The folder or hub id it was loaded from.
-        backbone: The model.
-
-    Returns:
-        For a folder or an adapter the first 16 digits of the SHA-256 of its safetensors (and, for an adapter, of its base's
-        commit or safetensors), for a hub id the commit.
-    """
-    commit = str(getattr(backbone.model.config, "_commit_hash", None))
-    folder = Path(backbone.adapter or resolve_base(name))
-    if not folder.is_dir():
-        return "unknown" if commit == "None" else commit
-    digests = [sha256_of(path) for path in sorted(folder.glob("*.safetensors"))]
-    if name != "mini" and backbone.adapter:  # the base of mini is checked by its hash
-        base = Path(resolve_base(str(backbone.model.config._name_or_path)))
-        digests += [commit, *(sha256_of(path) for path in sorted(base.glob("*.safetensors")) if base.is_dir())]
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
-
-
-def settings_hash(backbone: Backbone) -> str:
-    """What stands for tokenizer, configuration and adapter settings, which change vectors as weights do; 16 digits."""
-    adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
-    parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _device(options: LoadOptions) -> torch.device:
+def device_of(options: LoadOptions) -> torch.device:
+    """The device asked for, else the GPU where there is one."""
     asked = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(asked)
@@ -328,7 +340,7 @@ def _device(options: LoadOptions) -> torch.device:
 
 
 def _weight_settings(options: LoadOptions) -> dict[str, Any]:
-    device = _device(options)
+    device = device_of(options)
     settings: dict[str, Any] = {"dtype": choose_dtype(options.dtype, device)}
     if options.quantization is None:
         return settings

@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Sampling, blocks_of, body_of, check_layer, likeliest_words, pad_id_of, position_limit, tapped
+from inbedder.backbones.base import (
+    Sampling,
+    blocks_of,
+    body_of,
+    check_layer,
+    dtype_name,
+    likeliest_words,
+    pad_id_of,
+    position_limit,
+    tapped,
+)
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.pooling import masked_mean
@@ -75,6 +85,7 @@ class MaskedBackbone:
         if mask_length < 1:
             raise ModelError(f"mask_length must be at least 1 for a masked LM, not {mask_length}.")
         self.model = model.eval()
+        self.precision = dtype_name(model)
         self.body = body_of(model)
         self.tokenizer = tokenizer
         self.mask_length = mask_length

@@ -56,6 +56,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
             raise ModelError(
                 "int8 through ONNX Runtime is for a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes)."
             )
+        self.precision = "int8"
         self.session = _session(int8_graph(self.body))
 
     @torch.inference_mode()

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Sampling, check_layer, likeliest_words, pad_id_of, position_limit, special_ids, tapped
+from inbedder.backbones.base import (
+    Sampling,
+    check_layer,
+    dtype_name,
+    likeliest_words,
+    pad_id_of,
+    position_limit,
+    special_ids,
+    tapped,
+)
 from inbedder.backbones.causal import generated_answers
 from inbedder.batching import pad
 from inbedder.pooling import last_true, masked_mean
@@ -38,6 +47,7 @@ class Seq2SeqBackbone:
             tokenizer: Its tokenizer.
         """
         self.model = model.eval()
+        self.precision = dtype_name(model)
         self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
         self.tokenizer = tokenizer
         self.pad_id = pad_id_of(tokenizer)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Backbone, check_layer, tapped
+from inbedder.backbones.base import Backbone, Sampling, check_layer, tapped
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.batching import TOKEN_BUDGET, pad
 from inbedder.prompting import PromptTemplate
@@ -37,13 +37,15 @@ def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
-    if not isinstance(backbone, CausalBackbone):
+    if backbone.kind != "causal":
         return f"in a {backbone.kind} LM the text's states depend on the instruction"
     if pooling != "1st-gen":
         return f"{pooling} needs more than the prompt's last state"
     if template.pattern.index("{input}") > template.pattern.index("{instruction}"):
         return f"the template {template.name!r} puts the instruction first"
-    if any(type(layer) is not DynamicLayer for layer in DynamicCache(config=backbone.model.config).layers):
+    if isinstance(backbone, CausalBackbone) and any(
+        type(layer) is not DynamicLayer for layer in DynamicCache(config=backbone.model.config).layers
+    ):
         return f"{backbone.model.config.model_type} keeps only a window of the text's states"
     return None
 
@@ -63,7 +65,10 @@ def embed_shared(
     Returns:
         float32, shape (texts, instructions, d), equal to separate passes but for rounding.
     """
-    assert isinstance(backbone, CausalBackbone)
+    if not isinstance(backbone, CausalBackbone):  # vLLM's prefix cache shares the states
+        flat = [prompt for some in prompts for prompt in some]
+        pooled = backbone.embed(flat, "1st-gen", layer, Sampling())
+        return pooled.view(len(prompts), -1, pooled.shape[1])
     shared = [_common([prompt.ids for prompt in some]) for some in prompts]
     ids, prefix = pad([some[0].ids[:length] for some, length in zip(prompts, shared, strict=True)], backbone.pad_id, "left")
     count, longest = len(prompts[0]), max(len(prompt.ids) for some in prompts for prompt in some)
