@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import warnings
@@ -11,7 +10,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.options import Backbone, Guided, MaxNewTokens, Number, ReEncoder, Seed, Temperature, TopP, reencoding_of
+from inbedder import commands
+from inbedder.options import (
+    Address,
+    Backbone,
+    BatchSize,
+    Cache,
+    Device,
+    Engine,
+    Guided,
+    IdColumn,
+    Input,
+    Instruction,
+    Instructions,
+    Layer,
+    MaxLength,
+    MaxNewTokens,
+    Model,
+    Normalize,
+    Number,
+    Pooling,
+    Precision,
+    Quantization,
+    ReEncoder,
+    Seed,
+    SkipBad,
+    Temperature,
+    Template,
+    TextColumn,
+    Threads,
+    TopP,
+    Workers,
+    check_output,
+    reencoding_of,
+    say,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,26 +63,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Input = Annotated[
-    str, typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on stdin.")
-]
-Instruction = Annotated[
-    str | None, typer.Option("-i", "--instruction", help="What to ask of each text; @topic and the like are named.")
-]
-Instructions = Annotated[list[str], typer.Option("-i", "--instruction", help="What to group by; give several to compare.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the texts; guessed where only one can be meant.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out bad rows instead of stopping at the first.")]
-Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder.")]
-Pooling = Annotated[str | None, typer.Option(help="1st-gen, avg-gen, last-gen, avg-ppt, avg-all or re-enc.")]
-Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.")]
-Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.")]
-MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
-Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 (bitsandbytes).")]
-Precision = Annotated[str | None, typer.Option(help="float32, bfloat16, float16, or int8 (masked LMs on a CPU).")]
-Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.")]
-Cache = Annotated[Path | None, typer.Option(help="A folder that keeps vectors and answers for the next time.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Most texts in one pass.")]
-
 
 @app.callback()
 def _options(
@@ -63,7 +76,7 @@ def _load(model: str, **options: Any) -> InBedder:
     from inbedder.embedder import InBedder
 
     embedder = InBedder(model, **options)
-    _say(f"{model} computes in {embedder.precision} on {embedder.backbone.model.device}.")
+    say(f"{model} computes in {embedder.precision} on {embedder.backbone.model.device}.")
     return embedder
 
 
@@ -72,12 +85,8 @@ def _read(source: str, text_column: str | None, skip_bad: bool) -> Table:
 
     table = read_table(source, text_column, skip_bad=skip_bad)
     if table.skipped:
-        _say(f"{table.skipped} bad rows were left out.")
+        say(f"{table.skipped} bad rows were left out.")
     return table
-
-
-def _say(message: str) -> None:
-    typer.echo(message, err=True)
 
 
 def _guided(embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int) -> list[Any]:
@@ -87,26 +96,21 @@ def _guided(embedder: InBedder, texts: list[str], instructions: Sequence[str | N
         vectors = embedder.encode_guided(texts, one, sample=sample, generic=generic, batch_size=batch_size)
         read = len(vectors.sample)
         mapped = f", the others mapped (cosine of mapped and read vectors {vectors.cosine:.2f})" if read < len(texts) else ""
-        _say(f"{read} of {len(texts)} texts were read under {one or '@generic'!r}{mapped}.")
+        say(f"{read} of {len(texts)} texts were read under {one or '@generic'!r}{mapped}.")
         found.append(vectors)
     return found
-
-
-def _check_output(path: Path, allowed: tuple[str, ...]) -> None:
-    if path.suffix.lower() not in allowed:
-        raise typer.BadParameter(f"{path}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
-    if not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{path}: its folder does not exist.", param_hint="-o")
-    from inbedder.tables import check_writable
-
-    check_writable(path)
 
 
 @app.command()
 def embed(
     source: Input,
     instruction: Instruction = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .npy or .parquet file.")] = Path("vectors.npy"),
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="A .npy or .parquet file; with --engine ray a folder, which goes on where it stopped."
+        ),
+    ] = Path("vectors.npy"),
     model: Model = "mini",
     pooling: Pooling = None,
     layer: Layer = -1,
@@ -127,15 +131,33 @@ def embed(
     seed: Seed = 0,
     re_encoder: ReEncoder = "all-MiniLM-L6-v2",
     max_new_tokens: MaxNewTokens = 3,
-    normalize: Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")] = False,
+    normalize: Normalize = False,
+    engine: Engine = "local",
+    workers: Workers = 1,
+    threads: Threads = None,
+    address: Address = None,
+    id_column: IdColumn = None,
 ) -> None:
     """Write the vector of each text under an instruction: float32, one row a text."""
-    _check_output(output, (".npy", ".parquet"))
-    table = _read(source, text_column, skip_bad)
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
-    embedder = _load(model, max_new_tokens=max_new_tokens, **how)
+    how |= {
+        "quantization": quantization,
+        "backbone": backbone,
+        "dtype": precision,
+        "device": device,
+        "max_new_tokens": max_new_tokens,
+    }
+    if engine == "ray":
+        asked: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
+        where = {"workers": workers, "threads": threads, "address": address}
+        how |= {"reencoding": reencoding if pooling == "re-enc" else None, "normalize_embeddings": normalize}
+        _embed_with_ray(source, output, instruction, guided, where, model=model, **asked, **how)
+        return
+    _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
+    check_output(output, (".npy", ".parquet"))
+    table = _read(source, text_column, skip_bad)
+    embedder = _load(model, **how)
     embedder.reencoding = reencoding
     if guided is None:
         vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
@@ -146,7 +168,34 @@ def embed(
     from inbedder.tables import write_vectors
 
     write_vectors(output, vectors, table.rows, table.texts)
-    _say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
+    say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
+
+
+def _embed_with_ray(
+    source: str, output: Path, instruction: str | None, guided: int | None, where: dict[str, Any], **options: Any
+) -> None:
+    if guided is not None:
+        raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
+    if output.suffix:
+        raise typer.BadParameter(f"{output}: with --engine ray give a folder, such as vectors/.", param_hint="-o")
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{output}: its folder does not exist.", param_hint="-o")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from inbedder.distributed import Machines, embed_job, told
+
+    result = embed_job(source, output, instruction, machines=Machines(**where), **options)
+    say(told(result))
+    if not result.embedded:
+        raise typer.Exit(1)
+
+
+def _only_with_ray(engine: str, **given: Any) -> None:
+    if engine != "local":
+        raise typer.BadParameter("choose local or ray.", param_hint="--engine")
+    for name, value in given.items():
+        if value:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{option} is for --engine ray.", param_hint=option)
 
 
 @app.command()
@@ -176,7 +225,7 @@ def answer(
 ) -> None:
     """Answer the instruction for each text: one line a text, several answers set apart by tabs."""
     if output is not None:
-        _check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
+        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
     table = _read(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
     how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
@@ -190,7 +239,7 @@ def answer(
     from inbedder.tables import write_answers
 
     write_answers(output, answers, table.rows, table.texts)
-    _say(f"{output}: answers to {len(answers)} texts.")
+    say(f"{output}: answers to {len(answers)} texts.")
 
 
 @app.command()
@@ -221,7 +270,7 @@ def cluster(
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     for path in output:
-        _check_output(path, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"))
+        check_output(path, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"))
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     table = _read(source, text_column, skip_bad)
@@ -255,10 +304,10 @@ def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequen
 
             write_records((row for result in results for row in result.rows(table.rows)), path)
     for result in results:
-        _say(f"{result.instruction}")
+        say(f"{result.instruction}")
         for name, size in zip(result.names, result.sizes, strict=True):
-            _say(f"  {size:6d}  {name}")
-    _say(f"Written: {', '.join(str(path) for path in output)}")
+            say(f"  {size:6d}  {name}")
+    say(f"Written: {', '.join(str(path) for path in output)}")
 
 
 @app.command()
@@ -276,7 +325,7 @@ def cache(
         raise typer.BadParameter(f"{folder} holds no cache.", param_hint="FOLDER")
     if action == "clear":
         Store(folder).clear()
-        _say(f"{folder}: removed.")
+        say(f"{folder}: removed.")
         return
     store = Store(folder)
     if action == "info":
@@ -288,96 +337,21 @@ def cache(
         return
     wrong = store.verify(remove=repair)
     for line in wrong:
-        _say(line)
+        say(line)
     if wrong and not repair:
         raise typer.Exit(1)
-    _say(f"{folder}: {'repaired' if wrong else 'every entry is whole'}.")
+    say(f"{folder}: {'repaired' if wrong else 'every entry is whole'}.")
 
 
-@app.command()
-def finetune(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.")],
-    changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show prompts, targets and a table of the data; train nothing.")
-    ] = False,
-) -> None:
-    """Fine-tune a language model to answer in a few content words, as a recipe says."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from finetune.recipe import read_recipe
-
-    settings = read_recipe(recipe, changes)
-    from finetune.answering import finetune as run
-    from finetune.answering import preview
-
-    if dry_run:
-        typer.echo(preview(settings))
-        return
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("finetune").setLevel(logging.INFO)
-    folder = run(settings)
-    _say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
-
-
-@app.command()
-def evaluate(
-    model: Annotated[list[str], typer.Option(help="mini, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
-    baseline: Annotated[
-        list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
-    ] = [],  # noqa: B006
-    task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
-    data: Annotated[Path | None, typer.Option(help="A table with two label columns, or a folder of known sets.")] = None,
-    hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub, at pinned revisions.")] = False,
-    criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(
-        "results.json"
-    ),
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
-    limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of each known set.")] = None,
-    protocol: Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed.")] = "k-means",
-    mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
-    pooling: Pooling = None,
-    layer: Layer = -1,
-    text_column: TextColumn = None,
-) -> None:
-    """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
-    _check_output(output, (".json",))
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from evaluation.embedders import inbedder_embedders, mteb_embedders
-    from evaluation.results import aligned, table
-    from evaluation.runner import run
-    from evaluation.tasks import Data, build_tasks
-
-    if protocol not in ("k-means", "paper"):
-        raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
-    if any("=" not in one for one in criterion):
-        raise typer.BadParameter("give column=question.", param_hint="--criterion")
-    criteria = dict(one.split("=", 1) for one in criterion)
-    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
-    embedders = [one for name in model for one in inbedder_embedders(name, pooling=pooling, layer=layer)]
-    embedders += [one for name in baseline for one in mteb_embedders(name)]
-    quiet = sys.stderr.isatty()  # a progress bar is shown there instead
-
-    def report(cell: Any) -> None:
-        if not quiet:
-            _say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
-
-    cells = run(embedders, tasks, output, range(1 if protocol == "paper" else seeds), report)
-    if mteb_results is not None:
-        from evaluation.mteb_results import save_as_mteb
-
-        save_as_mteb(cells, tasks, mteb_results)
-    for kind in ("raw", "centred"):
-        typer.echo(f"\n{kind} vectors")
-        typer.echo(aligned(table(cells, kind)))
-    _say(f"Written: {output}")
+app.command()(commands.finetune)
+app.command()(commands.evaluate)
 
 
 def main() -> None:
     """Run the command line: exit code 0 ok, 1 failed, 2 usage; tracebacks only with --debug."""
     from inbedder.errors import InbedderError
 
-    warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+    warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     try:
         app()
     except InbedderError as error:
@@ -395,5 +369,5 @@ def _fail(message: str) -> None:
         import traceback
 
         traceback.print_exc()
-    _say(message)
+    say(message)
     sys.exit(1)

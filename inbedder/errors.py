@@ -31,3 +31,8 @@ class MissingExtraError(InbedderError):
 
 class TextCutWarning(UserWarning):
     """Texts were cut at their end to fit the longest prompt."""
+
+    def __init__(self, message: str, count: int = 0) -> None:
+        """Say so, and keep how many."""
+        super().__init__(message)
+        self.count = count

@@ -104,12 +104,11 @@ def run(
             yield rows[unit], results
             bar.update(len(rows[unit]))
     if cut:
-        warnings.warn(
+        message = (
             f"{cut} of {len(texts)} texts were cut at their end to fit max_length={tokenizer.max_length} tokens; "
-            "raise max_length where the model allows it, or split long texts.",
-            TextCutWarning,
-            stacklevel=stacklevel,
+            "raise max_length where the model allows it, or split long texts."
         )
+        warnings.warn(TextCutWarning(message, cut), stacklevel=stacklevel)
 
 
 def _results(

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +21,10 @@ from inbedder.tokenization import clean_text
 
 READABLE = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 LINE_COLUMN = "text"
+GUESSED_FROM = 1000
+"""Rows that are looked at to find the column of the texts."""
+PARQUET_BATCH = 1024
+"""Rows of a parquet file in memory at once."""
 
 Record = dict[str, Any]
 
@@ -55,8 +60,8 @@ class Table:
         return [record.get(name) for record in self.records]
 
 
-class _BadRow(Exception):  # noqa: N818 - carried, not raised
-    """Why one row cannot be used."""
+class BadRow(Exception):  # noqa: N818 - carried, not raised
+    """Why one row cannot be read."""
 
 
 def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = False) -> Table:
@@ -80,7 +85,7 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
         raise InputError(f"{source} holds no rows.")
     plain = source == "-" or Path(source).suffix.lower() == ".txt"
     column = _text_column([record for _, record in parsed], LINE_COLUMN if plain else text_column)
-    reasons = [_missing(record.get(column)) for _, record in parsed]
+    reasons = [why_no_text(record.get(column)) for _, record in parsed]
     good = [entry for entry, reason in zip(parsed, reasons, strict=True) if reason is None]
     if len(good) < len(parsed) and not skip_bad:
         first = next(i for i, reason in enumerate(reasons) if reason is not None)
@@ -101,27 +106,66 @@ def _bad_row(source: str, number: int, reason: str) -> InputError:
 
 def _parse(source: str) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
     """Rows that parse and rows that do not, each with its number."""
+    parsed: list[tuple[int, Record]] = []
+    bad: list[tuple[int, str]] = []
+    for number, row in stream_rows(source):
+        if isinstance(row, BadRow):
+            bad.append((number, str(row)))
+        else:
+            parsed.append((number, row))
+    return parsed, bad
+
+
+def stream_rows(source: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record | BadRow]]:
+    """Read a table row by row, so that memory does not grow with it.
+
+    Args:
+        source: As for ``read_table``.
+        columns: The columns that are needed; a parquet file then reads no other.
+
+    Yields:
+        The row's number in the file, from 1, and the row, or why it cannot be read.
+
+    Raises:
+        InputError: When the file or its type is not what it should be.
+    """
     path = Path(source)
     if source != "-" and path.suffix.lower() not in READABLE:
         raise InputError(
             f"{source}: unknown file type {path.suffix!r}. Give one of {' '.join(READABLE)}, or - for lines on stdin."
         )
-    parsed: list[tuple[int, Record]] = []
-    bad: list[tuple[int, str]] = []
     try:
-        for number, row in _read_rows(source, path):
-            if isinstance(row, _BadRow):
-                bad.append((number, str(row)))
-            else:
-                parsed.append((number, row))
+        yield from _read_rows(source, path, columns)
     except UnicodeDecodeError as error:
         raise InputError(f"{source} is not UTF-8 text. Convert it first: iconv -f latin1 -t utf-8 {source}") from error
     except OSError as error:
         raise InputError(f"Cannot read {source}: {error.strerror or error}.") from error
-    return parsed, bad
 
 
-def _missing(value: Any) -> str | None:
+def find_columns(source: str, text_column: str | None, id_column: str | None = None) -> str:
+    """Find the column of the texts from the first rows alone.
+
+    Args:
+        source: A file.
+        text_column: The column asked for; None guesses.
+        id_column: A column that has to be there too.
+
+    Returns:
+        The name of the texts' column.
+
+    Raises:
+        InputError: When there is no such column, or no row.
+    """
+    head = [row for _, row in islice(stream_rows(source), GUESSED_FROM) if not isinstance(row, BadRow)]
+    if not head:
+        raise InputError(f"{source} holds no rows.")
+    if id_column is not None and id_column not in _columns(head):
+        raise InputError(f"No column {id_column!r}. The columns are: {', '.join(_columns(head))}. Name one with --id-column.")
+    return _text_column(head, LINE_COLUMN if Path(source).suffix.lower() == ".txt" else text_column)
+
+
+def why_no_text(value: Any) -> str | None:
+    """Why a value is no text that can be embedded, or None."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "is empty (NaN)"
     if isinstance(value, str):
@@ -129,14 +173,14 @@ def _missing(value: Any) -> str | None:
     return f"is {value!r}, not text"
 
 
-def _read_rows(source: str, path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
+def _read_rows(source: str, path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, Record | BadRow]]:
     if source == "-":
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")  # type: ignore[union-attr]
         yield from _read_lines(sys.stdin)
         return
     kind = path.suffix.lower()
     if kind == ".parquet":
-        yield from _read_parquet(path)
+        yield from _read_parquet(path, columns)
         return
     with path.open(encoding="utf-8-sig", newline="" if kind in (".csv", ".tsv") else None) as file:
         if kind == ".jsonl":
@@ -147,27 +191,28 @@ def _read_rows(source: str, path: Path) -> Iterator[tuple[int, Record | _BadRow]
             yield from _read_delimited(file, "\t" if kind == ".tsv" else ",")
 
 
-def _read_lines(file: IO[str]) -> Iterator[tuple[int, Record | _BadRow]]:
-    lines = [line.rstrip("\r\n") for line in file]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    for number, line in enumerate(lines, start=1):
-        yield number, {LINE_COLUMN: line}
+def _read_lines(file: IO[str]) -> Iterator[tuple[int, Record | BadRow]]:
+    blank: list[tuple[int, Record | BadRow]] = []  # those at the end are no rows
+    for number, line in enumerate(file, start=1):
+        blank.append((number, {LINE_COLUMN: line.rstrip("\r\n")}))
+        if line.strip():
+            yield from blank
+            blank.clear()
 
 
-def _read_jsonl(file: IO[str]) -> Iterator[tuple[int, Record | _BadRow]]:
+def _read_jsonl(file: IO[str]) -> Iterator[tuple[int, Record | BadRow]]:
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
         try:
             value = json.loads(line)
         except ValueError as error:
-            yield number, _BadRow(f"not JSON ({error}).")
+            yield number, BadRow(f"not JSON ({error}).")
             continue
-        yield number, value if isinstance(value, dict) else _BadRow(f"{line.strip()[:60]} is not a JSON object.")
+        yield number, value if isinstance(value, dict) else BadRow(f"{line.strip()[:60]} is not a JSON object.")
 
 
-def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record | _BadRow]]:
+def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record | BadRow]]:
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     header = next(reader, None)
@@ -178,20 +223,24 @@ def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record
     try:
         for number, cells in enumerate(reader, start=1):
             if cells and header and len(cells) != len(header):
-                yield number, _BadRow(f"{len(cells)} cells under {len(header)} columns.")
+                yield number, BadRow(f"{len(cells)} cells under {len(header)} columns.")
             elif cells and header:
                 yield number, dict(zip(header, cells, strict=True))
     except csv.Error as error:
-        yield number + 1, _BadRow(f"not readable as csv ({error}); what follows is lost.")
+        yield number + 1, BadRow(f"not readable as csv ({error}); what follows is lost.")
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, Record | _BadRow]]:
+def _read_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, Record | BadRow]]:
     pyarrow, parquet = _import_parquet()
+    number = 0
     try:
-        records = parquet.read_table(path).to_pylist()
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(PARQUET_BATCH, columns=columns):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield number, record
     except pyarrow.ArrowInvalid as error:
         raise InputError(f"{path} is not a parquet file ({error}).") from error
-    yield from enumerate(records, start=1)
 
 
 def check_writable(path: Path) -> None:
@@ -234,8 +283,8 @@ def _text_column(records: Sequence[Record], asked: str | None) -> str:
 
 
 def _share(records: Sequence[Record], name: str, holds: Callable[[str], bool]) -> float:
-    values = [record.get(name) for record in records[:1000]]
-    filled = [value for value in values if _missing(value) != "is empty (NaN)" and value != ""]
+    values = [record.get(name) for record in records[:GUESSED_FROM]]
+    filled = [value for value in values if why_no_text(value) != "is empty (NaN)" and value != ""]
     return sum(isinstance(value, str) and holds(value) for value in filled) / max(1, len(filled))
 
 

@@ -241,7 +241,7 @@ def find_model(name: str, options: LoadOptions) -> Found:
         config = AutoConfig.from_pretrained(base, **remote)
         tokenizer = AutoTokenizer.from_pretrained(base, **remote)
     except (OSError, ValueError) as error:
-        raise _not_loaded(base, error) from error
+        raise not_loaded(base, error) from error
     return Found(base, config, tokenizer, settings, adapter, remote)
 
 
@@ -260,7 +260,7 @@ def _load_weights(base: str, kind: str, settings: dict[str, Any], remote: dict[s
                 f"{base} holds pickled weights alone, which are not loaded. "
                 "Save it as safetensors first: AutoModel.from_pretrained(...).save_pretrained(...)."
             ) from error
-        raise _not_loaded(base, error) from error
+        raise not_loaded(base, error) from error
     return model, set(info["missing_keys"])
 
 
@@ -279,7 +279,7 @@ def quietly(expected_gaps: bool) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _hub_file(name: str, file: str, revision: str | None) -> Path | None:
+def hub_file(name: str, file: str, revision: str | None) -> Path | None:
     """A file of a folder or of a hub repository, from the cache where the network is off; None where there is none."""
     if Path(name).is_dir():
         path = Path(name) / file
@@ -289,22 +289,22 @@ def _hub_file(name: str, file: str, revision: str | None) -> Path | None:
     except LocalEntryNotFoundError as error:
         if any(isinstance(try_to_load_from_cache(name, one, revision=revision), str) for one in WHOLE_OR_ADAPTER):
             return None
-        raise _not_loaded(name, error) from error
+        raise not_loaded(name, error) from error
     except EntryNotFoundError:
         return None
     except (OSError, HFValidationError) as error:
-        raise _not_loaded(name, error) from error
+        raise not_loaded(name, error) from error
 
 
 def _read_settings(name: str, revision: str | None) -> Settings:
-    path = _hub_file(name, SETTINGS_FILE, revision)
+    path = hub_file(name, SETTINGS_FILE, revision)
     values = json.loads(path.read_text(encoding="utf-8")) if path else {}
     return Settings(**{key: values.get(key) for key in ("base", "template", "mask_length")})
 
 
 def _adapter_folder(name: str, options: LoadOptions) -> str | None:
     """The folder of a peft adapter, downloaded where ``name`` is a hub id; None for a whole model."""
-    if _hub_file(name, "adapter_config.json", options.revision) is None:
+    if hub_file(name, "adapter_config.json", options.revision) is None:
         return None
     if Path(name).is_dir():
         return name
@@ -366,7 +366,8 @@ def _with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
     return wrapped.merge_and_unload() if merge else wrapped.get_base_model()
 
 
-def _not_loaded(name: str, error: Exception) -> ModelError:
+def not_loaded(name: str, error: Exception) -> ModelError:
+    """What a user is told of a model that cannot be found or read."""
     reason = " ".join(str(error).split()) or type(error).__name__
     return ModelError(
         f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "

@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 
 from inbedder.backbones.base import Backbone
-from inbedder.models.bundled import resolve_base, sha256_of
+from inbedder.backbones.loading import WHOLE_OR_ADAPTER, hub_file, not_loaded
+from inbedder.models.bundled import MINI_FOLDER, resolve_base, sha256_of
 
 
 def weights_revision(name: str, backbone: Backbone) -> str:
@@ -36,3 +37,28 @@ def settings_hash(backbone: Backbone) -> str:
     adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
     parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def files_revision(name: str, revision: str | None = None) -> str:
+    """What identifies a model by its files alone, without loading it.
+
+    Args:
+        name: ``mini``, a hub id or a folder.
+        revision: Branch, tag or commit on the hub.
+
+    Returns:
+        For a folder the first 16 digits of the SHA-256 of its safetensors and json files, for a hub id the commit. The base of
+        an adapter is not looked at.
+
+    Raises:
+        ModelError: When there is no such model.
+    """
+    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    found = [path for file in WHOLE_OR_ADAPTER if (path := hub_file(name, file, revision))]
+    if not found:
+        raise not_loaded(name, FileNotFoundError(f"no {' or '.join(WHOLE_OR_ADAPTER)}"))
+    if not Path(name).is_dir():
+        return found[0].parent.name
+    files = sorted(path for kind in ("*.safetensors", "*.json") for path in Path(name).glob(kind))
+    digest = hashlib.sha256("".join(f"{path.name}\0{sha256_of(path)}\0" for path in files).encode())
+    return digest.hexdigest()[:16]

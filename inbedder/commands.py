@@ -1,0 +1,90 @@
+"""The commands that train and measure. Heavy imports wait until one is called."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from inbedder.options import Layer, Pooling, TextColumn, check_output, say
+
+
+def finetune(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.")],
+    changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show prompts, targets and a table of the data; train nothing.")
+    ] = False,
+) -> None:
+    """Fine-tune a language model to answer in a few content words, as a recipe says."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from finetune.recipe import read_recipe
+
+    settings = read_recipe(recipe, changes)
+    from finetune.answering import finetune as run
+    from finetune.answering import preview
+
+    if dry_run:
+        typer.echo(preview(settings))
+        return
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("finetune").setLevel(logging.INFO)
+    folder = run(settings)
+    say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
+
+
+def evaluate(
+    model: Annotated[list[str], typer.Option(help="mini, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
+    baseline: Annotated[
+        list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
+    ] = [],  # noqa: B006
+    task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
+    data: Annotated[Path | None, typer.Option(help="A table with two label columns, or a folder of known sets.")] = None,
+    hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub, at pinned revisions.")] = False,
+    criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(
+        "results.json"
+    ),
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
+    limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of each known set.")] = None,
+    protocol: Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed.")] = "k-means",
+    mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
+    pooling: Pooling = None,
+    layer: Layer = -1,
+    text_column: TextColumn = None,
+) -> None:
+    """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
+    check_output(output, (".json",))
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from evaluation.embedders import inbedder_embedders, mteb_embedders
+    from evaluation.results import aligned, table
+    from evaluation.runner import run
+    from evaluation.tasks import Data, build_tasks
+
+    if protocol not in ("k-means", "paper"):
+        raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
+    if any("=" not in one for one in criterion):
+        raise typer.BadParameter("give column=question.", param_hint="--criterion")
+    criteria = dict(one.split("=", 1) for one in criterion)
+    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
+    embedders = [one for name in model for one in inbedder_embedders(name, pooling=pooling, layer=layer)]
+    embedders += [one for name in baseline for one in mteb_embedders(name)]
+    quiet = sys.stderr.isatty()  # a progress bar is shown there instead
+
+    def report(cell: Any) -> None:
+        if not quiet:
+            say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
+
+    cells = run(embedders, tasks, output, range(1 if protocol == "paper" else seeds), report)
+    if mteb_results is not None:
+        from evaluation.mteb_results import save_as_mteb
+
+        save_as_mteb(cells, tasks, mteb_results)
+    for kind in ("raw", "centred"):
+        typer.echo(f"\n{kind} vectors")
+        typer.echo(aligned(table(cells, kind)))
+    say(f"Written: {output}")
