@@ -242,8 +242,8 @@ def _start_ray(where: Machines, cores: int) -> None:
         told = f"No Ray cluster answers at {where.address}" if where.address else "Ray did not start"
         raise InputError(f"{told} ({reason[0]}). Check --address, or look at it with: ray status") from error
     for handler in logging.getLogger("ray.data").handlers:
-        if not isinstance(handler, logging.FileHandler):
-            handler.setLevel(logging.CRITICAL)  # what went wrong is raised
+        if isinstance(handler, logging.StreamHandler) and type(handler).__module__.startswith("ray."):
+            handler.setLevel(logging.CRITICAL)  # Ray's own to the terminal: what went wrong is raised
 
 
 def _asked_threads() -> int | None:

@@ -27,7 +27,7 @@ import ray.data
 from ray.data.block import BlockAccessor, BlockMetadata
 
 from inbedder import errors
-from inbedder.errors import InbedderError, ModelError, TextCutWarning
+from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning
 from inbedder.files import atomic_write
 from inbedder.jobs import FAILED_PARTS, Keys, Source, SourceFile, clean_id, is_done, keys_of
 from inbedder.tables import BadRow, stream_rows, why_no_text
@@ -138,13 +138,20 @@ class Embedder:
         from inbedder.embedder import InBedder
 
         torch.set_num_threads(min(threads, os.cpu_count() or 1))
+        self.options, self.cut = encode, 0
+        self.problem: InbedderError | None = None
         how = dict(model)
         reencoding = how.pop("reencoding", None)
-        self.model, self.options, self.cut = InBedder(**how), encode, 0
-        self.model.reencoding = reencoding or self.model.reencoding
+        try:
+            self.model = InBedder(**how)
+            self.model.reencoding = reencoding or self.model.reencoding
+        except InbedderError as error:  # raised with the first shard: of an actor that fails to start Ray says so at length
+            self.problem = ModelError(str(error)) if isinstance(error, MissingExtraError) else error
 
     def __call__(self, table: pyarrow.Table) -> pyarrow.Table:
         """Embed a shard: each row gets a vector or a reason."""
+        if self.problem is not None:
+            raise self.problem
         self.cut = 0
         reasons = table["reason"].to_pylist()
         vectors: list[Any] = [None] * len(table)
@@ -260,7 +267,7 @@ def _in_our_words(error: Exception) -> InbedderError:
     """The error that a worker raised, found in Ray's account of it."""
     found = re.findall(r"^inbedder\.errors\.(\w+): (.+)$", str(error), re.MULTILINE)
     kind = getattr(errors, found[-1][0], None) if found else None
-    if isinstance(kind, type) and issubclass(kind, InbedderError) and kind is not errors.MissingExtraError:
+    if isinstance(kind, type) and issubclass(kind, InbedderError) and kind is not MissingExtraError:
         return kind(found[-1][1])
     last = [line for line in str(error).splitlines() if line.strip()][-1:] or [type(error).__name__]
     return ModelError(f"A worker failed: {found[-1][1] if found else last[0]} What is written stays; run it again to go on.")
