@@ -40,6 +40,7 @@ from inbedder.options import (
     TextColumn,
     Threads,
     TopP,
+    VectorsOutput,
     Workers,
     check_output,
     reencoding_of,
@@ -105,12 +106,7 @@ def _guided(embedder: InBedder, texts: list[str], instructions: Sequence[str | N
 def embed(
     source: Input,
     instruction: Instruction = None,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--output", help="A .npy or .parquet file; with --engine ray a folder, which goes on where it stopped."
-        ),
-    ] = Path("vectors.npy"),
+    output: VectorsOutput = Path("vectors.npy"),
     model: Model = "mini",
     pooling: Pooling = None,
     layer: Layer = -1,
@@ -141,13 +137,8 @@ def embed(
     """Write the vector of each text under an instruction: float32, one row a text."""
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {
-        "quantization": quantization,
-        "backbone": backbone,
-        "dtype": precision,
-        "device": device,
-        "max_new_tokens": max_new_tokens,
-    }
+    how |= {"backbone": backbone, "quantization": quantization, "dtype": precision, "device": device}
+    how["max_new_tokens"] = max_new_tokens
     if engine == "ray":
         asked: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
         where = {"workers": workers, "threads": threads, "address": address}

@@ -41,6 +41,10 @@ IdColumn = Annotated[str | None, typer.Option(help="With --engine ray: column of
 Backbone = Annotated[
     str | None, typer.Option(help="causal, masked, seq2seq or vllm, with its options as in 'vllm: {tensor_parallel_size: 2}'.")
 ]
+VectorsOutput = Annotated[
+    Path,
+    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray a folder, which goes on where it stopped."),
+]
 Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Answers a text.")]
 Temperature = Annotated[float, typer.Option(min=0.0, help="Of drawn answers; 0 is greedy.")]
 TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers.")]
