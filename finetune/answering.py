@@ -38,7 +38,7 @@ from finetune.data import Row, hold_out, load_rows
 from finetune.examples import IGNORED, Collator
 from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
 from finetune.outputs import card, dry_run, save_curve
-from finetune.recipe import Recipe
+from finetune.recipe import Recipe, parse_recipe
 from inbedder.backbones.base import pad_id_of
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
 from inbedder.errors import MissingExtraError, RecipeError
@@ -46,6 +46,8 @@ from inbedder.files import atomic_write
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+
+__all__ = ["finetune", "last_checkpoint", "parse_recipe", "preview"]
 
 logger = logging.getLogger(__name__)
 

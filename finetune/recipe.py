@@ -192,7 +192,20 @@ class Recipe:
     """Answers are cut to so many tokens (never, with a fixed number of masks, beyond those)."""
 
 
-def _build(kind: type[Section], values: object, where: str) -> Section:
+def build(kind: type[Section], values: object, where: str) -> Section:
+    """A section of a recipe, its values checked against the dataclass that describes it.
+
+    Args:
+        kind: A dataclass.
+        values: Its settings, as YAML gives them.
+        where: What to call the section in messages.
+
+    Returns:
+        The section.
+
+    Raises:
+        RecipeError: When a setting is unknown, missing or of another type.
+    """
     if not isinstance(values, Mapping):
         raise RecipeError(f"{where} must be a table of settings, not {values!r}.")
     known = {one.name: str(one.type) for one in fields(kind)}  # type: ignore[arg-type]
@@ -254,15 +267,15 @@ def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     sources = [{"path": one} if isinstance(one, str) else one for one in listed]
     if not sources:
         raise RecipeError("The recipe names no data: give data.sources, a list of files.")
-    data["sources"] = tuple(_build(Source, one, "data.sources") for one in sources)
+    data["sources"] = tuple(build(Source, one, "data.sources") for one in sources)
     if any(bool(one.path) == bool(one.hub) for one in data["sources"]):
         raise RecipeError("Each of data.sources needs a path or a hub id, one of both.")
-    ready["data"] = _build(Data, data, "data")
-    ready["training"] = _build(Training, ready.get("training") or {}, "training")
-    ready["objective"] = _build(Objective, ready.get("objective") or {}, "objective")
+    ready["data"] = build(Data, data, "data")
+    ready["training"] = build(Training, ready.get("training") or {}, "training")
+    ready["objective"] = build(Objective, ready.get("objective") or {}, "objective")
     if ready.get("lora") is not None:
-        ready["lora"] = _build(Lora, ready["lora"], "lora")
-    recipe = _build(Recipe, ready, "The recipe")
+        ready["lora"] = build(Lora, ready["lora"], "lora")
+    recipe = build(Recipe, ready, "The recipe")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
     _check_choices(recipe)
@@ -288,7 +301,7 @@ def _check_choices(recipe: Recipe) -> None:
         raise RecipeError("training.batch_size must be a whole number of training.micro_batch.")
 
 
-def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Read a recipe file and change settings of it.
 
     Args:
@@ -296,10 +309,10 @@ def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
         overrides: ``section.key=value`` settings, the value written as YAML.
 
     Returns:
-        The recipe.
+        Nested tables, unchecked.
 
     Raises:
-        RecipeError: When the file cannot be read or a setting is not understood.
+        RecipeError: When the file cannot be read or a setting cannot be changed.
     """
     try:
         values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -312,7 +325,23 @@ def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
         if not equals:
             raise RecipeError(f"--set takes key=value, such as training.seed=1; it was given {override!r}.")
         _set(values, key, value)
-    return parse_recipe(values)
+    return values
+
+
+def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe of answering, as ``read_settings`` and ``parse_recipe`` do.
+
+    Args:
+        path: The YAML file.
+        overrides: ``section.key=value`` settings, the value written as YAML.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: When the file cannot be read or a setting is not understood.
+    """
+    return parse_recipe(read_settings(path, overrides))
 
 
 def _set(values: dict[str, Any], key: str, value: str) -> None:

@@ -20,20 +20,17 @@ def finetune(
         bool, typer.Option("--dry-run", help="Show prompts, targets and a table of the data; train nothing.")
     ] = False,
 ) -> None:
-    """Fine-tune a language model to answer in a few content words, as a recipe says."""
+    """Fine-tune a model as a recipe says: a language model to answer in a few content words, or by another method."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from finetune.recipe import read_recipe
+    from finetune.methods import read_method
 
-    settings = read_recipe(recipe, changes)
-    from finetune.answering import finetune as run
-    from finetune.answering import preview
-
+    method, settings = read_method(recipe, changes)
     if dry_run:
-        typer.echo(preview(settings))
+        typer.echo(method.preview(settings))
         return
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("finetune").setLevel(logging.INFO)
-    folder = run(settings)
+    folder = method.finetune(settings)
     say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
 
 
