@@ -1,3 +1,7 @@
+import multiprocessing
+import random
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -173,18 +177,19 @@ def one_thread():
 @pytest.mark.usefixtures("one_thread")
 def test_a_killed_run_goes_on_and_ends_with_the_same_bits(make_model, tmp_path):
     """kill -9 at random moments, fifty times."""
-    import multiprocessing
-    import random
-
     folder, texts = make_model("opt"), [f"{TEXTS[i % len(TEXTS)]} {i}" for i in range(240)]
     whole = InBedder(folder).encode(texts, INSTRUCTIONS[0], batch_size=4)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["inbedder.embedder", "transformers.models.opt.modeling_opt"])
     draw, found = random.Random(0), []
     for _ in range(50):
-        process = context.Process(target=_encode, args=(folder, texts, tmp_path / "kept"))
+        batches = context.Value("i", 0)
+        process = context.Process(target=_encode, args=(folder, texts, tmp_path / "kept", batches))
         process.start()
-        process.join(draw.uniform(0.3, 0.9))
+        last = draw.randint(1, 70)  # there are 60
+        while batches.value < last and process.is_alive():
+            time.sleep(0.001)
+        process.join(draw.uniform(0, 0.02))
         process.kill()
         process.join()
         model = InBedder(folder, cache=tmp_path / "kept")
@@ -198,11 +203,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bits(make_model, tmp_path):
     assert (InBedder(folder, cache=tmp_path / "kept").encode(texts, INSTRUCTIONS[0], batch_size=4) == whole).all()
 
 
-def _encode(folder, texts, kept):
-    import time
-
+def _encode(folder, texts, kept, batches):
     torch.set_num_threads(1)
     model = InBedder(folder, cache=kept)
     embed = model.backbone.embed
-    model.backbone.embed = lambda *some: time.sleep(0.01) or embed(*some)
+
+    def slowly(*some):
+        batches.value += 1
+        time.sleep(0.01)
+        return embed(*some)
+
+    model.backbone.embed = slowly
     model.encode(texts, INSTRUCTIONS[0], batch_size=4)
