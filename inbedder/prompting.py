@@ -24,6 +24,7 @@ DEFAULT_TEMPLATE = "inbedder"
 GENERIC_INSTRUCTION = "@generic"
 
 _SLOT = re.compile(r"\{(input|instruction)\}")
+_UNIFIED = re.compile(r"Represent the (?P<what>\S[^:\n]*?)(?<!\s)(?<! for)(?: for (?P<objective>\S[^:\n]*)(?<!\s))?:")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ class PromptTemplate:
     """The name it is asked for by."""
     pattern: str
     """Fixed text around the two slots. Other braces are plain text."""
+    query: str = ""
+    """What an embedding model is asked of a query where nobody says anything else."""
+    document: str = ""
+    """The same of a document."""
+    bare: bool = False
+    """Whether a text without an instruction stands alone, as embedding models read it."""
 
     def __post_init__(self) -> None:
         """Check the slots.
@@ -74,6 +81,8 @@ class PromptTemplate:
         Returns:
             The prompt with the character spans of text and instruction.
         """
+        if self.bare and not instruction:
+            return RenderedPrompt(text, text=(0, len(text)), instruction=(0, 0))
         before, between, after = self.fixed_parts
         text_first = self.pattern.index("{input}") < self.pattern.index("{instruction}")
         first, second = (text, instruction) if text_first else (instruction, text)
@@ -84,6 +93,23 @@ class PromptTemplate:
         if text_first:
             return RenderedPrompt(string, text=first_span, instruction=second_span)
         return RenderedPrompt(string, text=second_span, instruction=first_span)
+
+    def instruction_of(self, prompt: str) -> str | None:
+        """The instruction of which this template makes the given words in front of a text.
+
+        Args:
+            prompt: What stands in front of a text, such as a prompt of sentence-transformers.
+
+        Returns:
+            The instruction, "" for an empty prompt, or None where the template makes no such prompt.
+        """
+        if not prompt:
+            return ""
+        before, between, after = self.fixed_parts
+        fits = prompt.startswith(before) and prompt.endswith(between) and len(prompt) >= len(before) + len(between)
+        if after or not fits or self.pattern.index("{input}") < self.pattern.index("{instruction}"):
+            return None
+        return prompt[len(before) : len(prompt) - len(between)]
 
 
 @cache
@@ -114,7 +140,7 @@ def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate
     name = DEFAULT_TEMPLATE if template is None else template
     entry = _read_prompts("templates.yaml").get(name)
     if isinstance(entry, dict):
-        return PromptTemplate(name, str(entry["pattern"]))
+        return PromptTemplate(name, str(entry["pattern"]), str(entry.get("query", "")), str(entry.get("document", "")))
     if _SLOT.search(name):
         return PromptTemplate("custom", name)
     raise TemplateError(
@@ -175,3 +201,53 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
         if not isinstance(one, str):
             raise InputError(f"Instruction {i} is {one!r} ({type(one).__name__}), not a string.")
     return rows, [resolve_instruction(one) for one in instructions]
+
+
+def represent(text_type: str, *, domain: str | None = None, objective: str | None = None) -> str:
+    """Build an instruction in INSTRUCTOR's unified format: "Represent the (domain) text type for task objective:".
+
+    INSTRUCTOR paper, section 2.3 and table 4. The authors' code puts the text directly behind the colon.
+
+    Args:
+        text_type: What the texts are, such as "question", "review" or "document".
+        domain: Where they come from, such as "Wikipedia" or "medicine".
+        objective: What the vectors are for, such as "retrieving supporting documents".
+
+    Returns:
+        The instruction, such as "Represent the Wikipedia question for retrieving supporting documents:".
+
+    Raises:
+        InputError: When a part is empty, holds a colon or a line break, or repeats a word that the format brings.
+    """
+    parts = {"text_type": text_type, "domain": domain, "objective": objective}
+    brought = {"text_type": ("represent", "the"), "domain": ("represent", "the"), "objective": ("for",)}
+    for name, part in parts.items():
+        if part is None and name != "text_type":
+            continue
+        if not isinstance(part, str) or not part.strip() or re.search(r"[:\n\r]", part):
+            raise InputError(f"{name} must be a few words without a colon or a line break, not {part!r}.")
+        if part.split()[0].lower() in brought[name]:
+            raise InputError(f"{name}={part!r}: leave out {part.split()[0]!r}, the format brings it.")
+    what = " ".join(part.strip() for part in (domain, text_type) if part is not None)
+    return f"Represent the {what}{f' for {objective.strip()}' if objective is not None else ''}:"
+
+
+def check_represented(instruction: str) -> tuple[str, str | None]:
+    """Check that an instruction is in INSTRUCTOR's unified format.
+
+    Args:
+        instruction: Such as "Represent the Wikipedia question for retrieving supporting documents:"; space around it is allowed.
+
+    Returns:
+        Its domain and text type ("Wikipedia question"), and its objective ("retrieving supporting documents") or None.
+
+    Raises:
+        InputError: When it is not in the format.
+    """
+    match = _UNIFIED.fullmatch(instruction.strip())
+    if match is None:
+        raise InputError(
+            f"{instruction!r} is not of the form 'Represent the (domain) text type for task objective:'. "
+            "Build it with inbedder.prompting.represent(text_type, domain=..., objective=...)."
+        )
+    return match["what"], match["objective"]

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbedder.errors import TemplateError
-from inbedder.prompting import PromptTemplate, get_template, resolve_instruction, template_names
+from inbedder.errors import InputError, TemplateError
+from inbedder.prompting import PromptTemplate, check_represented, get_template, represent, resolve_instruction, template_names
 
 
 def test_the_default_template_is_the_papers_pattern():
@@ -31,6 +31,70 @@ def test_the_chat_template_carries_the_papers_prefix():
 
 def test_the_instructor_template_puts_the_instruction_directly_before_the_text():
     assert get_template("instructor").render("text", "Represent it: ").string == "Represent it: text"
+
+
+def test_the_forms_of_instruct_models_are_theirs():
+    assert get_template("e5-instruct").render("text", "Find it").string == "Instruct: Find it\nQuery: text"
+    assert get_template("qwen3-embedding").render("text", "Find it").string == "Instruct: Find it\nQuery:text"
+
+
+def test_a_bare_template_leaves_a_text_without_instruction_alone():
+    rendered = PromptTemplate("mine", "Do {instruction}: {input}!", bare=True).render("text", "")
+    assert (rendered.string, rendered.text, rendered.instruction) == ("text", (0, 4), (0, 0))
+    assert get_template("e5-instruct").render("text", "").string == "Instruct: \nQuery: text"
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt", "instruction"),
+    [
+        ("prefix", "query: ", "query: "),
+        ("e5-instruct", "Instruct: Find it\nQuery: ", "Find it"),
+        ("e5-instruct", "Instruct: Find it\nQuery:", None),
+        ("qwen3-embedding", "Instruct: Find it\nQuery:", "Find it"),
+        ("e5-instruct", "query: ", None),
+        ("inbedder", "query: ", None),
+        ("A{instruction}A{input}", "A", None),
+        ("{instruction}{input}!", "query: ", None),
+        ("inbedder", "", ""),
+    ],
+)
+def test_the_instruction_of_a_prompt_is_what_the_template_would_have_made_it_of(template, prompt, instruction):
+    assert get_template(template).instruction_of(prompt) == instruction
+
+
+def test_unified_instructions_are_the_papers():
+    assert represent("statement") == "Represent the statement:"
+    assert represent("Tweet post", objective="retrieving duplicate comments") == (
+        "Represent the Tweet post for retrieving duplicate comments:"
+    )
+    wikipedia = represent("question", domain="Wikipedia", objective="retrieving supporting documents")
+    assert wikipedia == "Represent the Wikipedia question for retrieving supporting documents:"
+    assert check_represented(wikipedia) == ("Wikipedia question", "retrieving supporting documents")
+    assert check_represented("Represent the statement: ") == ("statement", None)
+    assert check_represented(get_template("instructor").document) == ("document", "retrieval")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"text_type": " "}, "text_type must be a few words"),
+        ({"text_type": None}, "text_type must be a few words"),
+        ({"text_type": "question", "domain": ""}, "domain must be a few words"),
+        ({"text_type": "question", "objective": "retrieval:"}, "objective must be .* without a colon"),
+        ({"text_type": "a\nb"}, "without a colon or a line break"),
+        ({"text_type": "the question"}, "leave out 'the', the format brings it"),
+        ({"text_type": "question", "objective": "for retrieval"}, "leave out 'for', the format brings it"),
+    ],
+)
+def test_parts_that_spoil_the_unified_format_are_named(parts, message):
+    with pytest.raises(InputError, match=message):
+        represent(**parts)
+
+
+@pytest.mark.parametrize("bad", ["", "What is it?", "Represent the question", "Represent the :", "Represent the question for :"])
+def test_other_instructions_are_not_of_the_unified_format(bad):
+    with pytest.raises(InputError, match="is not of the form 'Represent the"):
+        check_represented(bad)
 
 
 def test_a_pattern_is_a_template():
