@@ -43,7 +43,7 @@ def inbedder_embedders(
     filter_words: Callable[[str], Sequence[str]] | None = None,
     guided: int | None = None,
 ) -> list[Embedder]:
-    """A model of this package, with the instruction and without (which asks ``@generic`` of every text).
+    """A model of this package, with the instruction and without (which asks ``@generic``, or of an embedding model nothing).
 
     Args:
         model: A name as ``InBedder`` takes it, or one that is loaded and read in another way.
@@ -58,9 +58,10 @@ def inbedder_embedders(
     """
     model = InBedder(model, pooling=pooling, layer=layer) if isinstance(model, str) else model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
+    pooled = [model.pooling] if model.backbone.kind == "instructor" else []  # the same files can be read in two ways
     filtered = [sorted(filter_words(""))] if filter_words else []
     mapped = [f"guided {guided}"] if guided else []
-    revision = fingerprint([], [model.revision, *reads, *filtered, *mapped])
+    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped])
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
+from inbedder.backbones.base import Backbone, Sampling, check_answers, check_pooling, distinct_words
 from inbedder.backbones.loading import LoadOptions, load_backbone
 from inbedder.backbones.revision import settings_hash, weights_revision
 from inbedder.backbones.shared import embed_shared, why_not_shared
-from inbedder.errors import InputError, ModelError
+from inbedder.biencoder import BiEncoder, Vectors, unasked
+from inbedder.errors import InputError
 from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
 from inbedder.running import Shelf, Work, finished, pack_vector, run, unpack_vector
@@ -29,10 +29,8 @@ from inbedder.transform import GuidedVectors, guided
 
 logger = logging.getLogger(__name__)
 
-Vectors = NDArray[np.float32]
 
-
-class InBedder:
+class InBedder(BiEncoder):
     """Embeds texts under an instruction, by answering it (InBedder paper, section 4)."""
 
     def __init__(
@@ -57,12 +55,15 @@ class InBedder:
 
         Args:
             model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the folder or id of a peft adapter loads its base.
-            backbone: "causal", "masked" or "seq2seq"; None reads it from the model's configuration. "vllm" is vLLM's engine for
-                causal LMs, its options behind it: "vllm: {tensor_parallel_size: 2}" (see ``backbones/vllm.py``).
+            backbone: "causal", "masked", "seq2seq" or "instructor" (embedding models, which answer nothing); None reads it from
+                the model's files. "vllm" is vLLM's engine for causal LMs, its options behind it:
+                "vllm: {tensor_parallel_size: 2}" (see ``backbones/vllm.py``).
             pooling: "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all" or "re-enc"; None is 1st-gen, or avg-gen for masked
-                LMs. The authors' names (``fst_gen_layer_32``) are understood and set the layer.
+                LMs. The authors' names (``fst_gen_layer_32``) are understood and set the layer. Embedding models have
+                "text-mean", "mean", "cls" and "last-token", and None is what they were trained with.
             layer: 0 = token embeddings, 1..L = blocks (L after the final norm), negative from the end.
-            template: Name or pattern of the prompt; None is what the model was fine-tuned with, else the paper's pattern.
+            template: Name or pattern of the prompt; None is what the model was fine-tuned with, else the paper's pattern, or for
+                embedding models the instruction directly in front of the text.
             max_length: Longest prompt in tokens; longer texts are cut at their end.
             max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs).
             mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
@@ -87,6 +88,8 @@ class InBedder:
         self.backbone, settings = load_backbone(self.name, options)
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self.template = get_template(template if template is not None else settings.template)
+        self.template = replace(self.template, bare=self.template.bare or self.backbone.kind == "instructor")
+        self.unasked = unasked(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens)
         self.reencoding = Reencoding()
         self.quantization = quantization
@@ -131,12 +134,13 @@ class InBedder:
 
         Args:
             text: The text.
-            instruction: A question, ``@name``, or None for ``@generic``.
+            instruction: A question, ``@name``, or None as for ``encode``.
 
         Returns:
             The rendered template.
         """
-        return self.template.render(text, resolve_instruction(instruction)).string
+        asked = self.unasked.any if instruction is None else instruction
+        return self.template.render(text, resolve_instruction(asked)).string
 
     def encode(
         self,
@@ -152,7 +156,8 @@ class InBedder:
 
         Args:
             texts: One text or n texts; an empty text is embedded as such.
-            instruction: One for all texts, or one a text. ``@name`` is a named instruction, None is ``@generic``.
+            instruction: One for all texts, or one a text. ``@name`` is a named instruction, None is ``@generic``; for embedding
+                models the checkpoint's default prompt, else none.
             batch_size: Most texts in one pass.
             normalize_embeddings: Scale vectors to length 1.
             show_progress_bar: None shows one for long work in a terminal.
@@ -166,7 +171,7 @@ class InBedder:
             InputError: When a text is not a string, or instructions and texts do not match in number.
             ModelError: When the model gives NaN or infinite values.
         """
-        rows, instructions = check_texts(texts, instruction)
+        rows, instructions = check_texts(texts, self.unasked.any if instruction is None else instruction)
         if self.pooling == "re-enc":
             device, encoder = str(self.backbone.model.device), self.reencoding.encoder
             how = self.reencoding.sampling(self.sampling.max_new_tokens, filter_words)
@@ -303,11 +308,7 @@ class InBedder:
         self, rows: Sequence[str], instructions: Sequence[str], how: Sampling, batch_size: int, show_progress_bar: bool | None
     ) -> list[list[str]]:
         """Answers of each text, kept ones among them."""
-        if not self.backbone.answers:
-            raise ModelError(
-                f"{self.name} brings no trained language-model head, so its answers would be random. "
-                "It can embed; to answer and to explain clusters choose a language model, or fine-tune this one."
-            )
+        check_answers(self.backbone, self.name)
 
         def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
             said = self.backbone.answer([one for (one,) in batch], replace(how, seed=how.seed + first))
@@ -321,22 +322,6 @@ class InBedder:
             for row in places:
                 answers[row] = [one.strip() for one in said]
         return answers
-
-    @staticmethod
-    def similarity(a: Any, b: Any) -> Vectors:
-        """Cosine similarities.
-
-        Args:
-            a: Vectors, shape (n, d) or (d,).
-            b: Vectors, shape (m, d) or (d,).
-
-        Returns:
-            float32, shape (n, m); a vector of zeros is similar to nothing.
-        """
-        left, right = (np.atleast_2d(np.asarray(one, dtype=np.float32)) for one in (a, b))
-        left, right = (one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-12) for one in (left, right))
-        product: Vectors = left @ right.T
-        return product
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
         """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.

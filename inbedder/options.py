@@ -20,7 +20,12 @@ Instructions = Annotated[list[str], typer.Option("-i", "--instruction", help="Wh
 TextColumn = Annotated[str | None, typer.Option(help="Column of the texts; guessed where only one can be meant.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out bad rows instead of stopping at the first.")]
 Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder.")]
-Pooling = Annotated[str | None, typer.Option(help="1st-gen, avg-gen, last-gen, avg-ppt, avg-all or re-enc.")]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        help="1st-gen, avg-gen, last-gen, avg-ppt, avg-all or re-enc; of embedding models text-mean, mean, cls or last-token."
+    ),
+]
 Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.")]
 Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.")]
 MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
@@ -39,7 +44,8 @@ Threads = Annotated[int | None, typer.Option(min=1, help="With --engine ray: of 
 Address = Annotated[str | None, typer.Option(help="With --engine ray: of a running cluster; without it, this machine.")]
 IdColumn = Annotated[str | None, typer.Option(help="With --engine ray: column of distinct ids; without it, row numbers.")]
 Backbone = Annotated[
-    str | None, typer.Option(help="causal, masked, seq2seq or vllm, with its options as in 'vllm: {tensor_parallel_size: 2}'.")
+    str | None,
+    typer.Option(help="causal, masked, seq2seq, instructor, or vllm and its options as in 'vllm: {tensor_parallel_size: 2}'."),
 ]
 VectorsOutput = Annotated[
     Path,
@@ -82,11 +88,11 @@ def reencoding_of(pooling: str | None, *settings: int | float | str) -> Reencodi
     Raises:
         BadParameter: When one is given that the pooling does not use.
     """
-    from inbedder.pooling import parse_pooling
+    from inbedder.pooling import TEXT_POOLINGS, parse_pooling
     from inbedder.reencode import Reencoding
 
     asked = Reencoding(*settings)  # type: ignore[arg-type]
-    if asked != Reencoding() and (pooling is None or parse_pooling(pooling)[0] != "re-enc"):
+    if asked != Reencoding() and (pooling in (None, *TEXT_POOLINGS) or parse_pooling(pooling)[0] != "re-enc"):
         names = "--n, --temperature, --top-p, --seed, --re-encoder"
         raise typer.BadParameter("they are for --pooling re-enc.", param_hint=names)
     return asked

@@ -11,6 +11,9 @@ generated tokens y_0 .. y_{G-1}, position N-1 predicts y_0 and position N-1+j pr
 
 where the generated positions are those N-1+j, j >= 1, whose predicted y_j is no special token; the first of them when
 none remains; none at all when G = 1 (then last-gen is N-1). This is what the authors' code computes.
+
+Embedding models, which answer nothing, have others: sentence-transformers' "mean", "cls" and "last-token", and INSTRUCTOR's
+"text-mean" (its section 2.1); see ``backbones/instructor.py``.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from torch import Tensor
 from inbedder.errors import InputError
 
 POOLINGS = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "re-enc")
+TEXT_POOLINGS = ("text-mean", "mean", "cls", "last-token")
+"""Of embedding models."""
 
 _AUTHORS_NAMES = {
     "fst_gen": "1st-gen",
@@ -52,7 +57,8 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"([a-z]+_[a-z]+)(?:_layer_(\d+))?", name)
     if match and match[1] in _AUTHORS_NAMES:
         return _AUTHORS_NAMES[match[1]], int(match[2]) if match[2] else None
-    raise InputError(f"Unknown pooling {name!r}. Choose one of: {', '.join(POOLINGS)}.")
+    others = f"embedding models have {', '.join(TEXT_POOLINGS)}"
+    raise InputError(f"Unknown pooling {name!r}. Choose one of: {', '.join(POOLINGS)} ({others}).")
 
 
 def masked_mean(states: Tensor, keep: Tensor) -> Tensor:

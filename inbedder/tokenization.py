@@ -91,7 +91,7 @@ class PromptTokenizer:
         self.template = template
         self.max_length = max_length
         self.mask_length = mask_length
-        self._closing = _closing_specials(self._encode(["a"])[0])
+        self._closing = special_edges(self._encode(["a"])[0])[1]
         self._leaking = [one for one in tokenizer.all_special_tokens if one != tokenizer.unk_token and self._leaks(one)]
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
@@ -199,19 +199,19 @@ class PromptTokenizer:
         )
 
 
-def _closing_specials(encoding: Encoding) -> int:
-    """How many special tokens the tokenizer puts behind a prompt."""
+def special_edges(encoding: Encoding) -> tuple[int, int]:
+    """How many special tokens the tokenizer puts before and behind a prompt, read off one that holds a plain token."""
     mask = list(encoding.special_tokens_mask)
-    return mask[::-1].index(0)
+    return mask.index(0), mask[::-1].index(0)
 
 
 def _token_span(encoding: Encoding, characters: tuple[int, int]) -> tuple[int, int]:
-    """The tokens that hold at least one character of the span, as (start, end)."""
+    """The tokens that hold at least one character of the span, as (start, end); none where it stands if no token does."""
     start, end = characters
     offsets = encoding.offsets
     plain = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
-    if start == end:
-        place = sum(offsets[i][1] <= start for i in plain) + (plain[0] if plain else 0)
-        return place, place
-    inside = [i for i in plain if offsets[i][0] < end and offsets[i][1] > start]
-    return (inside[0], inside[-1] + 1) if inside else (0, 0)
+    inside = [i for i in plain if offsets[i][0] < end and offsets[i][1] > start] if start < end else []
+    if inside:
+        return inside[0], inside[-1] + 1
+    place = sum(offsets[i][1] <= start for i in plain) + (plain[0] if plain else 0)
+    return place, place

@@ -15,7 +15,7 @@ LEVELS = [
     {"files", "prompting", "batching", "pooling", "store", "transform"},
     {"tokenization", "models"},
     {"backbones", "running"},
-    {"reencode"},
+    {"biencoder", "reencode"},
     {"embedder", "tables"},
     {"explain", "jobs", "options"},
     {"clustering", "raydata"},

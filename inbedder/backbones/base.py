@@ -62,7 +62,7 @@ class Backbone(Protocol):
     """A language model that embeds prompts and answers them."""
 
     kind: str
-    """"causal", "masked" or "seq2seq"."""
+    """"causal", "masked", "seq2seq" or "instructor"."""
     poolings: tuple[str, ...]
     """The poolings of its hidden states, its default first; with answers it also has "re-enc"."""
     answers: bool
@@ -124,8 +124,30 @@ def model_kind(config: PretrainedConfig) -> str:
         return "causal"
     raise ModelError(
         f"{config.model_type!r} ({architecture or 'no architecture named'}) is no causal, masked or encoder-decoder language "
-        "model. Choose a model with a language-model head, or name the kind: InBedder(..., backbone='masked')."
+        "model. Choose a model with a language-model head, or name the kind: InBedder(..., backbone='masked' or 'instructor')."
     )
+
+
+def encoder_class(config: PretrainedConfig) -> Any:
+    """The class that loads a model without its head, and of an encoder-decoder the encoder alone.
+
+    Args:
+        config: The checkpoint's configuration.
+
+    Returns:
+        A class of transformers with ``from_pretrained``.
+
+    Raises:
+        ModelError: When it is an encoder-decoder whose encoder transformers does not load alone.
+    """
+    from transformers import AutoModel, AutoModelForTextEncoding
+    from transformers.models.auto import modeling_auto
+
+    if config.model_type in modeling_auto.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES:
+        return AutoModelForTextEncoding
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"transformers loads no encoder alone of {config.model_type!r}. Choose a T5 or an encoder-only model.")
+    return AutoModel
 
 
 def blocks_of(body: nn.Module, count: int) -> nn.ModuleList:
@@ -179,13 +201,38 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
     Raises:
         ModelError: When the model has no such pooling or layer.
     """
-    asked, named_layer = parse_pooling(pooling or backbone.poolings[0])
+    asked, named_layer = pooling or backbone.poolings[0], None
+    if asked not in backbone.poolings:
+        asked, named_layer = parse_pooling(asked)
     offered = (*backbone.poolings, "re-enc") if backbone.answers else backbone.poolings
     if asked not in offered:
-        raise ModelError(f"A {backbone.kind} LM has no pooling {asked!r}. Choose one of: {', '.join(offered)}.")
+        model = "An instructor model" if backbone.kind == "instructor" else f"A {backbone.kind} LM"
+        raise ModelError(f"{model} has no pooling {asked!r}. Choose one of: {', '.join(offered)}.")
     layer = layer if named_layer is None else named_layer
     check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
     return asked, layer
+
+
+def check_answers(backbone: Backbone, name: str) -> None:
+    """Refuse to answer with a model that cannot.
+
+    Args:
+        backbone: The model.
+        name: What the user calls it.
+
+    Raises:
+        ModelError: When it has no language-model head, or one that was never trained.
+    """
+    if backbone.kind == "instructor":
+        raise ModelError(
+            f"{name} is an instructor model: it embeds and does not answer. "
+            "To answer choose a causal, masked or encoder-decoder LM, such as mini."
+        )
+    if not backbone.answers:
+        raise ModelError(
+            f"{name} brings no trained language-model head, so its answers would be random. "
+            "It can embed and cluster; to answer choose a language model, or fine-tune this one."
+        )
 
 
 @contextmanager

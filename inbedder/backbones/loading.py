@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from inbedder.backbones.base import Backbone, model_kind
+from inbedder.backbones.base import Backbone, encoder_class, model_kind
 from inbedder.errors import ModelError
 from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 QUANTIZATIONS = ("int8", "nf4")
 SETTINGS_FILE = "inbedder.json"
+MODULES_FILE = "modules.json"
 MASK_LENGTH = 3
 WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -45,7 +46,7 @@ class LoadOptions:
     """Everything that decides which weights end up in memory, and how."""
 
     kind: str | None = None
-    """"causal", "masked", "seq2seq", None to read it from the configuration, or "vllm" and its options."""
+    """"causal", "masked", "seq2seq", "instructor", None to read it from the files, or "vllm" and its options."""
     device: str | None = None
     """A torch device, or None for the GPU where there is one."""
     dtype: str | torch.dtype | None = None
@@ -70,6 +71,8 @@ class Settings:
     """Name or pattern of the training prompts' template."""
     mask_length: int | None = None
     """Masks after the prompt."""
+    prompts: Mapping[str, str] | None = None
+    """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Loaded:
     tokenizer: PreTrainedTokenizerBase
     """The model's own."""
     kind: str
-    """"causal", "masked" or "seq2seq"."""
+    """"causal", "masked", "seq2seq" or "instructor"."""
     settings: Settings
     """What its training left beside the weights."""
     adapter: str | None
@@ -166,6 +169,10 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
 
         found = find_model(name, options)
         return vllm_backbone(found, options), found.settings
+    if options.kind == "instructor" or (options.kind is None and _is_sentence_model(name, options.revision)):
+        from inbedder.backbones.instructor import instructor_backbone
+
+        return instructor_backbone(name, options)
     loaded = load_model(name, options)
     backbone: Backbone
     if loaded.kind == "masked":
@@ -186,6 +193,13 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
     return backbone, loaded.settings
 
 
+def _is_sentence_model(name: str, revision: str | None) -> bool:
+    """Whether it is a checkpoint of sentence-transformers, and none that was fine-tuned here to answer."""
+    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    known = not Path(name).is_file() and hub_file(name, MODULES_FILE, revision) is not None
+    return known and hub_file(name, SETTINGS_FILE, revision) is None
+
+
 def load_model(name: str, options: LoadOptions) -> Loaded:
     """Load weights and tokenizer; merge an adapter unless its base is quantized.
 
@@ -204,9 +218,11 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
     kind = options.kind or model_kind(found.config)
     if options.dtype == "int8" and kind != "masked":
         raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
-    if kind not in MODEL_CLASSES:
-        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}, vllm.")
-    model, missing = _load_weights(base, kind, _weight_settings(options), found.remote, quiet=adapter is not None)
+    if kind not in (*MODEL_CLASSES, "instructor"):
+        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(MODEL_CLASSES)}, instructor, vllm.")
+    model_class = MODEL_CLASSES.get(kind) or encoder_class(found.config)
+    quiet = adapter is not None or kind == "instructor"
+    model, missing = _load_weights(base, model_class, _weight_settings(options), found.remote, quiet=quiet)
     if adapter is not None:
         missing -= _brought_by(adapter)
         model = _with_adapter(model, adapter, merge=options.quantization is None)
@@ -245,20 +261,21 @@ def find_model(name: str, options: LoadOptions) -> Found:
     return Found(base, config, tokenizer, settings, adapter, remote)
 
 
-def _load_weights(base: str, kind: str, settings: dict[str, Any], remote: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
+def _load_weights(
+    base: str, model_class: Any, settings: dict[str, Any], remote: dict[str, Any], *, quiet: bool
+) -> tuple[Any, set[str]]:
     """The model, and the names of weights that its checkpoint lacks."""
     try:
         with quietly(quiet):
-            model, info = MODEL_CLASSES[kind].from_pretrained(
-                base, use_safetensors=True, output_loading_info=True, **settings, **remote
-            )
+            model, info = model_class.from_pretrained(base, use_safetensors=True, output_loading_info=True, **settings, **remote)
     except SafetensorError as error:
         raise ModelError(f"The weights of {base} are damaged ({error}). Download them again.") from error
     except (OSError, ValueError) as error:
         if (Path(base) / "pytorch_model.bin").is_file():
             raise ModelError(
                 f"{base} holds pickled weights alone, which are not loaded. "
-                "Save it as safetensors first: AutoModel.from_pretrained(...).save_pretrained(...)."
+                "Save it as safetensors first: AutoModel.from_pretrained(...).save_pretrained(...), or the whole checkpoint of an"
+                " embedding model: SentenceTransformer(...).save_pretrained(...)."
             ) from error
         raise not_loaded(base, error) from error
     return model, set(info["missing_keys"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from inbedder.backbones.base import Backbone
 from inbedder.backbones.loading import WHOLE_OR_ADAPTER, hub_file, not_loaded
+from inbedder.backbones.modules import module_files
 from inbedder.models.bundled import MINI_FOLDER, resolve_base, sha256_of
 
 
@@ -19,13 +20,14 @@ def weights_revision(name: str, backbone: Backbone) -> str:
 
     Returns:
         For a folder or an adapter the first 16 digits of the SHA-256 of its safetensors (and, for an adapter, of its base's
-        commit or safetensors), for a hub id the commit.
+        commit or safetensors; for an embedding model, of the files of its modules), for a hub id the commit.
     """
     commit = str(getattr(backbone.model.config, "_commit_hash", None))
     folder = Path(backbone.adapter or resolve_base(name))
     if not folder.is_dir():
         return "unknown" if commit == "None" else commit
-    digests = [sha256_of(path) for path in sorted(folder.glob("*.safetensors"))]
+    modules = module_files(folder) if backbone.kind == "instructor" else []
+    digests = [sha256_of(path) for path in (*sorted(folder.glob("*.safetensors")), *modules)]
     if name != "mini" and backbone.adapter:  # the base of mini is checked by its hash
         base = Path(resolve_base(str(backbone.model.config._name_or_path)))
         digests += [commit, *(sha256_of(path) for path in sorted(base.glob("*.safetensors")) if base.is_dir())]
@@ -47,8 +49,8 @@ def files_revision(name: str, revision: str | None = None) -> str:
         revision: Branch, tag or commit on the hub.
 
     Returns:
-        For a folder the first 16 digits of the SHA-256 of its safetensors and json files, for a hub id the commit. The base of
-        an adapter is not looked at.
+        For a folder the first 16 digits of the SHA-256 of its safetensors and json files and those of its modules, for a hub id
+        the commit. The base of an adapter is not looked at.
 
     Raises:
         ModelError: When there is no such model.
@@ -60,5 +62,6 @@ def files_revision(name: str, revision: str | None = None) -> str:
     if not Path(name).is_dir():
         return found[0].parent.name
     files = sorted(path for kind in ("*.safetensors", "*.json") for path in Path(name).glob(kind))
+    files += module_files(Path(name))
     digest = hashlib.sha256("".join(f"{path.name}\0{sha256_of(path)}\0" for path in files).encode())
     return digest.hexdigest()[:16]

@@ -38,7 +38,7 @@ def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -
     from transformers.cache_utils import DynamicLayer
 
     if backbone.kind != "causal":
-        return f"in a {backbone.kind} LM the text's states depend on the instruction"
+        return f"in a model of the kind {backbone.kind!r} the text's states depend on the instruction"
     if pooling != "1st-gen":
         return f"{pooling} needs more than the prompt's last state"
     if template.pattern.index("{input}") > template.pattern.index("{instruction}"):

@@ -1,0 +1,212 @@
+"""Embedding models: INSTRUCTOR, plain sentence-transformers checkpoints, E5-instruct, Qwen3-Embedding. They answer nothing.
+
+INSTRUCTOR (Su et al. 2023, section 2.1) encodes instruction and text as one sequence and takes the mean of the last hidden states
+over the text's tokens: the instruction is attended to and not pooled. The poolings are
+
+- text-mean:  the tokens that hold a character of the text, and the special tokens behind it; without an instruction all tokens
+- mean:       all tokens, the instruction's too
+- cls:        the first token
+- last-token: the last token
+
+and Dense and Normalize follow, where the checkpoint has them. text-mean is sentence-transformers' mean with
+``include_prompt=False``, its other poolings are those with ``include_prompt=True``; vectors are equal to its own.
+
+There is one exception. sentence-transformers (and INSTRUCTOR's code) find the instruction's end by tokenizing the instruction
+once more without the text, and leave out as many tokens as it then has. Where the tokenizer joins characters across the border
+that number is wrong: "Represent it: " alone ends in a token for the space, which in "Represent it: cats" belongs to the token
+" cats" (byte-level and SentencePiece vocabularies), so the text's first token is lost from the mean. Here the whole is tokenized
+once and its offsets tell which tokens hold a character of the text; a token that holds characters of both counts as the text's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import Sequence as NormalizerSequence
+from torch import Tensor
+
+from inbedder.backbones.base import Sampling, check_layer, dtype_name, pad_id_of, position_limit, tapped
+from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, Settings, hub_file, load_model
+from inbedder.backbones.modules import SentenceModules, read_modules
+from inbedder.batching import pad
+from inbedder.errors import InputError, ModelError
+from inbedder.models.bundled import MINI_FOLDER, resolve_base
+from inbedder.pooling import TEXT_POOLINGS, masked_mean
+from inbedder.prompting import get_template, template_names
+from inbedder.tokenization import PromptTokens, special_edges
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def instructor_backbone(name: str, options: LoadOptions) -> tuple[InstructorBackbone, Settings]:
+    """Load an embedding model.
+
+    Args:
+        name: A folder or a hub id: a checkpoint of sentence-transformers, or any encoder, which then has text-mean and Normalize.
+        options: Device, dtype and the rest.
+
+    Returns:
+        The backbone, and the template and prompts that it wants.
+
+    Raises:
+        ModelError: When it is not found or not of a form that is known here, or was fine-tuned to answer.
+    """
+    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    if not Path(name).is_file() and hub_file(name, SETTINGS_FILE, options.revision):
+        raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
+    asked = options.kind is not None
+    modules = SentenceModules() if Path(name).is_file() else read_modules(name, options.revision, asked=asked)
+    loaded = load_model(name, replace(options, kind="instructor"))
+    missing = [key for key in loaded.untrained if "pooler" not in key]
+    if missing:
+        raise ModelError(f"{name} lacks weights of its encoder ({', '.join(missing[:3])}), so its vectors would be random.")
+    if modules.lower:
+        tokenizer = loaded.tokenizer.backend_tokenizer
+        tokenizer.normalizer = NormalizerSequence([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
+    backbone = InstructorBackbone(loaded.model, loaded.tokenizer, modules)
+    backbone.adapter = loaded.adapter
+    return backbone, Settings(template=_template(modules), prompts=modules.prompts)
+
+
+def _template(modules: SentenceModules) -> str:
+    """The named template that made the checkpoint's own prompt of a query; else the instruction stands directly in front."""
+    prompt = modules.prompts.get("query", "")
+    for name in template_names() if prompt else ():
+        template = get_template(name)
+        if any(template.fixed_parts) and template.instruction_of(prompt):
+            return name
+    return "instructor" if modules.pooling == "text-mean" else "prefix"
+
+
+class InstructorBackbone:
+    """A model without a head, its states pooled to one vector."""
+
+    kind: str = "instructor"
+    mask_length = 0
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        modules: SentenceModules,
+        padding_side: str = "right",
+    ) -> None:
+        """Wrap a loaded model.
+
+        Args:
+            model: Any encoder or decoder without a head.
+            tokenizer: Its tokenizer.
+            modules: What follows the model.
+            padding_side: "left" or "right"; the vectors are the same.
+        """
+        self.model = model.eval()
+        self.precision = dtype_name(model)
+        self.tokenizer = tokenizer
+        self.after = modules.after.to(model.device).eval().requires_grad_(False)
+        self.poolings: tuple[str, ...] = tuple(sorted(TEXT_POOLINGS, key=lambda one: one != modules.pooling))
+        self.answers = False
+        self.adapter: str | None = None
+        self.padding_side = padding_side
+        self.pad_id = pad_id_of(tokenizer)
+        self.num_layers: int = model.config.num_hidden_layers
+        limits = (position_limit(model), modules.max_length or tokenizer.model_max_length)
+        self.position_limit: int | None = min(limit for limit in limits if limit is not None)
+        accepted = inspect.signature(model.forward).parameters
+        self.settings = {"use_cache": False} if "use_cache" in accepted else {}
+        self.takes_positions = "position_ids" in accepted and padding_side == "left"
+
+    @cached_property
+    def _edges(self) -> tuple[int, int]:
+        """How many special tokens stand before and behind a prompt."""
+        return special_edges(self.tokenizer("a").encodings[0])
+
+    def _kept(self, prompt: PromptTokens, pooling: str) -> NDArray[np.int32]:
+        """1 at the positions of a prompt that a pooling takes the mean of, else 0."""
+        kept = np.zeros(max(1, len(prompt.ids)), dtype=np.int32)
+        if pooling in ("cls", "last-token"):
+            kept[0 if pooling == "cls" else -1] = 1
+            return kept
+        opening, closing = self._edges
+        start, end = prompt.text
+        first = 0 if prompt.instruction[0] == prompt.instruction[1] and start <= opening else start
+        kept[first : max(end, opening if first == 0 else 0)] = 1
+        kept[len(prompt.ids) - closing :] = 1
+        return np.ones_like(kept) if pooling == "mean" or not kept.any() else kept
+
+    @torch.inference_mode()
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool one batch in one pass.
+
+        Args:
+            prompts: Tokenized prompts; one without any token counts as one padding token.
+            pooling: "text-mean", "mean", "cls" or "last-token". A text-mean that would be of nothing is a mean.
+            layer: 0 .. L, or negative from the end.
+            sampling: Not used: nothing is decoded.
+            filter_ids: None: there is no answer to leave words out of.
+
+        Returns:
+            float32, shape (batch, d), Dense and Normalize applied.
+
+        Raises:
+            ModelError: When another layer than the last is asked of a model whose Dense was trained on the last.
+            InputError: When words are to be left out.
+        """
+        layer = check_layer(layer, self.num_layers)
+        if layer != self.num_layers and list(self.after.parameters()):
+            raise ModelError("This model's Dense was trained on its last layer. Leave layer=-1.")
+        if filter_ids:
+            raise InputError("filter_words leaves words out of an answer, and an instructor model gives none. Leave them out.")
+        rows = [prompt.ids if len(prompt.ids) else np.array([self.pad_id], dtype=np.int32) for prompt in prompts]
+        ids, attention = pad(rows, self.pad_id, self.padding_side)
+        kept, _ = pad([self._kept(prompt, pooling) for prompt in prompts], 0, self.padding_side)
+        inputs = {"input_ids": ids, "attention_mask": attention.long()}
+        if self.takes_positions:
+            inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0) + self._first_position
+        device = self.model.device
+        with tapped(self.model, layer, self.num_layers) as states:
+            self.model(**{name: tensor.to(device) for name, tensor in inputs.items()}, **self.settings)
+        vectors: Tensor = self.after(masked_mean(states[0], kept.bool().to(device)))
+        return vectors
+
+    @cached_property
+    def _first_position(self) -> int:
+        """RoBERTa's positions start behind the padding index."""
+        tables = (module for name, module in self.model.named_modules() if name.endswith("position_embeddings"))
+        offset = getattr(next(tables, None), "padding_idx", None)
+        return 0 if offset is None else int(offset) + 1
+
+    def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> NoReturn:
+        """Refuse: there is no answer head.
+
+        Args:
+            prompts: Not used.
+            sampling: Not used.
+
+        Raises:
+            ModelError: Always.
+        """
+        raise ModelError("An instructor model embeds and does not answer.")
+
+    def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
+        """No words: there is no answer head.
+
+        Args:
+            vectors: float, shape (m, d).
+            top: Not used.
+
+        Returns:
+            m empty lists.
+        """
+        return [[] for _ in vectors]

@@ -1,0 +1,182 @@
+"""What a checkpoint of sentence-transformers says in its files: pooling, Dense, Normalize, limits and prompts.
+
+``modules.json`` lists the modules, each in a folder of its own with a ``config.json`` and, for Dense, a ``model.safetensors``.
+Only modules whose meaning is known here are read; code of a repository is never run and pickled weights are never opened.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from inbedder.backbones.loading import MODULES_FILE, hub_file
+from inbedder.errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last-token"}
+"""sentence-transformers' poolings that are known here, and their names here."""
+_LEGACY = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+
+
+class Normalize(nn.Module):
+    """Vectors of length 1."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Scale vectors, shape (batch, d)."""
+        return nn.functional.normalize(vectors, dim=-1)
+
+
+@dataclass(frozen=True)
+class SentenceModules:
+    """All that follows the transformer, and what it wants to be asked."""
+
+    pooling: str = "text-mean"
+    """The pooling it was trained with."""
+    after: nn.Sequential = field(default_factory=lambda: nn.Sequential(Normalize()))
+    """Dense and Normalize, in their order."""
+    max_length: int | None = None
+    """Most tokens it reads, or None where only its tokenizer knows."""
+    lower: bool = False
+    """Whether texts are put in lower case although its tokenizer does not."""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """What stands in front of a "query", a "document" and any other text ("") where nobody says."""
+
+
+def read_modules(name: str, revision: str | None, *, asked: bool) -> SentenceModules:
+    """Read ``modules.json`` and what it points to.
+
+    Args:
+        name: A folder or a hub id.
+        revision: Branch, tag or commit on the hub.
+        asked: Whether the user named the backbone. Where the pooling's settings do not say whether a prompt is pooled (they are
+            older than the question, as in the published INSTRUCTOR checkpoints), it then is not; else it is, as in
+            sentence-transformers.
+
+    Returns:
+        The modules. A folder without ``modules.json`` has INSTRUCTOR's mean over the text and Normalize.
+
+    Raises:
+        ModelError: When a module is of a kind that is not known here, or its weights are missing, pickled or damaged.
+    """
+    listed = _read(name, MODULES_FILE, revision)
+    if listed is None:
+        return SentenceModules()
+    if not isinstance(listed, list) or not all(isinstance(one, dict) and {"type", "path"} <= one.keys() for one in listed):
+        raise ModelError(f"{MODULES_FILE} of {name} is malformed: it must list modules with a type and a path.")
+    kinds = [_kind(str(one["type"])) for one in listed]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Dense", "Normalize"} or listed[0]["path"]:
+        raise ModelError(
+            f"{name} is made of {', '.join(str(one['type']) for one in listed)}. Known here is a Transformer at the top of the "
+            "folder, a Pooling, and Dense and Normalize behind it; or name another backbone, such as backbone='masked'."
+        )
+    after = nn.Sequential()
+    for kind, one in zip(kinds[2:], listed[2:], strict=True):
+        after.append(_dense(name, str(one["path"]), revision) if kind == "Dense" else Normalize())
+    transformer = _read(name, "sentence_bert_config.json", revision) or {}
+    if "message" in (transformer.get("modality_config") or {}):
+        raise ModelError(
+            f"{name} reads its texts through a chat template, which is not known here. Use sentence-transformers itself."
+        )
+    return SentenceModules(
+        pooling=_pooling(name, _read(name, f"{listed[1]['path']}/config.json", revision) or {}, asked),
+        after=after,
+        max_length=transformer.get("max_seq_length"),
+        lower=bool(transformer.get("do_lower_case")),
+        prompts=_prompts(_read(name, "config_sentence_transformers.json", revision) or {}),
+    )
+
+
+def module_files(folder: Path) -> list[Path]:
+    """The settings and weights of the modules of a folder, in a fixed order; none without ``modules.json``."""
+    listed = _read(str(folder), MODULES_FILE, None) or []
+    paths = sorted({str(one.get("path")) for one in listed if one.get("path")})
+    files = [folder / path / file for path in paths for file in ("config.json", "model.safetensors")]
+    return [file for file in files if file.is_file()]
+
+
+def _kind(dotted: str) -> str:
+    """The class of a module of sentence-transformers; anybody else's keeps its whole name, so that it is not known."""
+    return dotted.rsplit(".", 1)[-1] if dotted.startswith("sentence_transformers.") else dotted
+
+
+def _read(name: str, file: str, revision: str | None) -> Any:
+    path = hub_file(name, file, revision)
+    if path is None:
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{file} of {name} is no JSON ({error}). Download it again.") from error
+
+
+def _pooling(name: str, settings: dict[str, Any], asked: bool) -> str:
+    said = settings.get("pooling_mode") or [
+        one.removesuffix("_token").removesuffix("_tokens") for one in _LEGACY if settings.get(f"pooling_mode_{one}")
+    ]
+    modes = [said] if isinstance(said, str) else list(said) or ["mean"]
+    pooled = settings.get("include_prompt")
+    if len(modes) > 1 or modes[0] not in POOLINGS or (modes[0] == "cls" and pooled is False):
+        without = " without the prompt" if pooled is False else ""
+        raise ModelError(f"{name} pools by {' and '.join(modes)}{without}. Known here: {', '.join(POOLINGS)}.")
+    if modes[0] != "mean":
+        return POOLINGS[modes[0]]
+    if pooled is None:
+        pooled = not asked
+        logger.info(
+            "%s does not say whether instructions are pooled: %s (pooling='mean' pools them, pooling='text-mean' does not).",
+            name,
+            "they are, as in sentence-transformers" if pooled else "they are not, as in INSTRUCTOR",
+        )
+    return "mean" if pooled else "text-mean"
+
+
+def _prompts(settings: dict[str, Any]) -> dict[str, str]:
+    """The prompts that sentence-transformers' encode, encode_query and encode_document take of themselves."""
+    prompts = settings.get("prompts") or {}
+    document = next((prompts[one] for one in ("document", "passage", "corpus") if prompts.get(one) is not None), None)
+    found = {"query": prompts.get("query"), "document": document, "": prompts.get(settings.get("default_prompt_name"))}
+    return {one: str(prompt) for one, prompt in found.items() if prompt}
+
+
+def _dense(name: str, path: str, revision: str | None) -> nn.Sequential:
+    """A linear layer and its activation, float32."""
+    settings = _read(name, f"{path}/config.json", revision) or {}
+    activation = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
+    unknown = [
+        key for key in ("module_input_name", "module_output_name") if settings.get(key) not in (None, "sentence_embedding")
+    ]
+    unknown += ["use_residual"] if settings.get("use_residual") else []
+    unknown += [] if _torch_class(activation) else [f"activation_function {activation}"]
+    if unknown:
+        raise ModelError(f"{path} of {name} has {', '.join(unknown)}, which is not known here. Use sentence-transformers itself.")
+    weights = hub_file(name, f"{path}/model.safetensors", revision)
+    if weights is None:
+        raise ModelError(
+            f"{path} of {name} brings no model.safetensors, and pickled weights (pytorch_model.bin) are not loaded. "
+            "Save the checkpoint anew with sentence-transformers, which writes safetensors: "
+            f"SentenceTransformer({name!r}).save_pretrained('FOLDER'), then load FOLDER."
+        )
+    try:
+        tensors = {key.removeprefix("linear."): tensor.float() for key, tensor in load_file(weights).items()}
+        wide, deep = tensors["weight"].shape
+        linear = nn.Linear(deep, wide, bias="bias" in tensors)
+        linear.load_state_dict(tensors)
+    except (SafetensorError, RuntimeError, KeyError, ValueError) as error:
+        raise ModelError(f"The weights in {path} of {name} are damaged ({' '.join(str(error).split())[:200]}).") from error
+    return nn.Sequential(linear, getattr(nn, _torch_class(activation))())
+
+
+def _torch_class(dotted: str) -> str:
+    """The name of a known activation of torch, else ""."""
+    name = dotted.rsplit(".", 1)[-1]
+    return name if dotted.startswith("torch.nn.") and name in _ACTIVATIONS else ""

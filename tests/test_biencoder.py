@@ -1,0 +1,101 @@
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from inbedder import InBedder
+from inbedder.biencoder import Unasked, unasked
+from inbedder.prompting import get_template
+
+QUERY = "Represent the question for retrieving supporting documents:"
+DOCUMENT = "Represent the document for retrieval:"
+SEARCH = "Given a web search query, retrieve relevant passages that answer the query"
+
+
+@pytest.fixture
+def sentence_model(make_model, tmp_path):
+    """A checkpoint in sentence-transformers' form, with prompts of its own."""
+
+    def make(prompts=None, default=None, **pooling):
+        folder = tmp_path / "model"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(make_model("headless-bert"), folder)
+        kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
+        (folder / "modules.json").write_text(
+            json.dumps([{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds])
+        )
+        (folder / "1_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "mean", **pooling}))
+        config = {"prompts": prompts or {}, "default_prompt_name": default}
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
+        return InBedder(folder)
+
+    return make
+
+
+def asked_of(model):
+    return tuple(model.prompt("T", one) for one in (model.unasked.any, model.unasked.query, model.unasked.document))
+
+
+def test_instructor_models_ask_queries_and_documents_differently(sentence_model):
+    model = sentence_model({"query": "", "document": ""}, include_prompt=False)
+    assert model.template.name == "instructor"
+    assert asked_of(model) == ("T", f"{QUERY}T", f"{DOCUMENT}T")
+    assert np.array_equal(model.encode_query("cats"), model.encode("cats", QUERY))
+    assert np.array_equal(model.encode_document(["cats"]), model.encode(["cats"], DOCUMENT))
+    assert np.abs(model.encode_query("cats") - model.encode_document("cats")).max() > 1e-3
+
+
+def test_an_own_instruction_replaces_the_default_on_either_side(sentence_model):
+    model = sentence_model(include_prompt=False)
+    assert np.array_equal(model.encode_query("cats", "dogs:"), model.encode("cats", "dogs:"))
+    assert np.array_equal(model.encode_document("cats", "dogs:"), model.encode("cats", "dogs:"))
+    assert np.allclose(np.linalg.norm(model.encode_query(["cats"], normalize_embeddings=True), axis=1), 1)
+
+
+def test_plain_models_are_asked_nothing(sentence_model):
+    model = sentence_model()
+    assert model.template.name == "prefix"
+    assert asked_of(model) == ("T", "T", "T")
+
+
+def test_prompts_of_the_checkpoint_come_first(sentence_model):
+    model = sentence_model({"query": "search_query: ", "passage": "search_document: ", "other": "x"}, default="other")
+    assert asked_of(model) == ("xT", "search_query: T", "search_document: T")
+    assert np.array_equal(model.encode("T"), model.encode("T", "x"))
+
+
+@pytest.mark.parametrize(("name", "between"), [("e5-instruct", "\nQuery: "), ("qwen3-embedding", "\nQuery:")])
+def test_the_form_of_a_query_is_read_off_the_checkpoints_prompt(sentence_model, name, between):
+    model = sentence_model({"query": f"Instruct: Find it{between}", "document": ""})
+    assert model.template.name == name
+    assert asked_of(model) == ("T", f"Instruct: Find it{between}T", "T")
+    assert model.prompt("T", "Tell topics apart") == f"Instruct: Tell topics apart{between}T"
+
+
+def test_named_forms_bring_their_own_search_instruction():
+    template = get_template("qwen3-embedding")
+    assert unasked(template, {}) == Unasked("", SEARCH, "")
+    assert unasked(template, {"query": "query: "}) == Unasked("", SEARCH, "")
+
+
+def test_models_that_answer_read_documents_generically(make_model):
+    model = InBedder(make_model("opt"))
+    assert unasked(model.template, None) == Unasked("@generic", "@generic", "@generic")
+    assert np.array_equal(model.encode_query("cats", "What animal?"), model.encode("cats", "What animal?"))
+    assert np.array_equal(model.encode_document("cats"), model.encode("cats"))
+    assert np.array_equal(model.encode_query("cats"), model.encode("cats", "@generic"))
+
+
+def test_a_text_without_an_instruction_stands_alone_only_before_embedding_models(sentence_model, make_model):
+    assert sentence_model({"query": "Instruct: Find it\nQuery: "}).prompt("T", "") == "T"
+    assert InBedder(make_model("opt")).prompt("T", "").startswith("### Input:\nT")
+
+
+def test_an_instruction_for_each_text_and_several_for_all(sentence_model):
+    model = sentence_model(include_prompt=False)
+    vectors = model.encode(["cats", "dogs"], ["a:", ""])
+    assert np.abs(vectors[1] - model.encode("dogs")).max() < 1e-6
+    many = model.encode_many(["cats", "dogs"], ["a:", "b:"])
+    assert np.abs(many[1, 0] - model.encode("cats", "b:")).max() < 1e-6
