@@ -281,6 +281,8 @@ def cluster(
         cluster_texts(table.texts, one, model=embedder, embeddings=vectors, **options)
         for one, vectors in zip(instructions, found, strict=True)
     ]
+    if not embedder.backbone.answers:
+        say(f"{model} does not answer, so the groups are named by the words of their texts.")
     _write_groups(results, table, output)
 
 

@@ -1,4 +1,4 @@
-"""Groups of texts under an instruction, named by the answers.
+"""Groups of texts under an instruction, named by the answers, or by the texts where the model answers nothing.
 
 k-means (scikit-learn) on vectors of length 1, so that distances order texts as cosines do; with ``k="auto"`` the number of
 groups with the best silhouette, or rather the most groups among those that are as good to two hundredths, since a finer
@@ -7,6 +7,7 @@ grouping tells more.
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,12 +17,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.embedder import InBedder, Vectors
+from inbedder.biencoder import Vectors
+from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
 from inbedder.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 AUTO_RANGE = range(2, 13)
 TEXTS_A_GROUP = 10  # with k="auto", as many texts a group on average, or two groups
@@ -46,7 +50,7 @@ class ClusterResult:
     examples: list[list[str]]
     """The most central texts of each cluster, k lists."""
     answers: list[str]
-    """What the model answered for each text."""
+    """What the model answered for each text; empty strings of a model that does not answer."""
     embeddings: Vectors
     """float32, shape (n, d), as the model gave them."""
     head_words: list[list[str]]
@@ -125,11 +129,11 @@ def cluster(
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> ClusterResult:
-    """Group texts by their answers to an instruction.
+    """Group texts by their answers to an instruction; by their vectors alone where the model does not answer.
 
     Args:
         texts: n texts, at least one.
-        instruction: The aspect to group by, as a question; None is ``@generic``.
+        instruction: The aspect to group by, as a question; None is ``@generic``, as for ``InBedder.encode``.
         model: An ``InBedder``, the name of one, or None for the bundled default.
         k: Number of groups, or "auto".
         seed: Seed of k-means.
@@ -140,7 +144,7 @@ def cluster(
         show_progress_bar: None shows one for long work in a terminal.
 
     Returns:
-        The grouping, with keywords, examples and answers.
+        The grouping, with keywords (of the answers, or of the texts where there are none), examples and answers.
 
     Raises:
         InputError: When there is no text, k does not fit, or given labels and texts differ in number.
@@ -161,12 +165,16 @@ def cluster(
     read = getattr(embeddings, "sample", np.arange(len(rows)))
     if len(read) < len(rows):
         read = np.union1d(read, np.concatenate(central_texts(rows, directions, labels, TEXTS_READ)))
-    said = _answers(embedder, rows, instruction, read, options)
+    if embedder.backbone.answers:
+        said = _answers(embedder, rows, instruction, read, options)
+    else:
+        logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
+        said = [""] * len(rows)
     return ClusterResult(
-        instruction=instruction or "@generic",
+        instruction=instruction or embedder.unasked.any or "(no instruction)",
         texts=rows,
         labels=labels,
-        keywords=keywords(said, labels),
+        keywords=keywords(said if embedder.backbone.answers else rows, labels),
         examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, directions, labels)],
         answers=said,
         embeddings=vectors,

@@ -1,7 +1,8 @@
 """What a group of texts has in common under an instruction: keywords, examples, head words, labels.
 
 Keywords follow section 5.6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by
-TF-IDF over the clusters' documents; here they are ranked by how far a word's weight stands out from the other clusters.
+TF-IDF over the clusters' documents; here they are ranked by how far a word's weight stands out from the other clusters. Models
+that answer nothing have their texts in the place of answers.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
     """Words that name each cluster.
 
     Args:
-        answers: One answer a text, n strings.
+        answers: One answer a text, n strings, or the texts themselves.
         labels: Cluster of each text, shape (n,), 0 .. k-1.
         top: Most words a cluster.
 

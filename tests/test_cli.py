@@ -236,3 +236,19 @@ def test_guided_reads_a_sample_and_says_so(folder, monkeypatch, make_model, caps
     assert capsys.readouterr().err.count("60 of 120 texts were read") == 2
     with (folder / "groups.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 240
+
+
+def test_a_model_that_does_not_answer_clusters_and_says_so(folder, monkeypatch, make_model, capsys):
+    options = ("--model", make_model("bert"), "--backbone", "instructor")
+    arguments = ("-i", "Represent the review:", "-i", "@topic", "-k", "2", "-o", "r.html", "-o", "r.csv")
+    assert run(monkeypatch, "cluster", "reviews.csv", *arguments, *options) == 0
+    said = capsys.readouterr().err
+    assert "does not answer, so the groups are named by the words of their texts" in said
+    assert "Most frequent answers" not in (folder / "r.html").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
+    assert len(rows) == 8 and {row["answer"] for row in rows} == {""} and all(row["keywords"] for row in rows)
+    assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", *options) == 1
+    assert "it embeds and does not answer" in capsys.readouterr().err
+    for pooling, code in (("mean", 0), ("1st-gen", 1)):
+        assert run(monkeypatch, "embed", "reviews.csv", "-o", "v.npy", "--pooling", pooling, *options) == code
+    assert "An instructor model has no pooling '1st-gen'" in capsys.readouterr().err

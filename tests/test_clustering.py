@@ -109,3 +109,15 @@ def test_of_mapped_vectors_the_sample_and_the_central_texts_are_answered(make_mo
     answered = {i for i, answer in enumerate(answers) if answer}
     assert set(mapped.sample.tolist()) <= answered
     assert len(answered) <= 60 + 2 * 20
+
+
+def test_groups_of_a_model_that_does_not_answer_are_named_by_their_texts(make_model, caplog):
+    model = InBedder(make_model("bert"), backbone="instructor")
+    texts = [f"lovely cats purr {i}" for i in range(13)] + [f"crushed lamp arrived {i}" for i in range(11)]
+    with caplog.at_level("INFO", "inbedder"):
+        result = cluster(texts, None, model, k=2, embeddings=blobs((13, 11)))
+    assert "does not answer: groups are named by the words of their texts" in caplog.text
+    assert result.instruction == "(no instruction)"
+    assert result.answers == [""] * 24
+    assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
+    assert result.head_words == [[], []]

@@ -349,3 +349,10 @@ def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(tmp_path: Pa
     assert "<title>2 word1, more1text 8“answer 1”And &lt;b&gt;where&lt;/b&gt;? 2 word1, more1</title>" in seen
     assert [attributes.get("aria-pressed") for attributes in Page(seen).named("button")] == ["false", "true", "false", "false"]
     assert all("hidden" in attributes for attributes in Page(seen).named("div") if attributes.get("class") == "tip")
+
+
+def test_a_grouping_without_answers_speaks_of_texts():
+    page = render_report([grouping([0, 0, 1, 1], answers=[""] * 4)])
+    assert "Most frequent answers" not in page and "(no answer)" not in page
+    assert "clusters of the texts' vectors" in page.replace("&#39;", "'") and "words that stand out in its texts" in page
+    assert "words that stand out in its answers" in render_report([grouping([0, 0, 1, 1])])
