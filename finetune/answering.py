@@ -29,16 +29,16 @@ from finetune.checks import (
     check_trainable,
     memory_estimate,
     memory_there,
-    out_of_memory,
     processes,
     shares,
     uses_bf16,
 )
-from finetune.data import Row, hold_out, load_rows
+from finetune.data import Row, hold_out, load_rows, name_of
 from finetune.examples import IGNORED, Collator
 from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
 from finetune.outputs import card, dry_run, save_curve
 from finetune.recipe import Recipe, parse_recipe
+from finetune.runs import checkpoint_to_resume, identity, note_run, train
 from inbedder.backbones.base import pad_id_of
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
 from inbedder.errors import MissingExtraError, RecipeError
@@ -47,7 +47,7 @@ from inbedder.files import atomic_write
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
 
-__all__ = ["finetune", "last_checkpoint", "parse_recipe", "preview"]
+__all__ = ["finetune", "parse_recipe", "preview"]
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
         warmup_steps=training.warmup,
         lr_scheduler_type=training.scheduler,
         weight_decay=training.weight_decay,
-        bf16=uses_bf16(recipe),
+        bf16=uses_bf16(training.bf16),
         use_cpu=not torch.cuda.is_available(),
         ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
         fsdp=training.fsdp or None,
@@ -206,82 +206,25 @@ def finetune(recipe: Recipe) -> Path:
     from transformers import set_seed
 
     output = Path(recipe.training.output)
-    last = last_checkpoint(output)
-    if last and not recipe.training.resume:
-        raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
-    _check_same(output, recipe, resumes=last is not None)
+    run = identity(recipe)
+    last = checkpoint_to_resume(output, run, resume=recipe.training.resume)
     shares(recipe)
     set_seed(recipe.training.seed)
     rows, held_out = hold_out(load_rows(recipe.data, recipe.training.seed), recipe.data.held_out, recipe.training.seed)
     loaded = _load(recipe)
     model = _prepare(loaded.model, recipe)
     check_room(output, model)
-    _note_run(output, recipe)
+    note_run(output, run)
     _say_memory(model, loaded, recipe)
     trainer = _make_trainer(model, loaded.tokenizer, _parts(loaded, rows, held_out, recipe), recipe, loaded.kind)
     started = time.time()
-    try:
-        trainer.train(resume_from_checkpoint=last)
-    except (RuntimeError, MemoryError) as error:
-        if out_of_memory(error):
-            raise RecipeError(f"Memory ran out. Try {KNOBS}. Checkpoints in {output} are kept.") from error
-        raise
-    except OSError as error:
-        raise RecipeError(f"Cannot write to {output}: {error.strerror or error}. Its earlier checkpoints are kept.") from error
+    train(trainer, output, last, KNOBS)
     trainer.save_model(str(output))
     if trainer.is_world_process_zero():
-        _save(output, loaded, recipe, card(recipe, rows, trainer.state.log_history, time.time() - started))
+        _save(output, loaded, recipe, _card(recipe, rows, trainer.state.log_history, time.time() - started))
         save_curve(trainer.state.log_history, output / "curve.png")
     trainer.accelerator.wait_for_everyone()
     return output
-
-
-RUN_FILE = "run.json"
-FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
-"""Settings of ``training`` that a resumed run may change: they do not change what is learned."""
-
-
-def _identity(recipe: Recipe) -> dict[str, Any]:
-    """What a run is: everything that changes what is learned."""
-    content = asdict(recipe)
-    content["training"] = {key: value for key, value in content["training"].items() if key not in FREE}
-    content["data"] = {key: value for key, value in content["data"].items() if key not in ("folder", "cache")}
-    return dict(json.loads(json.dumps(content)))
-
-
-def _check_same(output: Path, recipe: Recipe, *, resumes: bool) -> None:
-    if not resumes or not (output / RUN_FILE).exists():
-        return
-    before, now = json.loads((output / RUN_FILE).read_text(encoding="utf-8")), _identity(recipe)
-    changed = [key for key in now if before.get(key) != now[key]]
-    if changed:
-        raise RecipeError(
-            f"The checkpoints in {output} are of a run with another {', '.join(changed)}. Resume with the recipe that it began "
-            "with, or choose another training.output."
-        )
-
-
-def _note_run(output: Path, recipe: Recipe) -> None:
-    with atomic_write(output / RUN_FILE) as temporary:
-        temporary.write_text(json.dumps(_identity(recipe), indent=1), encoding="utf-8")
-
-
-def last_checkpoint(output: Path) -> str | None:
-    """The last whole checkpoint of a run; one that a kill cut short is passed over (the trainer's state is written last).
-
-    Args:
-        output: Folder of the run, which need not exist.
-
-    Returns:
-        Its folder, or None.
-    """
-    for folder in sorted(output.glob("checkpoint-*"), key=lambda one: int(one.name.split("-")[1]), reverse=True):
-        try:
-            json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        return str(folder)
-    return None
 
 
 def preview(recipe: Recipe) -> str:
@@ -351,6 +294,16 @@ def _save(output: Path, loaded: Loaded, recipe: Recipe, text: str) -> None:
     for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):
         with atomic_write(output / name) as temporary:
             temporary.write_text(content, encoding="utf-8")
+
+
+def _card(recipe: Recipe, rows: Sequence[Row], history: Sequence[dict[str, Any]], seconds: float) -> str:
+    licences = {name_of(source): source.licence for source in recipe.data.sources}
+    name = Path(recipe.training.output).name
+    about = (
+        f'{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{name}")` embeds with it under an '
+        "instruction,\nin the template that it was trained with (`inbedder.json`)."
+    )
+    return card(recipe, about, licences, [row.source for row in rows], history, seconds)
 
 
 def _name_base(adapter: Path, base: str) -> None:

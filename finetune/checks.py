@@ -80,10 +80,10 @@ def shares(recipe: Recipe) -> tuple[int, int]:
     return micro, total // (micro * count)
 
 
-def uses_bf16(recipe: Recipe) -> bool:
-    """Whether to train in bfloat16: as the recipe says, otherwise where the device is good at it."""
-    if recipe.training.bf16 is not None:
-        return recipe.training.bf16
+def uses_bf16(wanted: bool | None) -> bool:
+    """Whether to train in bfloat16: as the recipe says (``training.bf16``), otherwise where the device is good at it."""
+    if wanted is not None:
+        return wanted
     return has_fast_bf16(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
@@ -108,7 +108,7 @@ def memory_estimate(model: nn.Module, recipe: Recipe, hidden: int, layers: int) 
     parts = processes() if sharded else 1
     micro, _ = shares(recipe)
     numbers = 2 if recipe.training.gradient_checkpointing else 34
-    activations = micro * recipe.max_length * layers * hidden * numbers * (2 if uses_bf16(recipe) else 4)
+    activations = micro * recipe.max_length * layers * hidden * numbers * (2 if uses_bf16(recipe.training.bf16) else 4)
     return ((held + 12 * trained) / parts + activations) / GIB
 
 

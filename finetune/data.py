@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from finetune.composing import WRITTEN
 from finetune.keywords import kept_words
@@ -217,7 +217,18 @@ def load_rows(data: Data, seed: int = 0) -> list[Row]:
     return rows
 
 
-def hold_out(rows: Sequence[Row], count: int, seed: int = 0) -> tuple[list[Row], list[Row]]:
+class HasText(Protocol):
+    """A row that can be held out."""
+
+    @property
+    def text(self) -> str:
+        """What held-out rows share with no learned row."""
+
+
+AnyRow = TypeVar("AnyRow", bound=HasText)
+
+
+def hold_out(rows: Sequence[AnyRow], count: int, seed: int = 0) -> tuple[list[AnyRow], list[AnyRow]]:
     """Split rows into those that are learned and those whose loss is watched.
 
     Args:

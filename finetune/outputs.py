@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from finetune.data import Row, name_of
+from finetune.data import Row
 from finetune.examples import IGNORED, make_examples
 from finetune.recipe import Recipe
 from inbedder.files import atomic_write
@@ -81,36 +81,42 @@ def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
     return True
 
 
-def card(recipe: Recipe, rows: Sequence[Row], history: Sequence[dict[str, Any]], seconds: float) -> str:
+def card(
+    recipe: Any,
+    about: str,
+    licences: Mapping[str, str | None],
+    sources: Sequence[str],
+    history: Sequence[dict[str, Any]],
+    seconds: float,
+) -> str:
     """The model card of a run.
 
     Args:
-        recipe: What was asked.
-        rows: What was learned.
+        recipe: What was asked, a dataclass.
+        about: What the model is and how it is used.
+        licences: Name of each source and its licence.
+        sources: Of each learned row the name of its source.
         history: The trainer's log.
         seconds: How long it took.
 
     Returns:
         Markdown.
     """
-    licences = {name_of(source): source.licence or "not stated in the recipe" for source in recipe.data.sources}
-    counts = [(name, sum(row.source == name for row in rows), licence) for name, licence in licences.items()]
+    counts = [(name, sources.count(name), licence or "not stated in the recipe") for name, licence in licences.items()]
     table = "\n".join(f"| {name} | {count:,} | {licence} |" for name, count, licence in counts)
     last = {key: [entry[key] for entry in history if key in entry][-1:] for key in ("loss", "eval_loss")}
     losses = ", ".join(f"{key} {values[0]:.3f}" for key, values in last.items() if values)
     steps = max((entry["step"] for entry in history if "step" in entry), default=0)
     settings = json.dumps({key: value for key, value in asdict(recipe).items() if key != "data"}, indent=1)
-    name = Path(recipe.training.output).name
-    return f"""# {name}
+    return f"""# {Path(recipe.training.output).name}
 
-{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{name}")` embeds with it under an instruction,
-in the template that it was trained with (`inbedder.json`).
+{about}
 
 | data | rows | licence |
 | --- | --: | --- |
 {table}
 
-{len(rows):,} rows, {steps:,} steps, {seconds / 60:.1f} minutes. Last losses: {losses or "not logged"}.
+{len(sources):,} rows, {steps:,} steps, {seconds / 60:.1f} minutes. Last losses: {losses or "not logged"}.
 
 ```json
 {settings}

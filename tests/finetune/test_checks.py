@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from finetune import checks
-from finetune.answering import finetune, last_checkpoint
+from finetune.answering import finetune
 from finetune.checks import check_room, memory_estimate, shares
 from finetune.recipe import parse_recipe
 from inbedder.errors import RecipeError
@@ -70,15 +70,6 @@ def test_what_runs_out_is_said_with_the_knobs(make_model, data, tmp_path, monkey
 def test_sharding_needs_several_gpus(make_model, data, tmp_path):
     with pytest.raises(RecipeError, match="shards a model over several GPUs: start with torchrun"):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"fsdp": True}))
-
-
-def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
-    assert last_checkpoint(tmp_path / "none") is None
-    for step, state in ((2, "{}"), (10, "{}"), (20, "{"), (30, None)):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if state is not None:
-            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
 
 
 def test_tensorboard_that_is_not_installed_is_named(make_model, data, tmp_path, monkeypatch):
