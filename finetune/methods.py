@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from finetune.recipe import read_settings
 from inbedder.errors import RecipeError
 
-METHODS = {"answering": "finetune.answering"}
+METHODS = {"answering": "finetune.answering", "contrastive": "finetune.contrastive"}
 """Method -> module; ``answering`` is meant where a recipe names none."""
 
 

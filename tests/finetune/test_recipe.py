@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from finetune.methods import read_method
 from finetune.recipe import parse_recipe, read_recipe
 from inbedder.errors import RecipeError
 
@@ -11,7 +12,7 @@ SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_shipped_recipe_parses(path):
-    assert read_recipe(path).data.sources
+    assert read_method(path)[1].data.sources
 
 
 def test_settings_are_changed_by_key(tmp_path):

@@ -1,0 +1,155 @@
+"""Recipes of contrastive training: pairs, schedule, temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from finetune.recipe import SHARED, Lora, build
+from inbedder.errors import RecipeError
+from inbedder.models.bundled import BASE_NAME
+
+FORMATS = ("medi", "qa", "nli")
+
+
+@dataclass(frozen=True)
+class PairSource:
+    """One file of pairs (jsonl, jsonl.gz, json, csv, tsv, parquet)."""
+
+    path: str
+    """File, relative to ``data.folder``."""
+    format: str = "medi"
+    """"medi"; "qa": each row's question with its passage; "nli": a premise with what it entails, against what contradicts it."""
+    query_instruction: str = ""
+    """qa and nli: instruction of the questions or premises."""
+    positive_instruction: str = ""
+    """qa and nli: instruction of the passages or hypotheses."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Other names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
+    negatives: int | None = None
+    """Hard negatives a row: rows with fewer are refused, of more so many are drawn. None is 1, and 0 for qa."""
+    cap: int | None = None
+    """At most so many rows, drawn with the recipe's seed."""
+    task_cap: int | None = None
+    """At most so many rows of each task, drawn likewise (the paper's table 5)."""
+    keep: Mapping[str, str] = field(default_factory=dict)
+    """Keep only rows whose fields hold these values, such as ``{split: train}``."""
+    drop_flags: tuple[str, ...] = ()
+    """Leave out rows whose ``flags`` hold one of these."""
+    max_characters: int | None = None
+    """Leave out rows with a longer query or positive."""
+    licence: str | None = None
+    """Licence of the data, for the card."""
+
+    @property
+    def wanted(self) -> int:
+        """How many negatives each row has."""
+        return (0 if self.format == "qa" else 1) if self.negatives is None else self.negatives
+
+
+@dataclass(frozen=True)
+class PairData:
+    """What is learned from."""
+
+    sources: tuple[PairSource, ...]
+    """The files."""
+    folder: str = "."
+    """Where they lie."""
+    skip_bad: bool = False
+    """Skip rows that cannot be used instead of stopping at the first."""
+    held_out: int = 0
+    """So many drawn rows are not learned but give the loss of every ``training.eval_steps`` steps."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast."""
+
+    output: str = "runs/contrastive"
+    """Folder of checkpoints and of the result."""
+    epochs: float = 1.0
+    """Passes over the data."""
+    max_steps: int = -1
+    """Stop after so many steps; -1 for all epochs."""
+    batch_size: int = 64
+    """Most rows a step, all of one task."""
+    micro_batch: int | None = None
+    """Rows that are held at once (GradCache); None holds all of a batch, which is faster where it fits."""
+    learning_rate: float = 2e-5
+    """Peak learning rate of AdamW."""
+    warmup: float = 0.1
+    """Share of the steps that warm up."""
+    scheduler: str = "linear"
+    """Learning-rate schedule of transformers."""
+    weight_decay: float = 0.0
+    """AdamW's weight decay."""
+    bf16: bool | None = None
+    """bfloat16 autocast, cosines excepted; None where the device is good at it."""
+    gradient_checkpointing: bool = False
+    """Compute activations again in the backward pass: slower, with less memory."""
+    save_steps: int = 500
+    """Steps between checkpoints."""
+    log_steps: int = 50
+    """Steps between lines of loss."""
+    eval_steps: int = 500
+    """Steps between losses of the held-out rows."""
+    resume: bool = False
+    """Go on from the last checkpoint in ``output``."""
+    seed: int = 0
+    """Seed of sampling, order and dropout."""
+
+
+@dataclass(frozen=True)
+class ContrastiveRecipe:
+    """A whole run."""
+
+    data: PairData
+    """What is learned from."""
+    model: str = BASE_NAME
+    """A BERT-like or T5 encoder or a sentence-transformers model that pools by the mean: hub id, folder, or the bundled base."""
+    training: Training = field(default_factory=Training)
+    """How long and how fast."""
+    lora: Lora | None = None
+    """Adapters, merged into the result; None trains all weights."""
+    temperature: float = 0.01
+    """t of the loss."""
+    max_length: int = 256
+    """Longest input in tokens, instruction included; texts are cut at their end."""
+
+
+def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
+    """Build a recipe of nested tables.
+
+    Args:
+        values: What the YAML file holds.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: When a setting is unknown, missing or out of range.
+    """
+    ready = {key: value for key, value in values.items() if key not in SHARED}
+    data = ready.get("data") or {}
+    if not isinstance(data, Mapping) or not isinstance(data.get("sources") or [], (list, tuple)):
+        raise RecipeError("data must be a table with sources, a list of files or tables.")
+    sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources") or []]
+    if not sources:
+        raise RecipeError("The recipe names no data: give data.sources, a list of files.")
+    built = tuple(build(PairSource, one, "data.sources") for one in sources)
+    ready["data"] = build(PairData, {**data, "sources": built}, "data")
+    ready["training"] = build(Training, ready.get("training") or {}, "training")
+    if ready.get("lora") is not None:
+        ready["lora"] = build(Lora, ready["lora"], "lora")
+    recipe = build(ContrastiveRecipe, ready, "The recipe")
+    wrong = next((one for one in recipe.data.sources if one.format not in FORMATS), None)
+    if wrong:
+        raise RecipeError(f"{wrong.path}: format is {wrong.format!r}; choose one of: {', '.join(FORMATS)}.")
+    if recipe.training.batch_size < 2:
+        raise RecipeError("training.batch_size must be at least 2: a row's negatives are the others of its batch.")
+    if recipe.temperature <= 0:
+        raise RecipeError(f"temperature must be above 0, not {recipe.temperature}: cosines are divided by it.")
+    if recipe.training.micro_batch is not None and recipe.training.micro_batch < 1:
+        raise RecipeError("training.micro_batch must be at least 1.")
+    return recipe
