@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from finetune import tours
 from finetune.tours import greedy_tour, order_tasks, reversal_gains, swap_gains, tour_similarity, two_opt
 from inbedder.errors import InputError
 
@@ -21,8 +22,8 @@ def drawn(tasks, seed, width=0):
 
 def best_of_all(similarity):
     inner = permutations(range(1, len(similarity)))
-    tours = np.array([(0, *tour) for tour in inner if tour[0] < tour[-1]])
-    return similarity[tours, np.roll(tours, -1, axis=1)].sum(axis=1).max()
+    every = np.array([(0, *tour) for tour in inner if tour[0] < tour[-1]])
+    return similarity[every, np.roll(every, -1, axis=1)].sum(axis=1).max()
 
 
 @pytest.mark.parametrize("width", [0, 3])
@@ -143,3 +144,11 @@ def test_wrong_steps_and_orders_are_refused():
         order_tasks(drawn(5, 0), steps=-1)
     with pytest.raises(InputError, match="each of the 5"):
         tour_similarity(drawn(5, 0), [0, 1, 2, 3, 3])
+
+
+def test_annealing_stops_early_when_nothing_moves(monkeypatch):
+    ring = np.roll(np.eye(12), 1, axis=1) + np.roll(np.eye(12), -1, axis=1)
+    batches = []
+    monkeypatch.setattr(tours, "swap_gains", lambda *given: batches.append(1) or swap_gains(*given))
+    assert order_tasks(ring, steps=4 * tours.PATIENCE) == list(range(12))
+    assert len(batches) == -(-tours.PATIENCE // tours.BATCH)
