@@ -6,6 +6,7 @@
     python -m evaluation.sweeps first-words --model mini -i "What is it about?" texts.txt -o ... (table 4)
     python -m evaluation.sweeps precisions --model mini -o ...                                   (float32, bfloat16, int8)
     python -m evaluation.sweeps guided --model mini --data DATA -o ...       (a mapped sample against reading every text)
+    python -m evaluation.sweeps gibberish --model MODEL --data DATA -o ...   (real instructions against words that mean nothing)
     python -m evaluation.sweeps models --model A --model B -o ...      (checkpoints side by side, such as of other objectives)
     python -m evaluation.sweeps robustness results.json -o robustness.png                        (figures 4 and 7)
 
@@ -23,11 +24,13 @@ from typing import Annotated, Any
 
 import typer
 
-from evaluation.embedders import Embedder, inbedder_embedders
+from evaluation.embedders import Embedder, Vectors, inbedder_embedders
 from evaluation.figures import bars, lines, robustness_boxes, word_table
 from evaluation.results import Cell, load_cells
 from evaluation.runner import command, run
 from evaluation.tasks import Data, build_tasks
+from evaluation.tasks.base import fingerprint
+from evaluation.tasks.detail import gibberish as gibberish_of
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
@@ -123,6 +126,34 @@ def guided(
     embedders = [inbedder_embedders(loaded, guided=one)[0] for one in (None, sample)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}, all texts read or {sample} of at most {limit}")
+
+
+@app.command()
+def gibberish(
+    output: Output,
+    model: Annotated[list[str], typer.Option(help="A model; repeat for each.")],
+    data: Source = None,
+    task: Task = ["texteval"],  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Real instructions, instructions of the same shape that mean nothing, and none (the reproduction of INSTRUCTOR)."""
+    embedders = []
+    for one in model:
+        real, none = inbedder_embedders(one)
+        embedders += [real, _without_meaning(real), none]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
+
+
+def _without_meaning(embedder: Embedder) -> Embedder:
+    def encode(texts: Sequence[str], asked: str | Sequence[str]) -> Vectors:
+        return embedder.encode(texts, gibberish_of([asked])[0] if isinstance(asked, str) else gibberish_of(asked))
+
+    def prompt(text: str, asked: str) -> str:
+        return embedder.prompt(text, gibberish_of([asked])[0])
+
+    name, revision = f"{embedder.name}, gibberish", fingerprint([], [embedder.revision, "gibberish"])
+    return replace(embedder, name=name, revision=revision, encode=encode, prompt=prompt, instructed=False)
 
 
 @app.command()

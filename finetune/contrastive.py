@@ -31,6 +31,7 @@ from torch import Tensor
 from finetune.checks import check_room, processes, uses_bf16
 from finetune.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from finetune.data import hold_out
+from finetune.data_cube import data_cube_batches, note_underfitting
 from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, leave_out, tokenized
 from finetune.outputs import card, save_curve
 from finetune.pairs import Pair, load_pairs
@@ -217,7 +218,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     Args:
         recipe: Model, data and schedule.
         batches: Row numbers of each batch (places in ``training_pairs(recipe)[0]``), each of one task, in the order of every
-            epoch; None makes batches of one task in a drawn order.
+            epoch; None makes batches of one task, in Data-CUBE's order where the recipe has a curriculum, else in a drawn one.
 
     Returns:
         The folder of the result, a plain sentence-transformers model, with a card and the curve.
@@ -230,12 +231,14 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     if processes() > 1:
         raise RecipeError("Contrastive training runs in one process; start it without torchrun and accelerate.")
     output = Path(recipe.training.output)
+    size, seed = recipe.training.batch_size, recipe.training.seed
+    learned, watched = training_pairs(recipe)
+    if batches is None and recipe.curriculum is not None:
+        batches = data_cube_batches(learned, recipe.curriculum, size, seed)
     order = {} if batches is None else {"batches": _digest(batches)}
     run = identity(recipe, **order)
     last = checkpoint_to_resume(output, run, resume=recipe.training.resume)
     set_seed(recipe.training.seed)
-    learned, watched = training_pairs(recipe)
-    size, seed = recipe.training.batch_size, recipe.training.seed
     orders = TaskBatchSampler(learned, size, seed, batches), TaskBatchSampler(watched, size, seed) if watched else None
     model = load_encoder(recipe)
     check_instructions(model.tokenizer, _instructions([*learned, *watched]), recipe.max_length)
@@ -252,6 +255,8 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     with atomic_write(output / "README.md") as temporary:
         temporary.write_text(text, encoding="utf-8")
     save_curve(trainer.state.log_history, output / "curve.png")
+    if recipe.curriculum is not None:
+        note_underfitting(learned, recipe.model, output, seed)
     return output
 
 

@@ -101,6 +101,26 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Curriculum:
+    """Data-CUBE: like tasks follow one another, and a task's rows go from easy to difficult (``curriculum``)."""
+
+    tasks: bool = True
+    """Order the tasks by a tour; false draws their order."""
+    instances: bool = True
+    """Order the rows of a task by their margin; false draws their order."""
+    model: str = BASE_NAME
+    """What measures tasks and margins, a model that has learned before: hub id, folder, or the bundled base."""
+    sample: int = 100
+    """Queries that make a task's vector, at most."""
+    steps: int = 2_000_000
+    """Proposed swaps of the annealing."""
+    threshold: float | None = None
+    """Leave out rows whose margin is below (``direction`` text) or not below it (equation); None learns all."""
+    direction: str = "text"
+    """Which way equation 9 is read: "text" leaves out the difficult rows, "equation" the easy ones."""
+
+
+@dataclass(frozen=True)
 class ContrastiveRecipe:
     """A whole run."""
 
@@ -112,6 +132,8 @@ class ContrastiveRecipe:
     """How long and how fast."""
     lora: Lora | None = None
     """Adapters, merged into the result; None trains all weights."""
+    curriculum: Curriculum | None = None
+    """The order of batches; None draws it."""
     temperature: float = 0.01
     """t of the loss."""
     max_length: int = 256
@@ -142,10 +164,14 @@ def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
     ready["training"] = build(Training, ready.get("training") or {}, "training")
     if ready.get("lora") is not None:
         ready["lora"] = build(Lora, ready["lora"], "lora")
+    if ready.get("curriculum") is not None:
+        ready["curriculum"] = build(Curriculum, ready["curriculum"], "curriculum")
     recipe = build(ContrastiveRecipe, ready, "The recipe")
     wrong = next((one for one in recipe.data.sources if one.format not in FORMATS), None)
     if wrong:
         raise RecipeError(f"{wrong.path}: format is {wrong.format!r}; choose one of: {', '.join(FORMATS)}.")
+    if recipe.curriculum and recipe.curriculum.direction not in ("text", "equation"):
+        raise RecipeError(f"curriculum.direction is {recipe.curriculum.direction!r}; choose one of: text, equation.")
     if recipe.training.batch_size < 2:
         raise RecipeError("training.batch_size must be at least 2: a row's negatives are the others of its batch.")
     if recipe.temperature <= 0:

@@ -65,6 +65,15 @@ def test_precisions_of_one_model_are_told_apart(make_model, tmp_path):
     assert len({cell.model_revision for cell in cells}) == 2
 
 
+def test_gibberish_reaches_the_model_in_the_place_of_the_instruction(make_model, tmp_path):
+    sweep("gibberish", "--model", make_model("bert"), "--task", "stsb", "-o", tmp_path / "g.json")
+    cells = [cell for cell in load_cells(tmp_path / "g.json") if cell.vectors == "raw"]
+    real, meaningless, none = (cell.first_prompt for cell in cells)
+    assert len({real, meaningless, none}) == 3
+    assert "AAAA" in meaningless
+    assert cells[0].model_revision != cells[1].model_revision
+
+
 def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
     from evaluation.tasks.robustness import InstructionRobustness
     from tests.evaluation.test_robustness import ASKED, DATA

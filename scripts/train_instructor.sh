@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# An INSTRUCTOR-style model on the bundled base, in a drawn order and in Data-CUBE's: the same rows and steps, three seeds.
+#     scripts/train_instructor.sh DATA
+# DATA holds qa/ and eval/ as the recipe finetune/recipes/instructor-minilm.yaml names them. Models go to runs/instructor, results to
+# finetune/results. What is finished is kept. About an hour on 2 cores.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+data=$1
+runs=runs/instructor
+mkdir -p $runs/tasks
+[ -e DATA ] || ln -s "$data/eval" DATA
+
+# Tasks with labels, from questions over labelled texts: one task a question.
+python - "$data/qa/open" $runs/tasks <<'PYTHON'
+import gzip
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+source, target = map(Path, sys.argv[1:])
+for name in ("bitext_customer_support", "goemotions", "sgd_intents"):
+    tasks = defaultdict(list)
+    for line in gzip.open(source / f"{name}.jsonl.gz", "rt", encoding="utf-8"):
+        row = json.loads(line)
+        if row["split"] == "train" and len(tasks[row["instruction"]]) < 1000:
+            tasks[row["instruction"]].append({"input": row["input"], "output": row["output"]})
+    for number, (question, rows) in enumerate(tasks.items()):
+        content = {"Definition": question, "Instances": rows}
+        (target / f"{name}-{number}.json").write_text(json.dumps(content), encoding="utf-8")
+PYTHON
+[ -e $runs/mined.jsonl ] || python -m finetune.mining $runs/tasks "$data/eval/instruction_induction" --most 100 -o $runs/mined.jsonl
+ln -sfn "$(realpath "$data/qa")" $runs/qa
+ln -sfn "$(realpath "$data/eval")" $runs/eval
+
+models=()
+for seed in 0 1 2; do
+    for order in drawn data-cube; do
+        output=$runs/$order-$seed
+        changes=(--set data.folder=$runs --set training.output=$output --set training.seed=$seed)
+        [ $order = drawn ] || changes+=(--set 'curriculum={}')
+        [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
+        models+=(--model $output)
+    done
+done
+
+tasks=()
+for task in stsb sick sts13 titles banking77 IntentEmotion InstructSTSB triplets; do tasks+=(--task $task); done
+inbedder evaluate "${models[@]}" --model mini --baseline all-MiniLM-L6-v2 --data DATA --limit 300 --seeds 1 "${tasks[@]}" \
+    -o finetune/results/instructor.json
+python -m evaluation.sweeps gibberish --model $runs/data-cube-0 --model $runs/drawn-0 --data DATA -o finetune/results/gibberish.json
