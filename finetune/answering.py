@@ -38,10 +38,10 @@ from finetune.examples import IGNORED, Collator
 from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
 from finetune.outputs import card, dry_run, save_curve
 from finetune.recipe import Recipe, parse_recipe
-from finetune.runs import checkpoint_to_resume, identity, note_run, train
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train
 from inbedder.backbones.base import pad_id_of
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
-from inbedder.errors import MissingExtraError, RecipeError
+from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 
 if TYPE_CHECKING:
@@ -54,18 +54,9 @@ logger = logging.getLogger(__name__)
 
 def _add_lora(model: PreTrainedModel, recipe: Recipe) -> Any:
     assert recipe.lora is not None
-    try:
-        from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
-    except ImportError as error:
-        raise MissingExtraError("peft", "finetune") from error
-    targets = recipe.lora.target_modules
-    config = LoraConfig(
-        r=recipe.lora.r,
-        lora_alpha=recipe.lora.alpha,
-        lora_dropout=recipe.lora.dropout,
-        target_modules=list(targets) if isinstance(targets, tuple) else targets,
-        modules_to_save=list(recipe.lora.modules_to_save) or None,
-    )
+    config = lora_config(recipe.lora)
+    from peft import get_peft_model, prepare_model_for_kbit_training
+
     if recipe.quantization:
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=recipe.training.gradient_checkpointing)
     return get_peft_model(model, config)

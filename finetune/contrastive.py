@@ -35,8 +35,7 @@ from finetune.data_cube import data_cube_batches, note_underfitting
 from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, leave_out, tokenized
 from finetune.outputs import card, save_curve
 from finetune.pairs import Pair, load_pairs
-from finetune.recipe import Lora
-from finetune.runs import checkpoint_to_resume, identity, note_run, train
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train
 from finetune.task_batches import TaskBatchSampler
 from inbedder.backbones.base import position_limit
 from inbedder.backbones.loading import quietly
@@ -243,7 +242,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     model = load_encoder(recipe)
     check_instructions(model.tokenizer, _instructions([*learned, *watched]), recipe.max_length)
     if recipe.lora is not None:
-        _add_lora(model, recipe.lora)
+        model.add_adapter(lora_config(recipe.lora))
     check_room(output, model)
     note_run(output, run)
     logger.info("%d rows of %d tasks, %d steps an epoch", len(learned), len({row.task for row in learned}), len(orders[0]))
@@ -266,20 +265,6 @@ def _digest(batches: Sequence[Sequence[int]]) -> str:
 
 def _instructions(pairs: Sequence[Pair]) -> list[str]:
     return list(dict.fromkeys(one.instruction for row in pairs for one in (row.query, row.positive, *row.negatives)))
-
-
-def _add_lora(model: Any, lora: Lora) -> None:
-    from peft import LoraConfig
-
-    targets = lora.target_modules
-    config = LoraConfig(
-        r=lora.r,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=list(targets) if isinstance(targets, tuple) else targets,
-        modules_to_save=list(lora.modules_to_save) or None,
-    )
-    model.add_adapter(config)
 
 
 def _save(model: Any, recipe: ContrastiveRecipe) -> None:

@@ -1,4 +1,4 @@
-"""The folder of a run: which run it belongs to, from which checkpoint it goes on, and what is said when it cannot."""
+"""What runs of every method share: adapters, the folder, from which checkpoint a run goes on, and what is said when it cannot."""
 
 from __future__ import annotations
 
@@ -8,12 +8,38 @@ from pathlib import Path
 from typing import Any
 
 from finetune.checks import out_of_memory
-from inbedder.errors import RecipeError
+from finetune.recipe import Lora
+from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.files import atomic_write
 
 RUN_FILE = "run.json"
 FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
 """Settings of ``training`` that a resumed run may change: they do not change what is learned."""
+
+
+def lora_config(lora: Lora) -> Any:
+    """The adapters of a recipe, as peft takes them.
+
+    Args:
+        lora: The recipe's section.
+
+    Returns:
+        A ``LoraConfig``.
+
+    Raises:
+        MissingExtraError: When peft is not installed.
+    """
+    try:
+        from peft import LoraConfig
+    except ImportError as error:
+        raise MissingExtraError("peft", "finetune") from error
+    return LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.target_modules) if isinstance(lora.target_modules, tuple) else lora.target_modules,
+        modules_to_save=list(lora.modules_to_save) or None,
+    )
 
 
 def identity(recipe: Any, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-from finetune.runs import last_checkpoint
+from finetune.recipe import Lora
+from finetune.runs import last_checkpoint, lora_config
 
 
 def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
@@ -8,3 +9,8 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
         if state is not None:
             (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+
+
+def test_adapters_are_as_the_recipe_says():
+    config = lora_config(Lora(r=4, alpha=8, target_modules=("query",)))
+    assert (config.r, config.lora_alpha, config.target_modules, config.modules_to_save) == (4, 8, {"query"}, None)
