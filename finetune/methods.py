@@ -10,7 +10,11 @@ from typing import Any, Protocol, cast
 from finetune.recipe import read_settings
 from inbedder.errors import RecipeError
 
-METHODS = {"answering": "finetune.answering", "contrastive": "finetune.contrastive"}
+METHODS = {
+    "answering": "finetune.answering",
+    "contrastive": "finetune.contrastive",
+    "conditional": "finetune.conditional_training",
+}
 """Method -> module; ``answering`` is meant where a recipe names none."""
 
 

@@ -31,7 +31,9 @@ def finetune(
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("finetune").setLevel(logging.INFO)
     folder = method.finetune(settings)
-    say(f"{folder}: done. Use it: inbedder embed INPUT -i '...' --model {folder}")
+    embeds = (folder / "inbedder.json").is_file()
+    use = f"Use it: inbedder embed INPUT -i '...' --model {folder}" if embeds else f"{folder / 'README.md'} says how to use it."
+    say(f"{folder}: done. {use}")
 
 
 def evaluate(

@@ -1,0 +1,158 @@
+"""Recipes of conditional similarity (``method: conditional``): which encoder learns which rated pairs, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from finetune.conditional_encoding import POOLERS, Encoding
+from finetune.recipe import Lora, build
+from inbedder.errors import RecipeError
+from inbedder.prompting import get_template
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from; the columns stand in ``conditional_data``."""
+
+    train: str = "csts.csv"
+    """File of the learned rows, relative to ``folder`` or, when it is not there, to the shipped ``finetune/written``; where it
+    has a column split, those of "train"."""
+    validation: str | None = "csts.csv"
+    """File of the rows that each epoch is measured on; where it has a column split, those of "validation". None measures none."""
+    folder: str = "."
+    """Where the files lie."""
+    pairs: int | None = None
+    """Learn only so many pairs, drawn with the recipe's seed (paper, figure 3)."""
+    skip_bad: bool = False
+    """Leave out bad rows, and for Quad pairs without partner, instead of stopping at the first."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is minimised (``conditional_losses``); the scaling of ratings is ``encoding.scaled``."""
+
+    loss: str = "mse"
+    """"mse", "quad" or "quad+mse"; the cross-encoder has "mse" alone."""
+    margin: float = 1.0
+    """Margin of Quad."""
+    quad_weight: float = 1.0
+    """Weight of Quad in "quad+mse"."""
+    mse_weight: float = 1.0
+    """Weight of MSE in "quad+mse"."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and how fast; the paper's schedule where a recipe does not say otherwise (its tables 7 and 8)."""
+
+    output: str = "runs/conditional"
+    """Folder of checkpoints and of the result."""
+    epochs: float = 3.0
+    """Passes over the data."""
+    max_steps: int = -1
+    """Stop after so many steps; -1 for all epochs."""
+    batch_size: int = 32
+    """Rows a step, an even number: both rows of a pair stand in one batch."""
+    learning_rate: float = 3e-5
+    """Peak learning rate."""
+    warmup: float = 0.1
+    """Share of the steps that warm up."""
+    scheduler: str = "linear"
+    """Learning-rate schedule of transformers."""
+    weight_decay: float = 0.0
+    """AdamW's weight decay."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this length (the authors' script turns clipping off)."""
+    bf16: bool | None = None
+    """bfloat16 autocast; None where the device is good at it."""
+    save_steps: int = 500
+    """Steps between checkpoints."""
+    log_steps: int = 10
+    """Steps between lines of loss."""
+    report_to: str = "none"
+    """"none" or "tensorboard"."""
+    resume: bool = False
+    """Go on from the last checkpoint in ``output``."""
+    seed: int = 0
+    """Seed of the draw, the order, dropout and new weights."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A whole run."""
+
+    model: str = "all-MiniLM-L6-v2"
+    """Any BERT-like model: hub id, folder, or the bundled base."""
+    encoding: Encoding = field(default_factory=Encoding)
+    """The encoder."""
+    data: Data = field(default_factory=Data)
+    """What is learned from."""
+    objective: Objective = field(default_factory=Objective)
+    """What is minimised."""
+    training: Training = field(default_factory=Training)
+    """How long and how fast."""
+    lora: Lora | None = None
+    """Adapters, merged into the saved weights; None trains all weights."""
+
+
+def parse_recipe(values: Mapping[str, Any]) -> Recipe:
+    """Build a recipe of nested tables.
+
+    Args:
+        values: What the YAML file holds, without ``method``.
+
+    Returns:
+        The recipe.
+
+    Raises:
+        RecipeError: When a setting is unknown, of another type, or fits no other.
+    """
+    ready = dict(values)
+    for name, kind in (("encoding", Encoding), ("data", Data), ("objective", Objective), ("training", Training)):
+        ready[name] = build(kind, ready.get(name) or {}, name)
+    if ready.get("lora") is not None:
+        ready["lora"] = build(Lora, ready["lora"], "lora")
+    recipe = build(Recipe, ready, "The recipe")
+    _check_choices(recipe)
+    _check_numbers(recipe)
+    return recipe
+
+
+def _check_choices(recipe: Recipe) -> None:
+    encoding, loss = recipe.encoding, recipe.objective.loss
+    for name, value, known in (
+        ("encoding.kind", encoding.kind, ("cross", "bi", "tri")),
+        ("encoding.pooler", encoding.pooler, POOLERS),
+        ("encoding.combine", encoding.combine, ("hadamard", "mlp")),
+        ("encoding.reads", encoding.reads, ("all", "sentences", "condition")),
+        ("objective.loss", loss, ("mse", "quad", "quad+mse")),
+        ("training.report_to", recipe.training.report_to, ("none", "tensorboard")),
+    ):
+        if value not in known:
+            raise RecipeError(f"{name} is {value!r}; choose one of: {', '.join(known)}.")
+    get_template(encoding.template)
+    if encoding.kind == "cross" and loss != "mse":
+        raise RecipeError(
+            f"objective.loss={loss} needs the vectors of both sentences, which a cross-encoder has not: mse is its loss."
+        )
+    readable = {"cross": ("all", "sentences", "condition"), "bi": ("all", "sentences"), "tri": ("all",)}[encoding.kind]
+    if encoding.reads not in readable:
+        raise RecipeError(
+            f"encoding.reads={encoding.reads} is no ablation of the {encoding.kind}-encoder, which compares two vectors: the "
+            "cross-encoder reads sentences or condition alone, the bi-encoder sentences."
+        )
+    if encoding.reads == "sentences" and loss != "mse":
+        raise RecipeError("Without its condition a pair has one score, so Quad has nothing to learn: set objective.loss=mse.")
+
+
+def _check_numbers(recipe: Recipe) -> None:
+    training, scaled = recipe.training, recipe.encoding.scaled
+    if training.batch_size < 2 or training.batch_size % 2:
+        raise RecipeError(f"training.batch_size={training.batch_size} must be even: both rows of a pair stand in one batch.")
+    if training.max_grad_norm <= 0:
+        raise RecipeError("training.max_grad_norm must be above 0: gradients are clipped.")
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in scaled)
+    if len(scaled) != 2 or not numbers or scaled[0] >= scaled[1]:
+        raise RecipeError(f"encoding.scaled must be two numbers, the lower first, such as [0, 1]; not {list(scaled)}.")

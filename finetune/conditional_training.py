@@ -1,0 +1,311 @@
+"""Training a conditional encoder (C-STS, Deshpande et al. 2023, section 4.1), the method ``conditional`` of a recipe.
+
+transformers' trainer, with both rows of a pair in one batch, gradient clipping, a linear schedule with warm-up 0.1, and Spearman
+and Pearson of the validation rows after every epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from finetune.checks import check_room, processes
+from finetune.conditional import ConditionalEncoder, collate
+from finetune.conditional_data import PairSampler, Rated, contrasting, draw_pairs, find_file, read_rated
+from finetune.conditional_losses import mse, quad, scaled
+from finetune.conditional_recipe import Recipe, parse_recipe
+from finetune.outputs import save_curve
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train
+from inbedder.backbones.loading import has_fast_bf16
+from inbedder.errors import RecipeError
+from inbedder.files import atomic_write
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+__all__ = ["finetune", "load_rated", "parse_recipe", "preview"]
+
+logger = logging.getLogger(__name__)
+
+KNOBS = "a smaller training.batch_size or encoding.max_length"
+
+
+def load_rated(recipe: Recipe) -> tuple[list[Rated], list[Rated]]:
+    """Read a recipe's rows.
+
+    Args:
+        recipe: Files, objective and seed.
+
+    Returns:
+        The learned rows, and those of the validation (none where the recipe names none).
+
+    Raises:
+        RecipeError: When a file is missing, learned and validation rows are the same, or nothing is left to learn.
+    """
+    data = recipe.data
+    found: list[list[Rated]] = []
+    for name, split in ((data.train, "train"), (data.validation, "validation")):
+        path = find_file(name or "", data.folder)
+        if name is not None and not path.is_file():
+            raise RecipeError(f"No file {path}. Set data.folder to where {name} lies.")
+        found.append([] if name is None else read_rated(path, split, skip_bad=data.skip_bad))
+    learned, watched = found
+    if {row.pair for row in learned} & {row.pair for row in watched}:
+        raise RecipeError(
+            f"{data.train} and {data.validation} share pairs, so the validation would measure what was learned. "
+            "Give two files, one with a column split, or data.validation=null."
+        )
+    if recipe.objective.loss != "mse":
+        learned = contrasting(learned, skip_bad=data.skip_bad)
+    if not learned:
+        raise RecipeError(f"{data.train} leaves no row to learn.")
+    return draw_pairs(learned, data.pairs, recipe.training.seed), watched
+
+
+def preview(recipe: Recipe) -> str:
+    """The dry run of a recipe: nothing is trained or written.
+
+    Args:
+        recipe: Encoder and data.
+
+    Returns:
+        The inputs and scaled ratings of the first two pairs, and how many rows there are.
+    """
+    learned, watched = load_rated(recipe)
+    encoder = ConditionalEncoder.of_base(recipe.model, recipe.encoding)
+    first = [learned[place] for group in PairSampler(learned).groups[:2] for place in group]
+    lines = []
+    for row, example in zip(first, _examples(encoder, first, recipe), strict=True):
+        lines += [f"== row {row.row}, rating {row.label:g}, scaled {example['target']:g}"]
+        lines += [f"input: {encoder.tokenizer.decode(ids)!r}" for ids in example["parts"]]
+    counts = (("learned", learned), ("validation", watched))
+    lines += ["", *(f"{name:10s} {len(rows):6,d} rows {len({row.pair for row in rows}):6,d} pairs" for name, rows in counts)]
+    return "\n".join(lines)
+
+
+def finetune(recipe: Recipe) -> Path:
+    """Train as a recipe says, with checkpoints from which ``training.resume`` goes on exactly.
+
+    Args:
+        recipe: Encoder, data, objective and schedule.
+
+    Returns:
+        The folder of the result, which ``ConditionalEncoder.load`` loads (``conditional_encoding`` says what else does), with a
+        card and the curve.
+
+    Raises:
+        RecipeError: When the rows do not fit, several processes are started, memory or disk run out, or the output holds another
+            run's checkpoints.
+    """
+    from transformers import set_seed
+
+    output = Path(recipe.training.output)
+    run = identity(recipe)
+    last = checkpoint_to_resume(output, run, resume=recipe.training.resume)
+    if processes() > 1:
+        raise RecipeError(
+            "The method conditional trains in one process: both rows of a pair stand in one batch. Start it without torchrun."
+        )
+    learned, watched = load_rated(recipe)
+    set_seed(recipe.training.seed)
+    encoder = ConditionalEncoder.of_base(recipe.model, recipe.encoding)
+    if recipe.lora:
+        _add_lora(encoder, recipe)
+    check_room(output, encoder)
+    note_run(output, run)
+    logger.info("%d rows are learned, %d are watched", len(learned), len(watched))
+    trainer = _make_trainer(encoder, learned, watched, recipe)
+    started = time.time()
+    train(trainer, output, last, KNOBS)
+    if recipe.lora:
+        encoder.backbone = encoder.backbone.merge_and_unload()
+    encoder.save(output, {"base": recipe.model, "recipe": asdict(recipe)})
+    history = trainer.state.log_history
+    with atomic_write(output / "README.md") as temporary:
+        temporary.write_text(card(recipe, learned, history, time.time() - started), encoding="utf-8")
+    save_curve(history, output / "curve.png")
+    return output
+
+
+def _add_lora(encoder: ConditionalEncoder, recipe: Recipe) -> None:
+    """Adapt the backbone; a pooler of its own is trained whole, as the head is."""
+    assert recipe.lora is not None
+    config = lora_config(recipe.lora)
+    from peft import get_peft_model
+
+    if recipe.encoding.pooler == "cls":
+        config.modules_to_save = sorted({*(config.modules_to_save or ()), "pooler"})
+    encoder.backbone = get_peft_model(encoder.backbone, config)
+
+
+def _examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: Recipe) -> list[dict[str, Any]]:
+    texts = [[getattr(row, name) for row in rows] for name in ("sentence1", "sentence2", "condition")]
+    read, cut = encoder.read(*texts)
+    if cut:
+        logger.warning("%d of %d pairs are cut to %d tokens.", cut, len(rows), recipe.encoding.max_length)
+    low, high = recipe.encoding.scaled
+    targets = [scaled(row.label, low, high) for row in rows]
+    return [{"parts": parts, "target": target} for parts, target in zip(read, targets, strict=True)]
+
+
+def loss_of(scores: Tensor, targets: Tensor, recipe: Recipe) -> Tensor:
+    """The loss of one batch.
+
+    Args:
+        scores: y, shape (n,); for Quad rows 0, 2, ... are rated higher than rows 1, 3, ... of the same sentences.
+        targets: Scaled ratings, shape (n,).
+        recipe: The objective.
+
+    Returns:
+        A scalar.
+    """
+    objective = recipe.objective
+    if objective.loss == "mse":
+        return mse(scores, targets)
+    contrast = quad(scores[0::2], scores[1::2], objective.margin)
+    if objective.loss == "quad":
+        return contrast
+    return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)
+
+
+def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
+    from transformers import TrainingArguments
+
+    training = recipe.training
+    on_gpu = torch.cuda.is_available()
+    fast_bf16 = has_fast_bf16(torch.device("cuda" if on_gpu else "cpu"))
+    arguments = TrainingArguments(
+        output_dir=training.output,
+        num_train_epochs=training.epochs,
+        max_steps=training.max_steps,
+        per_device_train_batch_size=training.batch_size,
+        per_device_eval_batch_size=training.batch_size,
+        learning_rate=training.learning_rate,
+        warmup_steps=training.warmup,
+        lr_scheduler_type=training.scheduler,
+        weight_decay=training.weight_decay,
+        max_grad_norm=training.max_grad_norm,
+        bf16=fast_bf16 if training.bf16 is None else training.bf16,
+        use_cpu=not on_gpu,
+        save_steps=training.save_steps,
+        save_total_limit=2,
+        logging_steps=training.log_steps,
+        eval_strategy="epoch" if watches else "no",
+        seed=training.seed,
+        remove_unused_columns=False,
+        dataloader_pin_memory=on_gpu,
+        report_to=training.report_to,
+    )
+    if arguments.device.type == "cuda":
+        arguments._n_gpu = 1
+    return arguments
+
+
+def _make_trainer(encoder: ConditionalEncoder, learned: Sequence[Rated], watched: Sequence[Rated], recipe: Recipe) -> Any:
+    from transformers import Trainer
+
+    def batch(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        ids, mask = collate([one["parts"] for one in examples], encoder.tokenizer)
+        return {"input_ids": ids, "attention_mask": mask, "targets": torch.tensor([one["target"] for one in examples])}
+
+    class ConditionalTrainer(Trainer):
+        """transformers' trainer with the loss, the order and the measure of this package."""
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> PairSampler:
+            self.order = PairSampler(learned, recipe.training.seed)
+            return self.order
+
+        def get_batch_samples(self, *args: Any, **options: Any) -> Any:
+            """The batches of a step, in the order of their epoch (a resumed run's too)."""
+            self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))
+            return super().get_batch_samples(*args, **options)
+
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_options: Any) -> Any:
+            """Loss of one batch."""
+            loss = loss_of(model(inputs["input_ids"], inputs["attention_mask"]), inputs["targets"], recipe)
+            return (loss, {}) if return_outputs else loss
+
+        def evaluate(self, *args: Any, **options: Any) -> Any:
+            """Measure without drawing on the random numbers of training, so that a resumed run has the same ones."""
+            with torch.random.fork_rng(devices=[]):
+                return super().evaluate(*args, **options)
+
+        def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
+            """Squared error, scores and scaled ratings of one batch."""
+            inputs = self._prepare_inputs(inputs)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                scores = model(inputs["input_ids"], inputs["attention_mask"])
+            return mse(scores, inputs["targets"]), scores, inputs["targets"]
+
+    return ConditionalTrainer(
+        model=encoder,
+        args=_training_arguments(recipe, bool(watched)),
+        train_dataset=_examples(encoder, learned, recipe),
+        eval_dataset=_examples(encoder, watched, recipe) if watched else None,
+        data_collator=batch,
+        compute_metrics=lambda found: correlations(found.predictions, found.label_ids),
+    )
+
+
+def correlations(scores: Any, ratings: Any) -> dict[str, float]:
+    """How scores follow ratings, times 100 (paper, section 5).
+
+    Args:
+        scores: n numbers.
+        ratings: n numbers.
+
+    Returns:
+        spearman and pearson; 0 where one side is constant.
+    """
+    import numpy as np
+    from scipy.stats import pearsonr, spearmanr
+
+    if np.ptp(scores) == 0 or np.ptp(ratings) == 0:
+        return {"spearman": 0.0, "pearson": 0.0}
+    found = {"spearman": spearmanr(scores, ratings), "pearson": pearsonr(scores, ratings)}
+    return {name: round(100 * float(one.statistic), 2) for name, one in found.items()}
+
+
+def card(recipe: Recipe, learned: Sequence[Rated], history: Sequence[dict[str, Any]], seconds: float) -> str:
+    """The model card of a run.
+
+    Args:
+        recipe: What was asked.
+        learned: What was learned.
+        history: The trainer's log.
+        seconds: How long it took.
+
+    Returns:
+        Markdown.
+    """
+    name = Path(recipe.training.output).name
+    epochs = [(entry["epoch"], entry["eval_spearman"], entry["eval_pearson"]) for entry in history if "eval_spearman" in entry]
+    rows = "\n".join(f"| {epoch:g} | {spearman:.1f} | {pearson:.1f} |" for epoch, spearman, pearson in epochs)
+    also = (
+        f'`InBedder("{name}")` embeds with it under a condition, and sentence-transformers loads it too.'
+        if recipe.encoding.is_plain
+        else "It gives a score for two sentences, no vector for one: `InBedder` does not load it."
+    )
+    return f"""# {name}
+
+A {recipe.encoding.kind}-encoder on {recipe.model} for the similarity of two sentences under a condition, fine-tuned by inbedder.
+`finetune.conditional.ConditionalEncoder.load("{name}").similarity(sentence1, sentence2, condition=...)` gives its score. {also}
+
+{len(learned):,} rows of {len({row.pair for row in learned}):,} pairs from {recipe.data.train}, {seconds / 60:.1f} minutes.
+
+| epoch | validation Spearman | Pearson |
+| --- | --: | --: |
+{rows}
+
+```json
+{json.dumps(asdict(recipe), indent=1)}
+```
+"""

@@ -1,0 +1,163 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoTokenizer, BertModel
+
+from finetune import conditional_training
+from finetune.conditional import ConditionalEncoder
+from finetune.conditional_recipe import parse_recipe
+from finetune.conditional_training import finetune, load_rated, preview
+from inbedder.errors import InputError, RecipeError
+from tests.finetune.test_answering import interrupt_after, losses
+
+
+@pytest.fixture
+def rows(tmp_path):
+    lines = ["pair,split,sentence1,sentence2,condition,label"]
+    for i in range(12):
+        split = "validation" if i >= 9 else "train"
+        lines += [f"p{i},{split},I love cats {i},I love dogs {i},{c},{label}" for c, label in (("love", 5), ("animals", 1))]
+    (tmp_path / "c.csv").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.fixture
+def calm_model(make_model, tmp_path):
+    """A tiny model that learns in a few steps: without dropout, its first weights smaller than those of the others."""
+    config = AutoConfig.from_pretrained(make_model("bert"))
+    config.initializer_range, config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.2, 0.0, 0.0
+    torch.manual_seed(7)
+    for part in (BertModel(config), AutoTokenizer.from_pretrained(make_model("bert"))):
+        part.save_pretrained(tmp_path / "calm")
+    return str(tmp_path / "calm")
+
+
+def make_recipe(model, rows, output, *, encoding=None, training=None, data=None, **settings):
+    return parse_recipe(
+        {
+            "model": model,
+            "encoding": {"max_length": 48, **(encoding or {})},
+            "data": {"train": "c.csv", "validation": "c.csv", "folder": str(rows), **(data or {})},
+            "training": {
+                "output": str(output),
+                "batch_size": 6,
+                "learning_rate": 5e-3,
+                "max_steps": 6,
+                "save_steps": 3,
+                "log_steps": 1,
+                **(training or {}),
+            },
+            **settings,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "settings"),
+    [
+        ({"kind": "cross", "transform": True}, {}),
+        ({"kind": "cross", "reads": "condition"}, {}),
+        ({"kind": "bi"}, {"objective": {"loss": "quad+mse"}}),
+        ({"kind": "bi", "pooler": "cls", "scaled": [-1, 1]}, {"objective": {"loss": "quad", "margin": 0.5}}),
+        ({"kind": "bi"}, {"lora": {"r": 8, "alpha": 16}, "objective": {"loss": "quad"}}),
+        ({"kind": "tri"}, {"objective": {"loss": "quad"}}),
+        ({"kind": "tri", "combine": "mlp", "pooler": "cls"}, {"lora": {"r": 8, "alpha": 16}}),
+    ],
+)
+def test_training_lowers_the_loss_and_the_result_loads(calm_model, rows, tmp_path, encoding, settings):
+    training = {"max_steps": 24, "save_steps": 24}
+    recipe = make_recipe(calm_model, rows, tmp_path / "out", encoding=encoding, training=training, **settings)
+    folder = finetune(recipe)
+    curve = losses(folder)
+    assert np.mean(curve[-6:]) < 0.5 * np.mean(curve[:6])
+    model = ConditionalEncoder.load(folder)
+    assert model.encoding == recipe.encoding
+    high, low = (model.similarity("I love cats 1", "I love dogs 1", condition=one) for one in ("love", "animals"))
+    assert high > low
+    assert json.loads((folder / "conditional.json").read_text())["recipe"]["training"]["seed"] == 0
+    card = (folder / "README.md").read_text()
+    assert "18 rows of 9 pairs" in card and "| 8 | " in card
+    assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
+
+
+def test_the_saved_weights_are_those_that_were_trained(make_model, rows, tmp_path):
+    base = load_file(f"{make_model('bert')}/model.safetensors")
+    folder = finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", lora={"r": 4, "alpha": 8}))
+    trained = load_file(folder / "model.safetensors")
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert not any("lora" in one for one in trained)
+    assert not torch.equal(trained[name], base[f"bert.{name}"])
+    assert torch.equal(trained["embeddings.word_embeddings.weight"], base["bert.embeddings.word_embeddings.weight"])
+
+
+def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, rows, tmp_path):
+    settings = {"objective": {"loss": "quad+mse"}, "encoding": {"kind": "tri"}}
+    whole = finetune(make_recipe(make_model("bert"), rows, tmp_path / "whole", **settings))
+    broken = tmp_path / "broken"
+    recipe = make_recipe(make_model("bert"), rows, broken, **settings)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(conditional_training, "loss_of", interrupt_after(4, conditional_training.loss_of))
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
+        finetune(make_recipe(make_model("bert"), rows, broken, training={"resume": True, "seed": 5}, **settings))
+    resumed = finetune(make_recipe(make_model("bert"), rows, broken, training={"resume": True}, **settings))
+    assert losses(whole) == losses(resumed)
+    for file in ("backbone/model.safetensors", "head.safetensors"):
+        first, second = (load_file(one / file) for one in (whole, resumed))
+        assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_seeds_decide_everything(make_model, rows, tmp_path):
+    folders = [
+        finetune(make_recipe(make_model("bert"), rows, tmp_path / str(i), training={"seed": seed, "max_steps": 2}))
+        for i, seed in enumerate((1, 1, 2))
+    ]
+    first, same, other = (load_file(folder / "model.safetensors") for folder in folders)
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(first[name], same[name]) and not torch.equal(first[name], other[name])
+
+
+def test_both_rows_of_a_pair_stand_in_one_batch_the_higher_first(make_model, rows, tmp_path, monkeypatch):
+    seen = []
+
+    def watch(scores, targets, recipe):
+        seen.append(targets.tolist())
+        return scores.sum()
+
+    monkeypatch.setattr(conditional_training, "loss_of", watch)
+    finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 3}))
+    assert seen == [[1.0, 0.0] * 3] * 3
+
+
+def test_the_dry_run_shows_inputs_targets_and_counts(make_model, rows, tmp_path):
+    said = preview(make_recipe(make_model("bert"), rows, tmp_path / "out", encoding={"kind": "cross", "scaled": [0, 2]}))
+    assert "== row 1, rating 5, scaled 2" in said
+    assert "[CLS] i love cats [UNK] [SEP] i love dogs [UNK] [SEP] love [SEP]" in said
+    assert "learned        18 rows      9 pairs" in said and "validation      6 rows      3 pairs" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monkeypatch):
+    def load(**data):
+        return load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", data=data, objective={"loss": "quad"}))
+
+    with pytest.raises(RecipeError, match=r"No file .*none.csv. Set data.folder to where none.csv lies"):
+        load(train="none.csv")
+    text = (rows / "c.csv").read_text()
+    (rows / "unsplit.csv").write_text(text.replace(",split,", ",part,"))
+    with pytest.raises(RecipeError, match="share pairs, so the validation would measure what was learned"):
+        load(train="unsplit.csv", validation="unsplit.csv")
+    (rows / "lacking.csv").write_text(text.replace("p0,train,I love cats 0,I love dogs 0,love,5\n", ""))
+    with pytest.raises(InputError, match=r"Pair p0 \(row 1\) has one condition, rated 1, and lacks the higher-rated one"):
+        load(train="lacking.csv")
+    assert len(load(train="lacking.csv", skip_bad=True)[0]) == 16
+    learned, watched = load(pairs=4, validation=None)
+    assert (len(learned), watched) == (8, [])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RecipeError, match="trains in one process"):
+        finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
