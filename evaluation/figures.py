@@ -63,13 +63,14 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
     _finish(figure, axes, title, path)
 
 
-def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = "") -> None:
-    """One line a series over layers.
+def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = "", label: str = "layer") -> None:
+    """One line a series over layers, or over whatever else is counted.
 
     Args:
         scores: Score by series by layer.
         path: A .png file.
         title: Above the figure.
+        label: What is counted.
     """
     figure, axes = _canvas(7, 4)
     for number, name in enumerate(dict.fromkeys(name for inner in scores.values() for name in inner)):
@@ -78,7 +79,7 @@ def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = ""
             places, [scores[x][name] for x in places], marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)]
         )
     axes.set_xticks(list(scores))
-    axes.set_xlabel("layer")
+    axes.set_xlabel(label)
     _finish(figure, axes, title, path)
 
 

@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from evaluation.embedders import Embedder, Vectors
 from evaluation.results import Cell, load_cells, save_cells
-from evaluation.tasks.base import Encode, Task
+from evaluation.tasks.base import Encode, Task, TaskInfo
 from inbedder.errors import InputError, ModelError
 
 KINDS = ("raw", "centred")
@@ -88,7 +88,7 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
                 scores={name: round(float(score), 2) for name, score in scores.items()},
                 first_prompt=prompt,
                 seconds=round(time.time() - started, 1),
-                about=_about(task),
+                about=about_of(task.info),
             )
 
 
@@ -137,15 +137,24 @@ class _Remembered:
 
 def command() -> str:
     """The command that runs now, as a user would type it."""
-    program = "python -m evaluation.sweeps" if Path(sys.argv[0]).name == "sweeps.py" else "inbedder"
+    script = Path(sys.argv[0])
+    program = f"python -m evaluation.{script.stem}" if script.parent.name == "evaluation" else "inbedder"
     return " ".join([program, *sys.argv[1:]])
 
 
-def _about(task: Task) -> dict[str, Any]:
+def about_of(info: TaskInfo) -> dict[str, Any]:
+    """What a measurement rests on.
+
+    Args:
+        info: Where the task comes from.
+
+    Returns:
+        Command, source, licence, machine and versions.
+    """
     return {
         "command": command(),
-        "source": task.info.source,
-        "licence": task.info.licence,
+        "source": info.source,
+        "licence": info.licence,
         "machine": f"{platform.machine()}, {platform.system()}",
         "versions": {name: version(name) for name in ("inbedder", "torch", "transformers", "numpy", "scikit-learn")},
     }

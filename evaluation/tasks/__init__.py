@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.tasks.base import Task
-from evaluation.tasks.conditional_sts import CSTS_COLUMNS, csts_of_table, instruct_stsb, instruct_stsb_of_hub
+from evaluation.tasks.conditional_sts import csts_of_table, instruct_stsb, instruct_stsb_of_hub
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import KNOWN, TwoCriteriaCorpus, corpus_of_table, known_corpus, nyt_of_hub
 from evaluation.tasks.criteria_clustering import CriteriaClustering
@@ -18,7 +18,9 @@ from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, ro
 from evaluation.tasks.standard import HUB_CLUSTERINGS, RERANKINGS, hub_clustering, reranking, standard_sets, standard_task
 from evaluation.tasks.text_evaluation import SETS as TEXT_EVALUATIONS
 from evaluation.tasks.text_evaluation import TextEvaluation
+from finetune.conditional_data import COLUMNS
 from inbedder.errors import InputError
+from inbedder.tables import BadRow, stream_rows
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
 
     Args:
         data: The shipped sets, a table, a folder, the hub.
-        names: When given, only tasks whose name contains one of these, upper and lower case alike; others are not even read.
+        names: When given, only tasks whose name contains one of these, whatever their case and hyphens; others are not even read.
 
     Returns:
         The tasks.
@@ -59,10 +61,14 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
     offered = dict(_of_table(data) if is_table else _shipped(data))
-    chosen = [name for name in offered if not names or any(part.lower() in name.lower() for part in names)]
+    chosen = [name for name in offered if not names or any(_plain(part) in _plain(name) for part in names)]
     if not chosen:
         raise InputError(f"No task is called {' or '.join(names)}. There are: {', '.join(offered)}.")
     return [offered[name]() for name in chosen]
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "")
 
 
 Offer = tuple[str, Callable[[], Task]]
@@ -75,13 +81,14 @@ def _of_table(data: Data) -> Iterator[Offer]:
         corpus = corpus_of_table(str(path), data.criteria, data.text_column)
         yield from _of_corpus(corpus.name, lambda: corpus, data.protocol)
         return
-    head = path.open(encoding="utf-8-sig", errors="replace").readline() if path.suffix.lower() in (".csv", ".tsv") else ""
-    if not all(column in head for column in CSTS_COLUMNS):
+    head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
+    if not set(COLUMNS) <= set(head):
         raise InputError(
             f"{path} needs two criteria: give --criterion column='question?' twice. "
-            f"(A csv with the columns {', '.join(CSTS_COLUMNS)} is measured as C-STS without any.)"
+            f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any.)"
         )
     yield f"C-STS {path.name}", lambda: csts_of_table(path)
+    yield f"C-STS {path.name}, as a question", lambda: csts_of_table(path, as_questions=True)
 
 
 def _shipped(data: Data) -> Iterator[Offer]:

@@ -8,15 +8,18 @@ taken under the pair's own instruction; the scores are Spearman and Pearson of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from evaluation.metrics import pearson, row_cosines, spearman
 from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_jsonl
+from finetune.conditional_data import COLUMNS, read_rated
 from inbedder.errors import InputError
+from inbedder.prompting import PROMPTS_FOLDER
 
-CSTS_COLUMNS = ("sentence1", "sentence2", "condition", "label")
-"""Columns of the authors' csv files, which they hand out on request and which may not be redistributed."""
 HUB_STSB = ("BrandonZYW/InstructSTSB", "34dda81eca082ba6b3a259899fe9ae435b6ea1ae")
 
 
@@ -108,30 +111,52 @@ def instruct_stsb_of_hub() -> ConditionalSTS:
     return ConditionalSTS(info, read_hub(path, revision))
 
 
-def csts_of_table(path: Path) -> ConditionalSTS:
-    """C-STS from the csv that its authors gave the user.
+def csts_of_table(path: Path, *, as_questions: bool = False) -> ConditionalSTS:
+    """C-STS from the file that its authors gave the user (``finetune.conditional_data`` says how to ask), or one like it.
 
     Args:
-        path: A csv with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv.
+        path: A .csv, .tsv, .jsonl or .parquet file with sentence1, sentence2, condition and label (1 to 5), such as
+            csts_validation.csv; where it has a column split, its rows of "test".
+        as_questions: Ask the conditions in the form of questions.
 
     Returns:
         The task.
 
     Raises:
-        InputError: When the labels are hidden, as in the authors' test file.
+        InputError: When a column, a text or a rating is missing, or the labels are hidden, as in the authors' test file.
     """
-    from inbedder.tables import read_table
-
-    rows = read_table(str(path), "sentence1").records
-    if rows and all(str(row.get("label")).strip() in ("-1", "-1.0") for row in rows):
-        raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Give the validation file.")
-    keyed = [{column: row.get(column) for column in CSTS_COLUMNS} for row in rows]
+    rated = read_rated(path, "test")
+    rows = [{column: getattr(row, column) for column in COLUMNS} for row in rated]
+    if as_questions:
+        rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
     info = TaskInfo(
-        name=f"C-STS ({path.name})",
+        name=f"C-STS ({path.name})" + (", as a question" if as_questions else ""),
         main_score="cosine_spearman",
         source=path.name,
-        revision=fingerprint(keyed),
-        licence="on request from its authors; not to be redistributed",
+        revision=fingerprint(rows),
+        licence="of the file; that of C-STS itself is on request from its authors and may not be redistributed",
         citation="Deshpande et al. 2023",
     )
-    return ConditionalSTS(info, keyed, "condition", "label")
+    return ConditionalSTS(info, rows, "condition", "label")
+
+
+@cache
+def csts_prompts() -> dict[str, Any]:
+    """What ``prompts/csts.yaml`` holds."""
+    return dict(yaml.safe_load((PROMPTS_FOLDER / "csts.yaml").read_text(encoding="utf-8")))
+
+
+def as_question(condition: str) -> str:
+    """The question that a condition stands for, which is what a model of this package was trained to answer.
+
+    Args:
+        condition: Such as "The colour of the car."
+
+    Returns:
+        Such as "What is the colour of the car?"; of a condition that begins as a question, only the mark is new.
+    """
+    plain = condition.strip().rstrip(".:;?! ")
+    if plain.split(" ")[0].lower() in csts_prompts()["question_words"]:
+        return f"{plain}?"
+    first = plain[:1] if plain[1:2].isupper() else plain[:1].lower()
+    return str(csts_prompts()["question"]).format(condition=first + plain[1:])

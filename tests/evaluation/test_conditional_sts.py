@@ -5,8 +5,9 @@ from scipy.stats import pearsonr, spearmanr
 
 from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.base import TaskInfo
-from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table, instruct_stsb_of_hub
+from evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb_of_hub
 from inbedder.errors import InputError
+from inbedder.tables import write_records
 from tests.evaluation.test_tasks import ignorant
 
 INFO = TaskInfo("toy", "cosine_spearman", "toy", "1", "none", "")
@@ -22,7 +23,10 @@ A girl sings on stage,A girl sings at home,The place.,1
 def test_c_sts_is_measured_on_the_users_own_csv(tmp_path):
     path = tmp_path / "csts_validation.csv"
     path.write_text(CSV)
-    (task,) = build_tasks(Data(path))
+    task, asked = build_tasks(Data(path))
+    assert asked.info.name == "C-STS (csts_validation.csv), as a question"
+    assert asked.first_input()[1] == "What is the colour of the vehicle?"
+    assert [one.info.name for one in build_tasks(Data(path), ["csts"])] == [task.info.name, asked.info.name]
     assert task.first_input() == ("A man rides a red bike", "The colour of the vehicle.")
     seen = []
 
@@ -57,6 +61,39 @@ def test_ratings_and_conditions_that_are_missing_are_named(tmp_path, change, mes
     path.write_text(change(CSV))
     with pytest.raises(InputError, match=message):
         csts_of_table(path)
+
+
+def test_a_rating_outside_the_scale_and_a_missing_column_are_named(tmp_path):
+    (tmp_path / "c.csv").write_text(CSV.replace(",2\n", ",6\n"))
+    with pytest.raises(InputError, match="row 2 has the rating 6 in column 'label', outside 1 to 5"):
+        csts_of_table(tmp_path / "c.csv")
+    (tmp_path / "d.csv").write_text(CSV.replace("condition", "respect"))
+    with pytest.raises(InputError, match="lacks the column condition"):
+        csts_of_table(tmp_path / "d.csv")
+    with pytest.raises(InputError, match="needs two criteria"):
+        build_tasks(Data(tmp_path / "d.csv"))
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "parquet"])
+def test_c_sts_comes_from_other_tables_too_and_only_its_test_rows_count(tmp_path, kind):
+    header, *lines = (line.split(",") for line in CSV.splitlines())
+    rows = [dict(zip(header, line, strict=True)) | {"split": "test" if i < 3 else "train"} for i, line in enumerate(lines)]
+    write_records(rows, tmp_path / f"c.{kind}")
+    task, _ = build_tasks(Data(tmp_path / f"c.{kind}"))
+    assert task.scores == [5, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("condition", "question"),
+    [
+        ("The colour of the car.", "What is the colour of the car?"),
+        ("US presidents", "What is US presidents?"),
+        ("What has to be done.", "What has to be done?"),
+        ("Who sings?", "Who sings?"),
+    ],
+)
+def test_a_condition_becomes_a_question(condition, question):
+    assert as_question(condition) == question
 
 
 def test_a_missing_sentence_is_named():
