@@ -1,0 +1,197 @@
+"""Few-shot prompting of generative models on C-STS (Deshpande et al. 2023, section 4.2 and appendix A.3).
+
+    python -m evaluation.few_shot --model google/flan-t5-large --data csts_validation.csv --examples csts_train.csv -o shots.json
+
+A prompt is an instruction (none, short or long), 0, 2 or 4 examples in contrasting pairs (both conditions of the same two
+sentences, the higher-rated first, drawn anew for each query and never of its own sentences), and the query; ``prompts/csts.yaml``
+holds the words. The first number of the answer is the rating. An answer without a number, or with one outside 1 to 5, is out of
+format: it is counted and replaced by 3, the middle of the scale. (The authors' code draws a number there, and keeps those outside
+the scale.)
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evaluation.metrics import pearson, spearman
+from evaluation.results import Cell, aligned, load_cells, save_cells, table
+from evaluation.runner import about_of
+from evaluation.tasks.base import fingerprint
+from evaluation.tasks.conditional_sts import csts_of_table, csts_prompts
+from finetune.conditional_data import COLUMNS, Rated, contrasting, read_rated
+from finetune.conditional_losses import LEAST, MOST
+from inbedder.embedder import InBedder
+from inbedder.errors import InbedderError, InputError, ModelError
+from inbedder.prompting import PromptTemplate
+
+REPLACEMENT = (LEAST + MOST) / 2
+"""The rating that stands for an answer out of format."""
+INSTRUCTIONS = ("none", "short", "long")
+SHOTS = (0, 2, 4)
+NEW_TOKENS = 20
+"""Longest answer."""
+MAX_LENGTH = 2048
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Few-shot prompting on C-STS.")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model said, as ratings."""
+
+    ratings: list[float]
+    """One a row, replaced where the answer was out of format."""
+    without_number: int
+    """Answers without a number."""
+    outside: int
+    """Answers with a number outside 1 to 5."""
+
+
+def parse_answers(answers: Sequence[str]) -> Answers:
+    """Read ratings from answers: the first number of each.
+
+    Args:
+        answers: n texts, such as "The answer is 2.5."
+
+    Returns:
+        n ratings, and how many answers were out of format.
+    """
+    found = [re.search(r"\d+(?:\.\d+)?", answer) for answer in answers]
+    numbers = [None if match is None else float(match[0]) for match in found]
+    fits = [number is not None and LEAST <= number <= MOST for number in numbers]
+    return Answers(
+        ratings=[number if fit and number is not None else REPLACEMENT for number, fit in zip(numbers, fits, strict=True)],
+        without_number=sum(number is None for number in numbers),
+        outside=sum(number is not None and not fit for number, fit in zip(numbers, fits, strict=True)),
+    )
+
+
+def template() -> PromptTemplate:
+    """The context (instruction and examples), the query, and the mark behind which a model answers; only a query is ever cut."""
+    return PromptTemplate("csts", "{instruction}{input} " + str(csts_prompts()["few_shot"]["output"]))
+
+
+def query_of(row: Mapping[str, object]) -> str:
+    """What is asked of a row.
+
+    Args:
+        row: With sentence1, sentence2 and condition.
+
+    Returns:
+        Its part of the prompt.
+    """
+    return str(csts_prompts()["few_shot"]["query"]).format(**{column: row[column] for column in COLUMNS[:3]})
+
+
+def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction: str, shots: int, seed: int = 0) -> str:
+    """What stands in front of a query.
+
+    Args:
+        row: The query's row.
+        examples: Rows of contrasting pairs, as ``contrasting`` gives them.
+        instruction: "none", "short" or "long".
+        shots: How many examples, an even number.
+        seed: Seed of the draw, which also depends on the row.
+
+    Returns:
+        Instruction and examples, a line each.
+
+    Raises:
+        InputError: When there are too few pairs.
+    """
+    output = csts_prompts()["few_shot"]["output"]
+    own = (row["sentence1"], row["sentence2"])
+    starts = [i for i in range(0, len(examples), 2) if (examples[i].sentence1, examples[i].sentence2) != own]
+    if len(starts) < shots // 2:
+        raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
+    drawn = random.Random(f"{seed} {query_of(row)}").sample(starts, shots // 2)
+    shown = [examples[place] for start in drawn for place in (start, start + 1)]
+    lines = [str(csts_prompts()["few_shot"]["instructions"][instruction]).strip()]
+    lines += [f"{query_of({column: getattr(one, column) for column in COLUMNS})} {output} {one.label:.1f}" for one in shown]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def load_generative(name: str) -> InBedder:
+    """A generative model that reads the prompts of this module.
+
+    Args:
+        name: A causal or encoder-decoder LM, as ``InBedder`` takes it.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: When it is a masked LM.
+    """
+    model = InBedder(name, template=template(), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
+    if model.backbone.kind == "masked":
+        raise ModelError(f"{name} is a masked LM; few-shot prompting needs a generative one (causal or encoder-decoder).")
+    return model
+
+
+@app.command()
+def main(
+    model: Annotated[str, typer.Option(help="A causal or encoder-decoder LM: hub id or folder.")],
+    data: Annotated[Path, typer.Option(help="The rated rows; of a column split, those of test.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")],
+    examples: Annotated[
+        Path | None, typer.Option(help="Rows of the examples; of a column split, those of train. None is --data.")
+    ] = None,
+    instruction: Annotated[list[str], typer.Option(help="none, short or long; may repeat.")] = list(INSTRUCTIONS),  # noqa: B006
+    shots: Annotated[list[int], typer.Option(help="0, 2 or 4; may repeat.")] = list(SHOTS),  # noqa: B006
+    seed: Annotated[int, typer.Option(help="Seed of the drawn examples.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=2, help="Only so many rows.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Most prompts in one pass.")] = 8,
+) -> None:
+    """Measure a model under every asked instruction and number of examples."""
+    for one in instruction:
+        if one not in INSTRUCTIONS:
+            raise typer.BadParameter(f"choose of {', '.join(INSTRUCTIONS)}.", param_hint="--instruction")
+    if any(one < 0 or one % 2 for one in shots):
+        raise typer.BadParameter("examples come in pairs: give an even number.", param_hint="--shots")
+    task = csts_of_table(data)
+    rows = task.rows[:limit]
+    shown = contrasting(read_rated(examples or data, "train"), skip_bad=True) if any(shots) else []
+    loaded = load_generative(model)
+    known = {cell.key: cell for cell in load_cells(output)}
+    what = fingerprint([dict(row) for row in rows], [csts_prompts()["few_shot"], [str(row) for row in shown]])
+    for how in instruction:
+        for count in shots:
+            key = (f"{model}, {how} instruction, {count} shots", loaded.revision, task.info.name, what, "raw", seed)
+            if key in known:
+                continue
+            contexts = [context_of(row, shown, how, count, seed) for row in rows]
+            started = time.time()
+            said = loaded.answer([query_of(row) for row in rows], contexts, batch_size=batch_size)
+            read = parse_answers([str(one) for one in said])
+            scores = {
+                "spearman": spearman(read.ratings, task.scores[:limit]),
+                "pearson": pearson(read.ratings, task.scores[:limit]),
+                "without_number": 100 * read.without_number / len(rows),
+                "outside": 100 * read.outside / len(rows),
+            }
+            known[key] = Cell(
+                *key,
+                main_score="spearman",
+                scores={name: round(score, 2) for name, score in scores.items()},
+                first_prompt=loaded.prompt(query_of(rows[0]), contexts[0]),
+                seconds=round(time.time() - started, 1),
+                about={**about_of(task.info), "replacement": REPLACEMENT, "first_answers": list(said[:5]), "rows": len(rows)},
+            )
+            save_cells(known.values(), output)
+    typer.echo(aligned(table(list(known.values()))))
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except InbedderError as error:
+        raise SystemExit(f"error: {error}") from error

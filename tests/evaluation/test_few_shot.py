@@ -1,0 +1,86 @@
+import pytest
+from typer.testing import CliRunner
+
+from evaluation.few_shot import app, context_of, load_generative, parse_answers, query_of
+from evaluation.results import load_cells
+from finetune.conditional_data import contrasting, read_rated
+from inbedder.errors import InputError, ModelError
+from tests.evaluation.test_conditional_sts import CSV
+
+QUERY = {"sentence1": "A cat {naps}", "sentence2": "A dog barks", "condition": "the animal"}
+
+
+@pytest.fixture
+def examples(tmp_path):
+    (tmp_path / "c.csv").write_text("\n".join(CSV.splitlines()[:5]))
+    return contrasting(read_rated(tmp_path / "c.csv"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "rating"),
+    [
+        ("The answer is 2.0.", 2.0),
+        ("4", 4.0),
+        ("Output: 3.5 or 4", 3.5),
+        ("very alike", 3.0),
+        ("", 3.0),
+        ("7", 3.0),
+        ("0.0", 3.0),
+    ],
+)
+def test_the_first_number_is_the_rating_and_what_is_out_of_format_is_replaced(answer, rating):
+    assert parse_answers([answer]).ratings == [rating]
+
+
+def test_answers_out_of_format_are_counted():
+    read = parse_answers(["none", "2", "12", "", "5.0"])
+    assert (read.without_number, read.outside, read.ratings) == (2, 1, [3, 2, 3, 3, 5])
+
+
+def test_a_context_holds_instruction_and_whole_contrasting_pairs(examples):
+    assert context_of(QUERY, examples, "none", 0) == ""
+    assert context_of(QUERY, examples, "short", 0).startswith("How similar are the two sentences")
+    long = context_of(QUERY, examples, "long", 4)
+    lines = long.splitlines()
+    assert len(lines) == 5 and "5: in this respect they say the same." in lines[0]
+    assert [line.rsplit("Output: ")[1] for line in lines[1:]] in (["5.0", "2.0", "5.0", "1.0"], ["5.0", "1.0", "5.0", "2.0"])
+    assert lines[1].split(" Condition:")[0] == lines[2].split(" Condition:")[0]
+    assert context_of(QUERY, examples, "none", 2, seed=1) == context_of(QUERY, examples, "none", 2, seed=1)
+
+
+def test_a_query_never_sees_its_own_pair(examples):
+    own = {"sentence1": examples[0].sentence1, "sentence2": examples[0].sentence2, "condition": "The size"}
+    for seed in range(5):
+        assert "red bike" not in context_of(own, examples, "none", 2, seed)
+    with pytest.raises(InputError, match="4 examples need 2 contrasting pairs beside the query's own; there are 1"):
+        context_of(own, examples, "none", 4)
+
+
+@pytest.mark.parametrize("family", ["opt", "t5"])
+def test_a_generative_model_reads_the_whole_prompt(make_model, family, examples):
+    model = load_generative(make_model(family))
+    prompt = model.prompt(query_of(QUERY), context_of(QUERY, examples, "none", 2))
+    assert prompt.count("Input: Sentence 1:") == 3
+    assert prompt.endswith("Input: Sentence 1: A cat {naps} Sentence 2: A dog barks Condition: the animal Output:")
+
+
+def test_a_masked_model_is_refused(make_model):
+    with pytest.raises(ModelError, match="is a masked LM; few-shot prompting needs a generative one"):
+        load_generative(make_model("bert"))
+
+
+def test_every_instruction_and_number_of_examples_is_a_cell_and_finished_ones_are_kept(make_model, tmp_path):
+    lines = [f"{one},{other},{condition},{label}" for one, other in ("ab", "cd") for condition, label in (("e", 5), ("f", 1))]
+    (tmp_path / "c.csv").write_text("\n".join([CSV.splitlines()[0], *lines]))
+    options = ["--model", make_model("t5"), "--data", str(tmp_path / "c.csv"), "-o", str(tmp_path / "f.json")]
+    chosen = ["--instruction", "none", "--instruction", "short", "--shots", "0", "--shots", "2"]
+    for _ in range(2):
+        result = CliRunner().invoke(app, [*options, *chosen], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    cells = load_cells(tmp_path / "f.json")
+    assert len({cell.model for cell in cells}) == len(cells) == 4
+    assert cells[0].about["replacement"] == 3.0 and cells[0].about["rows"] == 4
+    assert set(cells[0].scores) == {"spearman", "pearson", "without_number", "outside"}
+    assert cells[3].first_prompt.startswith("How similar")
+    assert CliRunner().invoke(app, [*options, "--shots", "3"]).exit_code == 2
+    assert CliRunner().invoke(app, [*options, "--instruction", "loud"]).exit_code == 2
