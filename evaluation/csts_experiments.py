@@ -31,7 +31,9 @@ from inbedder.models.bundled import BASE_NAME
 
 RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
 KINDS = ("bi", "cross", "tri")
-ABLATIONS = {
+TRAINED: dict[str, tuple[str, ...]] = {
+    **{f"{kind}-encoder, trained": (kind,) for kind in KINDS},
+    "bi-encoder on mini, trained": ("bi-mini",),
     "cross-encoder, sentences alone": ("cross", "encoding.reads=sentences"),
     "cross-encoder, condition alone": ("cross", "encoding.reads=condition"),
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
@@ -59,8 +61,7 @@ def whole_table(
     embedders = [one for name in model for one in inbedder_embedders(name)]
     embedders += [one for name in baseline for one in mteb_embedders(name)]
     run(embedders, [csts_of_table(path), csts_of_table(path, as_questions=True)], output, seeds=range(1))
-    asked = {f"{kind}-encoder, trained": (kind,) for kind in KINDS} | ABLATIONS
-    for name, (kind, *own) in asked.items():
+    for name, (kind, *own) in TRAINED.items():
         for seed in range(seeds):
             trained_cell(name, kind, [*own, *changes], seed, path, output)
     cells = load_cells(output)
@@ -94,7 +95,7 @@ def trained_cell(name: str, kind: str, changes: Sequence[str], seed: int, path: 
 
     Args:
         name: What tables call it.
-        kind: "bi", "cross" or "tri": the recipe.
+        kind: Which of ``finetune/recipes/csts-*.yaml``.
         changes: Settings of the recipe to change.
         seed: Seed of training.
         path: The rows, with a column split.

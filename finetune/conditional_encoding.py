@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError
 
-from inbedder.backbones.loading import SETTINGS_FILE, not_loaded, quietly
+from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model, not_loaded, quietly
 from inbedder.errors import ModelError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_base
@@ -61,7 +61,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     """The one loader of backbones: any BERT-like model.
 
     Args:
-        name: all-MiniLM-L6-v2 (bundled), a hub id or a folder.
+        name: all-MiniLM-L6-v2 or mini (both bundled), a hub id or a folder; an adapter of a masked LM, as mini is, is merged.
 
     Returns:
         The model without a head, float32, and its tokenizer.
@@ -72,6 +72,9 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     from transformers import AutoModel, AutoTokenizer
 
     place = resolve_base(name)
+    if name == "mini" or (Path(place) / "adapter_config.json").is_file():
+        loaded = load_model(name, LoadOptions(kind="masked", dtype="float32", device="cpu"))
+        return loaded.model.base_model, loaded.tokenizer
     try:
         with quietly(True):
             backbone = AutoModel.from_pretrained(place, dtype=torch.float32, use_safetensors=True)

@@ -151,6 +151,16 @@ def test_the_bundled_base_needs_no_network():
     assert near > far + 0.2
 
 
+def test_a_model_of_this_package_is_a_base_too(tmp_path):
+    torch.manual_seed(0)
+    model = ConditionalEncoder.of_base("mini", Encoding(max_length=64, template="inbedder"))
+    scores = model.similarity("Two cats sleep", "Two dogs run", condition=["The number of animals", "What the animals do"])
+    assert scores[0] > scores[1]
+    model.save(tmp_path)
+    again = ConditionalEncoder.load(tmp_path).similarity("Two cats sleep", "Two dogs run", condition="The number of animals")
+    assert again == pytest.approx(scores[0], abs=1e-5)
+
+
 @pytest.mark.parametrize("family", ["opt", "t5"])
 def test_a_base_that_is_not_bert_like_is_refused(make_model, family):
     with pytest.raises(ModelError, match="is no BERT-like encoder"):

@@ -10,11 +10,11 @@ from inbedder.errors import InbedderError
 RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
 
 
-@pytest.mark.parametrize("kind", ["cross", "bi", "tri"])
+@pytest.mark.parametrize("kind", ["cross", "bi", "tri", "bi-mini"])
 def test_every_shipped_recipe_is_one_of_the_method(kind):
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", ["training.seed=2"])
     assert method is conditional_training
-    assert (recipe.encoding.kind, recipe.training.seed, recipe.encoding.scaled) == (kind, 2, (0, 1))
+    assert (recipe.encoding.kind, recipe.training.seed, recipe.encoding.scaled) == (kind.removesuffix("-mini"), 2, (0, 1))
     assert recipe.training.warmup == 0.1 and recipe.training.scheduler == "linear" and recipe.training.max_grad_norm == 1
 
 
