@@ -1,0 +1,97 @@
+import csv
+import re
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from evaluation.metrics import spearman
+from finetune.composing import WRITTEN
+from inbedder.models.bundled import base_folder
+
+CSTS = WRITTEN / "csts.csv"
+SPLITS = {"train": 100, "validation": 25, "test": 35}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    with CSTS.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def pairs(rows):
+    found = defaultdict(list)
+    for row in rows:
+        found[int(row["pair"])].append(row)
+    return found
+
+
+def words(sentence):
+    return frozenset(re.findall(r"\w+", sentence.lower()))
+
+
+def test_the_columns_are_those_that_the_readme_names(rows):
+    assert all(list(row) == ["pair", "split", "sentence1", "sentence2", "condition", "label"] for row in rows)
+    assert all(value and value == value.strip() for row in rows for value in row.values())
+
+
+def test_each_pair_has_two_conditions_and_the_first_is_rated_higher(pairs):
+    assert list(pairs) == list(range(1, sum(SPLITS.values()) + 1))
+    for high, low in pairs.values():
+        assert (high["sentence1"], high["sentence2"]) == (low["sentence1"], low["sentence2"])
+        assert high["condition"] != low["condition"]
+        assert int(high["label"]) > int(low["label"])
+
+
+def test_ratings_are_whole_numbers_from_one_to_five_and_all_are_used(rows):
+    assert {row["label"] for row in rows} == set("12345")
+
+
+def test_splits_are_by_pair_and_of_the_stated_sizes(pairs):
+    assert all(len({row["split"] for row in two}) == 1 for two in pairs.values())
+    assert Counter(two[0]["split"] for two in pairs.values()) == SPLITS
+
+
+def test_no_sentence_is_used_twice_and_none_is_nearly_another(pairs):
+    sentences = [two[0][column] for two in pairs.values() for column in ("sentence1", "sentence2")]
+    assert len({sentence.lower() for sentence in sentences}) == len(sentences)
+    bags = [(words(two[0][column]), number) for number, two in pairs.items() for column in ("sentence1", "sentence2")]
+    near = [(a, b) for a, i in bags for b, j in bags if i < j and len(a & b) / len(a | b) > 0.5]
+    assert not near
+
+
+def test_no_row_is_there_twice(rows):
+    assert len({(row["sentence1"], row["sentence2"], row["condition"]) for row in rows}) == len(rows)
+
+
+def test_sentences_have_6_to_25_words_and_conditions_are_short_phrases(rows):
+    assert all(6 <= len(row[column].split()) <= 25 for row in rows for column in ("sentence1", "sentence2"))
+    assert all(len(row["condition"].split()) <= 12 and row["condition"].endswith(".") for row in rows)
+
+
+def test_words_of_a_condition_do_not_tell_the_rating(rows):
+    ratings = defaultdict(list)
+    for row in rows:
+        for word in words(row["condition"]):
+            ratings[word].append(int(row["label"]))
+    means = {word: sum(some) / len(some) for word, some in ratings.items() if len(some) >= 8}
+    assert len(means) > 15
+    assert all(2 < mean < 4 for mean in means.values()), means
+
+
+def test_a_ridge_regression_on_the_condition_alone_does_not_predict_the_ratings_of_test(rows):
+    tokenizer, model = AutoTokenizer.from_pretrained(base_folder()), AutoModel.from_pretrained(base_folder()).eval()
+    inputs = tokenizer([row["condition"] for row in rows], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states, mask = model(**inputs).last_hidden_state, inputs["attention_mask"][..., None]
+    vectors = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1).numpy().astype(np.float64)
+    labels = np.array([float(row["label"]) for row in rows])
+    train, test = (np.array([row["split"] == split for row in rows]) for split in ("train", "test"))
+    centred = vectors - vectors[train].mean(0)
+    for penalty in (0.01, 0.1, 1.0, 10.0):
+        gram = centred[train].T @ centred[train] + penalty * np.eye(centred.shape[1])
+        weights = np.linalg.solve(gram, centred[train].T @ (labels[train] - labels[train].mean()))
+        assert abs(spearman(centred[test] @ weights, labels[test].tolist())) < 15
