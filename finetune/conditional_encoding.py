@@ -1,10 +1,10 @@
 """How a conditional encoder is set up, what it is built on, and the folder it becomes.
 
 A saved model is safetensors and json. The bi-encoder with pooler "mean" and without MLP is an ordinary folder of
-sentence-transformers (mean over all tokens, then length 1): ``SentenceTransformer(folder).encode(s, prompt=f"{c}: ")`` and, with
-the instructor backbone, ``InBedder(folder).encode(s, c)`` give its vectors; with a template that puts the condition behind the
-sentence only the second does. Every other setting keeps its backbone in ``backbone/`` and its head in ``head.safetensors``, so
-that no loader takes it for an embedder: ``ConditionalEncoder.load`` alone reads it.
+sentence-transformers (mean over all tokens, then length 1): ``SentenceTransformer(folder).encode(s, prompt=f"{c}: ")`` and
+``InBedder(folder).encode(s, c)`` give its vectors; with a template that puts the condition behind the sentence only the second
+does. Every other setting keeps its backbone in ``backbone/`` and its head in ``head.safetensors``, so that no loader takes it for
+an embedder: ``ConditionalEncoder.load`` alone reads it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def save_modules(folder: Path, width: int, encoding: Encoding) -> None:
     write_json(folder / "1_Pooling" / "config.json", pooling)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoding.max_length, "do_lower_case": False})
     write_json(folder / "modules.json", modules)
-    write_json(folder / SETTINGS_FILE, {"base": None, "template": encoding.template, "mask_length": None})
+    write_json(folder / SETTINGS_FILE, {"backbone": "instructor", "template": encoding.template})
 
 
 def write_json(path: Path, content: Any) -> None:

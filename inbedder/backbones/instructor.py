@@ -35,7 +35,7 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from torch import Tensor
 
 from inbedder.backbones.base import Sampling, check_layer, dtype_name, pad_id_of, position_limit, tapped
-from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, Settings, hub_file, load_model
+from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, Settings, hub_file, load_model, read_settings
 from inbedder.backbones.modules import SentenceModules, read_modules
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
@@ -62,7 +62,8 @@ def instructor_backbone(name: str, options: LoadOptions) -> tuple[InstructorBack
         ModelError: When it is not found or not of a form that is known here, or was fine-tuned to answer.
     """
     name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
-    if not Path(name).is_file() and hub_file(name, SETTINGS_FILE, options.revision):
+    settings = Settings() if Path(name).is_file() else read_settings(name, options.revision)
+    if not Path(name).is_file() and hub_file(name, SETTINGS_FILE, options.revision) and settings.backbone != "instructor":
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
     asked = options.kind is not None
     modules = SentenceModules() if Path(name).is_file() else read_modules(name, options.revision, asked=asked)
@@ -75,7 +76,7 @@ def instructor_backbone(name: str, options: LoadOptions) -> tuple[InstructorBack
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
     backbone = InstructorBackbone(loaded.model, loaded.tokenizer, modules)
     backbone.adapter = loaded.adapter
-    return backbone, Settings(template=_template(modules), prompts=modules.prompts)
+    return backbone, Settings(template=settings.template or _template(modules), prompts=modules.prompts)
 
 
 def _template(modules: SentenceModules) -> str:

@@ -71,6 +71,8 @@ class Settings:
     """Name or pattern of the training prompts' template."""
     mask_length: int | None = None
     """Masks after the prompt."""
+    backbone: str | None = None
+    """"instructor" for an embedding model; None where the model's configuration tells."""
     prompts: Mapping[str, str] | None = None
     """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
 
@@ -196,8 +198,9 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
 def _is_sentence_model(name: str, revision: str | None) -> bool:
     """Whether it is a checkpoint of sentence-transformers, and none that was fine-tuned here to answer."""
     name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
-    known = not Path(name).is_file() and hub_file(name, MODULES_FILE, revision) is not None
-    return known and hub_file(name, SETTINGS_FILE, revision) is None
+    if Path(name).is_file() or hub_file(name, MODULES_FILE, revision) is None:
+        return False
+    return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone == "instructor"
 
 
 def load_model(name: str, options: LoadOptions) -> Loaded:
@@ -248,7 +251,7 @@ def find_model(name: str, options: LoadOptions) -> Found:
     name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
     if Path(name).is_file():
         raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors.")
-    settings, adapter = _read_settings(name, options.revision), _adapter_folder(name, options)
+    settings, adapter = read_settings(name, options.revision), _adapter_folder(name, options)
     base = name if adapter is None else resolve_base(_base_of(adapter, settings))
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     if adapter is None and options.revision:
@@ -313,10 +316,11 @@ def hub_file(name: str, file: str, revision: str | None) -> Path | None:
         raise not_loaded(name, error) from error
 
 
-def _read_settings(name: str, revision: str | None) -> Settings:
+def read_settings(name: str, revision: str | None) -> Settings:
+    """What fine-tuning wrote beside a model; nothing where it wrote none."""
     path = hub_file(name, SETTINGS_FILE, revision)
     values = json.loads(path.read_text(encoding="utf-8")) if path else {}
-    return Settings(**{key: values.get(key) for key in ("base", "template", "mask_length")})
+    return Settings(**{key: values.get(key) for key in ("base", "template", "mask_length", "backbone")})
 
 
 def _adapter_folder(name: str, options: LoadOptions) -> str | None:
