@@ -31,21 +31,20 @@ from finetune.checks import (
     memory_there,
     processes,
     shares,
-    uses_bf16,
 )
 from finetune.data import Row, hold_out, load_rows, name_of
 from finetune.examples import IGNORED, Collator
 from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
 from finetune.outputs import card, dry_run, save_curve
 from finetune.recipe import Recipe, parse_recipe
-from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
 from inbedder.backbones.base import pad_id_of
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainingArguments
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = ["finetune", "parse_recipe", "preview"]
 
@@ -82,43 +81,28 @@ def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:
     return _add_lora(model, recipe) if recipe.lora else model
 
 
-def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
+def _training_arguments(recipe: Recipe, watches: bool) -> Any:
     from transformers import TrainingArguments
 
     training = recipe.training
     micro, times = shares(recipe)
-    arguments = TrainingArguments(
-        output_dir=training.output,
-        num_train_epochs=training.epochs,
-        max_steps=training.max_steps,
+    return training_arguments(
+        TrainingArguments,
+        training,
         per_device_train_batch_size=micro,
         per_device_eval_batch_size=micro,
         gradient_accumulation_steps=times,
         gradient_checkpointing=training.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        learning_rate=training.learning_rate,
-        warmup_steps=training.warmup,
-        lr_scheduler_type=training.scheduler,
-        weight_decay=training.weight_decay,
-        bf16=uses_bf16(training.bf16),
-        use_cpu=not torch.cuda.is_available(),
         ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
         fsdp=training.fsdp or None,
         fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if training.fsdp else None,
-        save_steps=training.save_steps,
-        save_total_limit=2,
-        logging_steps=training.log_steps,
         eval_strategy="steps" if watches else "no",
         eval_steps=training.eval_steps if watches else None,
         prediction_loss_only=True,
-        seed=training.seed,
         remove_unused_columns=False,
-        dataloader_pin_memory=torch.cuda.is_available(),
         report_to=training.report_to,
     )
-    if arguments.device.type == "cuda":
-        arguments._n_gpu = 1  # one process, one GPU: torchrun for more
-    return arguments
 
 
 def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: Any, recipe: Recipe, kind: str) -> Any:

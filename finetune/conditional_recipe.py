@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from finetune.conditional_encoding import POOLERS, Encoding
-from finetune.recipe import Lora, build
+from finetune.recipe import Lora, Schedule, build
 from inbedder.errors import RecipeError
 from inbedder.prompting import get_template
 
@@ -44,39 +44,18 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Training:
-    """How long and how fast; the paper's schedule where a recipe does not say otherwise (its tables 7 and 8)."""
+class Training(Schedule):
+    """The paper's schedule (its tables 7 and 8); ``batch_size`` is even: both rows of a pair stand in one batch."""
 
     output: str = "runs/conditional"
-    """Folder of checkpoints and of the result."""
     epochs: float = 3.0
-    """Passes over the data."""
-    max_steps: int = -1
-    """Stop after so many steps; -1 for all epochs."""
     batch_size: int = 32
-    """Rows a step, an even number: both rows of a pair stand in one batch."""
     learning_rate: float = 3e-5
-    """Peak learning rate."""
-    warmup: float = 0.1
-    """Share of the steps that warm up."""
-    scheduler: str = "linear"
-    """Learning-rate schedule of transformers."""
-    weight_decay: float = 0.0
-    """AdamW's weight decay."""
     max_grad_norm: float = 1.0
     """Gradients are clipped to this length (the authors' script turns clipping off)."""
-    bf16: bool | None = None
-    """bfloat16 autocast; None where the device is good at it."""
-    save_steps: int = 500
-    """Steps between checkpoints."""
     log_steps: int = 10
-    """Steps between lines of loss."""
     report_to: str = "none"
     """"none" or "tensorboard"."""
-    resume: bool = False
-    """Go on from the last checkpoint in ``output``."""
-    seed: int = 0
-    """Seed of the draw, the order, dropout and new weights."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,13 +23,9 @@ from finetune.conditional_data import PairSampler, Rated, contrasting, draw_pair
 from finetune.conditional_losses import mse, quad, scaled
 from finetune.conditional_recipe import Recipe, parse_recipe
 from finetune.outputs import save_curve
-from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train
-from inbedder.backbones.loading import has_fast_bf16
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
-
-if TYPE_CHECKING:
-    from transformers import TrainingArguments
 
 __all__ = ["finetune", "load_rated", "parse_recipe", "preview"]
 
@@ -176,37 +172,17 @@ def loss_of(scores: Tensor, targets: Tensor, recipe: Recipe) -> Tensor:
     return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)
 
 
-def _training_arguments(recipe: Recipe, watches: bool) -> TrainingArguments:
+def _training_arguments(recipe: Recipe, watches: bool) -> Any:
     from transformers import TrainingArguments
 
-    training = recipe.training
-    on_gpu = torch.cuda.is_available()
-    fast_bf16 = has_fast_bf16(torch.device("cuda" if on_gpu else "cpu"))
-    arguments = TrainingArguments(
-        output_dir=training.output,
-        num_train_epochs=training.epochs,
-        max_steps=training.max_steps,
-        per_device_train_batch_size=training.batch_size,
-        per_device_eval_batch_size=training.batch_size,
-        learning_rate=training.learning_rate,
-        warmup_steps=training.warmup,
-        lr_scheduler_type=training.scheduler,
-        weight_decay=training.weight_decay,
-        max_grad_norm=training.max_grad_norm,
-        bf16=fast_bf16 if training.bf16 is None else training.bf16,
-        use_cpu=not on_gpu,
-        save_steps=training.save_steps,
-        save_total_limit=2,
-        logging_steps=training.log_steps,
+    return training_arguments(
+        TrainingArguments,
+        recipe.training,
+        max_grad_norm=recipe.training.max_grad_norm,
         eval_strategy="epoch" if watches else "no",
-        seed=training.seed,
         remove_unused_columns=False,
-        dataloader_pin_memory=on_gpu,
-        report_to=training.report_to,
+        report_to=recipe.training.report_to,
     )
-    if arguments.device.type == "cuda":
-        arguments._n_gpu = 1
-    return arguments
 
 
 def _make_trainer(encoder: ConditionalEncoder, learned: Sequence[Rated], watched: Sequence[Rated], recipe: Recipe) -> Any:

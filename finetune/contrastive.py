@@ -28,14 +28,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from finetune.checks import check_room, processes, uses_bf16
+from finetune.checks import check_room, processes
 from finetune.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from finetune.data import hold_out
 from finetune.data_cube import data_cube_batches, note_underfitting
 from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, leave_out, tokenized
 from finetune.outputs import card, save_curve
 from finetune.pairs import Pair, load_pairs
-from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
 from finetune.task_batches import TaskBatchSampler
 from inbedder.backbones.base import position_limit
 from inbedder.backbones.loading import quietly
@@ -146,32 +146,14 @@ def _training_arguments(recipe: ContrastiveRecipe, watches: bool) -> Any:
     from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
     training = recipe.training
-    arguments = SentenceTransformerTrainingArguments(
-        output_dir=training.output,
-        num_train_epochs=training.epochs,
-        max_steps=training.max_steps,
-        per_device_train_batch_size=training.batch_size,
-        per_device_eval_batch_size=training.batch_size,
+    return training_arguments(
+        SentenceTransformerTrainingArguments,
+        training,
         gradient_checkpointing=training.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        learning_rate=training.learning_rate,
-        warmup_steps=training.warmup,
-        lr_scheduler_type=training.scheduler,
-        weight_decay=training.weight_decay,
-        bf16=uses_bf16(training.bf16),
-        use_cpu=not torch.cuda.is_available(),
-        save_steps=training.save_steps,
-        save_total_limit=2,
-        logging_steps=training.log_steps,
         eval_strategy="steps" if watches else "no",
         eval_steps=training.eval_steps if watches else None,
-        seed=training.seed,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        report_to="none",
     )
-    if arguments.device.type == "cuda":
-        arguments._n_gpu = 1
-    return arguments
 
 
 def _make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSampler | None, recipe: ContrastiveRecipe) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from finetune.recipe import SHARED, Lora, build
+from finetune.recipe import SHARED, Lora, Schedule, build
 from inbedder.errors import RecipeError
 from inbedder.models.bundled import BASE_NAME
 
@@ -63,41 +63,16 @@ class PairData:
 
 
 @dataclass(frozen=True)
-class Training:
-    """How long and how fast."""
+class Training(Schedule):
+    """The schedule of contrastive training, the paper's (appendix A); a batch holds at most ``batch_size`` rows, of one task."""
 
     output: str = "runs/contrastive"
-    """Folder of checkpoints and of the result."""
-    epochs: float = 1.0
-    """Passes over the data."""
-    max_steps: int = -1
-    """Stop after so many steps; -1 for all epochs."""
-    batch_size: int = 64
-    """Most rows a step, all of one task."""
     micro_batch: int | None = None
     """Rows that are held at once (GradCache); None holds all of a batch, which is faster where it fits."""
-    learning_rate: float = 2e-5
-    """Peak learning rate of AdamW."""
-    warmup: float = 0.1
-    """Share of the steps that warm up."""
-    scheduler: str = "linear"
-    """Learning-rate schedule of transformers."""
-    weight_decay: float = 0.0
-    """AdamW's weight decay."""
-    bf16: bool | None = None
-    """bfloat16 autocast, cosines excepted; None where the device is good at it."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: slower, with less memory."""
-    save_steps: int = 500
-    """Steps between checkpoints."""
-    log_steps: int = 50
-    """Steps between lines of loss."""
     eval_steps: int = 500
     """Steps between losses of the held-out rows."""
-    resume: bool = False
-    """Go on from the last checkpoint in ``output``."""
-    seed: int = 0
-    """Seed of sampling, order and dropout."""
 
 
 @dataclass(frozen=True)

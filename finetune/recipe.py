@@ -117,24 +117,20 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Training:
-    """How long and how fast."""
+class Schedule:
+    """How long and how fast, whatever the method; each method has its own defaults."""
 
-    output: str = "runs/answering"
+    output: str = "runs"
     """Folder of checkpoints and of the result."""
     epochs: float = 1.0
     """Passes over the data."""
     max_steps: int = -1
     """Stop after so many steps; -1 for all epochs."""
     batch_size: int = 64
-    """Rows a step, over all devices."""
-    micro_batch: int | None = None
-    """Rows that one device holds at once; None is all of its share. Smaller accumulates gradients."""
-    group: int = 1
-    """Put up to so many rows about one text, or under one question, side by side as hard negatives; 1 does not."""
+    """Rows a step."""
     learning_rate: float = 2e-5
-    """Peak learning rate (the paper's, for full fine-tuning)."""
-    warmup: float = 0.03
+    """Peak learning rate of AdamW."""
+    warmup: float = 0.1
     """Share of the steps that warm up."""
     scheduler: str = "linear"
     """Learning-rate schedule of transformers."""
@@ -142,6 +138,26 @@ class Training:
     """AdamW's weight decay."""
     bf16: bool | None = None
     """bfloat16 autocast; None where the device is good at it."""
+    save_steps: int = 500
+    """Steps between checkpoints."""
+    log_steps: int = 50
+    """Steps between lines of loss."""
+    resume: bool = False
+    """Go on from the last checkpoint in ``output``."""
+    seed: int = 0
+    """Seed of sampling, order, dropout and new weights."""
+
+
+@dataclass(frozen=True)
+class Training(Schedule):
+    """The schedule of answering; the rate is the paper's for full fine-tuning, ``batch_size`` counts over all devices."""
+
+    output: str = "runs/answering"
+    warmup: float = 0.03
+    micro_batch: int | None = None
+    """Rows that one device holds at once; None is all of its share. Smaller accumulates gradients."""
+    group: int = 1
+    """Put up to so many rows about one text, or under one question, side by side as hard negatives; 1 does not."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -152,18 +168,10 @@ class Training:
     """Regular expression of parameters that stay as they are, such as embeddings (searched in their names)."""
     attention: str | None = None
     """transformers' attn_implementation; "eager" trains faster than "sdpa" on a CPU with short texts."""
-    save_steps: int = 500
-    """Steps between checkpoints."""
-    log_steps: int = 50
-    """Steps between lines of loss."""
     eval_steps: int = 500
     """Steps between losses of the held-out rows."""
     report_to: str = "none"
     """"none" or "tensorboard"."""
-    resume: bool = False
-    """Go on from the last checkpoint in ``output``."""
-    seed: int = 0
-    """Seed of sampling, order, dropout and new weights."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from finetune.checks import out_of_memory
-from finetune.recipe import Lora
+import torch
+
+from finetune.checks import out_of_memory, uses_bf16
+from finetune.recipe import Lora, Schedule
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.files import atomic_write
 
@@ -40,6 +42,43 @@ def lora_config(lora: Lora) -> Any:
         target_modules=list(lora.target_modules) if isinstance(lora.target_modules, tuple) else lora.target_modules,
         modules_to_save=list(lora.modules_to_save) or None,
     )
+
+
+def training_arguments(kind: type[Any], training: Schedule, **own: Any) -> Any:
+    """What every method tells transformers' trainer.
+
+    Args:
+        kind: ``TrainingArguments``, or sentence-transformers' own.
+        training: The recipe's schedule.
+        **own: What the method adds or says otherwise.
+
+    Returns:
+        The arguments; one process takes one GPU.
+    """
+    on_gpu = torch.cuda.is_available()
+    shared = {
+        "output_dir": training.output,
+        "num_train_epochs": training.epochs,
+        "max_steps": training.max_steps,
+        "per_device_train_batch_size": training.batch_size,
+        "per_device_eval_batch_size": training.batch_size,
+        "learning_rate": training.learning_rate,
+        "warmup_steps": training.warmup,
+        "lr_scheduler_type": training.scheduler,
+        "weight_decay": training.weight_decay,
+        "bf16": uses_bf16(training.bf16),
+        "use_cpu": not on_gpu,
+        "save_steps": training.save_steps,
+        "save_total_limit": 2,
+        "logging_steps": training.log_steps,
+        "seed": training.seed,
+        "dataloader_pin_memory": on_gpu,
+        "report_to": "none",
+    }
+    arguments = kind(**{**shared, **own})
+    if arguments.device.type == "cuda":
+        arguments._n_gpu = 1  # torchrun for more
+    return arguments
 
 
 def identity(recipe: Any, **more: Any) -> dict[str, Any]:

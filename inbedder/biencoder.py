@@ -53,51 +53,25 @@ class BiEncoder(ABC):
     """What it is asked where nobody says."""
 
     @abstractmethod
-    def encode(
-        self,
-        texts: str | Sequence[str],
-        instruction: str | Sequence[str] | None = None,
-        *,
-        batch_size: int = 32,
-        normalize_embeddings: bool = False,
-        show_progress_bar: bool | None = None,
-    ) -> Vectors:
+    def encode(self, *args: Any, **options: Any) -> Vectors:
         """Embed texts under an instruction."""
 
-    def encode_query(
-        self,
-        texts: str | Sequence[str],
-        instruction: str | Sequence[str] | None = None,
-        *,
-        batch_size: int = 32,
-        normalize_embeddings: bool = False,
-        show_progress_bar: bool | None = None,
-    ) -> Vectors:
+    def encode_query(self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any) -> Vectors:
         """Embed what is searched for.
 
         Args:
             texts: One text or n texts.
             instruction: As for ``encode``. None is the checkpoint's own prompt of a query; for INSTRUCTOR models without one
                 "Represent the question for retrieving supporting documents:"; for models that answer ``@generic``.
-            batch_size: Most texts in one pass.
-            normalize_embeddings: Scale vectors to length 1.
-            show_progress_bar: None shows one for long work in a terminal.
+            **options: Keyword arguments of ``encode``.
 
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        asked = self.unasked.query if instruction is None else instruction
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        return self.encode(texts, asked, normalize_embeddings=normalize_embeddings, **options)
+        return self.encode(texts, self.unasked.query if instruction is None else instruction, **options)
 
     def encode_document(
-        self,
-        texts: str | Sequence[str],
-        instruction: str | Sequence[str] | None = None,
-        *,
-        batch_size: int = 32,
-        normalize_embeddings: bool = False,
-        show_progress_bar: bool | None = None,
+        self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any
     ) -> Vectors:
         """Embed what is searched through.
 
@@ -106,16 +80,12 @@ class BiEncoder(ABC):
             instruction: As for ``encode``. None is the checkpoint's own prompt of a document; for INSTRUCTOR models without one
                 "Represent the document for retrieval:"; none at all for E5-instruct and Qwen3-Embedding; for models that answer
                 ``@generic``, so that documents are read once, whatever is asked later.
-            batch_size: Most texts in one pass.
-            normalize_embeddings: Scale vectors to length 1.
-            show_progress_bar: None shows one for long work in a terminal.
+            **options: Keyword arguments of ``encode``.
 
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        asked = self.unasked.document if instruction is None else instruction
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        return self.encode(texts, asked, normalize_embeddings=normalize_embeddings, **options)
+        return self.encode(texts, self.unasked.document if instruction is None else instruction, **options)
 
     @staticmethod
     def similarity(a: Any, b: Any) -> Vectors:

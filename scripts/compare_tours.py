@@ -26,7 +26,7 @@ from inbedder.files import atomic_write
 KINDS = {"uniform": 0, "cosines of 384 normal numbers": 384, "cosines of 8 normal numbers": 8}
 
 
-def drawn(tasks: int, width: int, seed: int) -> Floats:
+def drawn(tasks: int, seed: int, width: int = 0) -> Floats:
     """Similarities of drawn tasks: uniform in [0, 1] for a width of 0, otherwise cosines of normal vectors of that width."""
     draw = np.random.default_rng(seed)
     if not width:
@@ -73,7 +73,7 @@ def timed(similarity: Floats, made: Callable[[], Sequence[int]]) -> dict[str, fl
 
 def of_many(kind: str, tasks: int, seed: int, starts: int) -> dict[str, object]:
     """The ways beside each other on one drawn instance."""
-    similarity = drawn(tasks, KINDS[kind], seed)
+    similarity = drawn(tasks, seed, KINDS[kind])
 
     def opted() -> list[int]:
         tours = [two_opt(similarity, greedy_tour(similarity, start)) for start in range(starts)]
@@ -96,7 +96,7 @@ def of_few(kind: str, tasks: int, seeds: int) -> dict[str, object]:
     """How often annealing finds the best of all tours."""
     found, seconds = 0, []
     for seed in range(seeds):
-        similarity = drawn(tasks, KINDS[kind], seed)
+        similarity = drawn(tasks, seed, KINDS[kind])
         began = time.process_time()
         worth = tour_similarity(similarity, order_tasks(similarity, seed=seed))
         seconds.append(time.process_time() - began)

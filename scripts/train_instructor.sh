@@ -2,7 +2,7 @@
 # An INSTRUCTOR-style model on the bundled base, in a drawn order and in Data-CUBE's: the same rows and steps, three seeds.
 #     scripts/train_instructor.sh DATA
 # DATA holds qa/ and eval/ as the recipe finetune/recipes/instructor-minilm.yaml names them. Models go to runs/instructor, results to
-# finetune/results. What is finished is kept. About an hour on 2 cores.
+# finetune/results. What is finished is kept.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=$1

@@ -1,5 +1,3 @@
-from itertools import permutations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,22 +6,7 @@ from hypothesis import strategies as st
 from finetune import tours
 from finetune.tours import greedy_tour, order_tasks, reversal_gains, swap_gains, tour_similarity, two_opt
 from inbedder.errors import InputError
-
-
-def drawn(tasks, seed, width=0):
-    draw = np.random.default_rng(seed)
-    if not width:
-        upper = np.triu(draw.random((tasks, tasks)), 1)
-        return upper + upper.T
-    vectors = draw.normal(size=(tasks, width))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors @ vectors.T
-
-
-def best_of_all(similarity):
-    inner = permutations(range(1, len(similarity)))
-    every = np.array([(0, *tour) for tour in inner if tour[0] < tour[-1]])
-    return similarity[every, np.roll(every, -1, axis=1)].sum(axis=1).max()
+from scripts.compare_tours import drawn, of_all
 
 
 @pytest.mark.parametrize("width", [0, 3])
@@ -31,7 +14,7 @@ def test_nine_tasks_get_the_best_of_all_tours(width):
     for seed in range(10):
         similarity = drawn(9, seed, width)
         found = tour_similarity(similarity, order_tasks(similarity, steps=100_000, seed=seed))
-        assert found == pytest.approx(best_of_all(similarity), abs=1e-9), seed
+        assert found == pytest.approx(of_all(similarity), abs=1e-9), seed
 
 
 @pytest.mark.parametrize("tasks", [4, 5, 6])
@@ -39,7 +22,7 @@ def test_the_smallest_tours_are_the_best_of_all_too(tasks):
     for seed in range(10):
         similarity = drawn(tasks, seed)
         found = tour_similarity(similarity, order_tasks(similarity, steps=20_000, seed=seed))
-        assert found == pytest.approx(best_of_all(similarity), abs=1e-9)
+        assert found == pytest.approx(of_all(similarity), abs=1e-9)
 
 
 def test_many_tasks_come_near_to_two_opt():
