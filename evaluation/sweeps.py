@@ -125,7 +125,7 @@ def guided(
     loaded = InBedder(model)
     embedders = [inbedder_embedders(loaded, guided=one)[0] for one in (None, sample)]
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), f"{model}, all texts read or {sample} of at most {limit}")
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
 
 
 @app.command()
