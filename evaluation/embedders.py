@@ -31,7 +31,9 @@ class Embedder:
     prompt: Callable[[str, str], str]
     """What the model reads of a text and an instruction."""
     instructed: bool
-    """Whether the instruction should reach the prompt."""
+    """Whether the instruction changes what the model reads."""
+    verbatim: bool = True
+    """Whether an instruction reaches the prompt as it stands."""
 
 
 def inbedder_embedders(

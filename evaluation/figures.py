@@ -51,14 +51,16 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
         title: Above the figure.
     """
     series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
-    figure, axes = _canvas(max(5.0, 1.2 + 0.28 * len(scores) * len(series) + 0.4 * len(scores)), 4)
+    names = [name.replace(", ", "\n") for name in scores]
+    longest = max(len(line) for name in names for line in name.splitlines())
+    figure, axes = _canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.08 * longest)), 4)
     width = 0.8 / len(series)
     for number, name in enumerate(series):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(scores))]
         heights = [inner.get(name, float("nan")) for inner in scores.values()]
         drawn = axes.bar(places, heights, width * 0.92, label=name, color=COLOURS[number % len(COLOURS)])
         axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
-    axes.set_xticks(range(len(scores)), [name.replace(", ", "\n") for name in scores], fontsize=8)
+    axes.set_xticks(range(len(scores)), names, fontsize=8)
     axes.axhline(0, color="black", linewidth=0.6)
     _finish(figure, axes, title, path)
 

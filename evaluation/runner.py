@@ -72,7 +72,7 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
     embedder = remembered.embedder
     text, instruction = task.first_input()
     prompt = embedder.prompt(text, instruction)
-    if embedder.instructed and instruction not in prompt:
+    if embedder.instructed and embedder.verbatim and instruction not in prompt:
         raise ModelError(f"The instruction {instruction!r} did not reach the prompt of {embedder.name}: {prompt!r}.")
     for kind in KINDS:
         for seed in seeds if task.seeded else (0,):

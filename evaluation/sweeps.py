@@ -153,7 +153,7 @@ def _without_meaning(embedder: Embedder) -> Embedder:
         return embedder.prompt(text, gibberish_of([asked])[0])
 
     name, revision = f"{embedder.name}, gibberish", fingerprint([], [embedder.revision, "gibberish"])
-    return replace(embedder, name=name, revision=revision, encode=encode, prompt=prompt, instructed=False)
+    return replace(embedder, name=name, revision=revision, encode=encode, prompt=prompt, verbatim=False)
 
 
 @app.command()

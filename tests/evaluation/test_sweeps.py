@@ -72,6 +72,7 @@ def test_gibberish_reaches_the_model_in_the_place_of_the_instruction(make_model,
     assert len({real, meaningless, none}) == 3
     assert "AAAA" in meaningless
     assert cells[0].model_revision != cells[1].model_revision
+    assert len({cell.scores[cell.main_score] for cell in cells}) == 3
 
 
 def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
