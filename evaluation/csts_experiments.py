@@ -33,12 +33,12 @@ RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
 KINDS = ("bi", "cross", "tri")
 TRAINED: dict[str, tuple[str, ...]] = {
     **{f"{kind}-encoder, trained": (kind,) for kind in KINDS},
-    "bi-encoder on mini, trained": ("bi-mini",),
+    "bi-encoder on all-MiniLM-L6-v2, trained": ("bi", f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"'),
     "cross-encoder, sentences alone": ("cross", "encoding.reads=sentences"),
     "cross-encoder, condition alone": ("cross", "encoding.reads=condition"),
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
-SIZES = (25, 50, 100)
+SIZES = (90, 360, 1440)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="C-STS: trained encoders, baselines, ablations.")
 Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]

@@ -38,7 +38,7 @@ def test_the_table_holds_models_without_training_encoders_and_ablations(make_mod
     names = {cell.model for cell in cells}
     assert {
         "bi-encoder, trained",
-        "bi-encoder on mini, trained",
+        "bi-encoder on all-MiniLM-L6-v2, trained",
         "cross-encoder, condition alone",
         model,
         "all-MiniLM-L6-v2, instruction in front",

@@ -10,7 +10,7 @@ from inbedder.errors import InbedderError
 RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
 
 
-@pytest.mark.parametrize("kind", ["cross", "bi", "tri", "bi-mini"])
+@pytest.mark.parametrize("kind", ["cross", "bi", "tri"])
 def test_every_shipped_recipe_is_one_of_the_method(kind):
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", ["training.seed=2"])
     assert method is conditional_training
