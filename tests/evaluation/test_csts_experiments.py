@@ -53,16 +53,17 @@ def test_the_table_holds_models_without_training_encoders_and_ablations(make_mod
     assert (tmp_path / "t.png").read_bytes().startswith(PNG)
 
 
-def test_the_curve_has_every_size_and_finished_cells_are_kept(make_model, rows, tmp_path):
+def test_the_curve_ends_with_all_pairs_and_finished_cells_are_kept(make_model, rows, tmp_path):
     options = ("curve", "-o", tmp_path / "c.json", "--data", rows, "--seeds", "2", *short(make_model("bert")))
     experiment(*options, "--size", "2")
     first = load_cells(tmp_path / "c.json")
-    experiment(*options, "--size", "2", "--size", "4")
+    experiment(*options, "--size", "2", "--size", "3")
     cells = load_cells(tmp_path / "c.json")
-    assert cells[:6] == first and len(cells) == 12
-    assert [cell.about["pairs"] for cell in cells if cell.model.startswith("bi")] == [2, 2, 4, 4]
+    assert cells[:12] == first and len(cells) == 18
+    assert [cell.about["pairs"] for cell in cells if cell.model.startswith("bi")] == [2, 2, 4, 4, 3, 3]
+    assert {cell.model for cell in first} >= {"bi-encoder, 2 pairs", "bi-encoder, trained"}
     assert table(cells)[1][1].count("±") == 1  # the seeds of one size are one model
-    assert (tmp_path / "c.png").read_bytes().startswith(PNG)
+    assert (tmp_path / "c_curve.png").read_bytes().startswith(PNG)
 
 
 def test_what_is_missing_is_named(tmp_path):
