@@ -53,7 +53,7 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
     series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
     names = [name.replace(", ", "\n") for name in scores]
     longest = max(len(line) for name in names for line in name.splitlines())
-    figure, axes = _canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.08 * longest)), 4)
+    figure, axes = _canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.065 * longest)), 4)
     width = 0.8 / len(series)
     for number, name in enumerate(series):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(scores))]

@@ -44,8 +44,12 @@ for seed in 0 1 2; do
     done
 done
 
+# mini's recipe for 100 steps on the same base, where scripts/reproduce_objectives.sh has trained it.
+[ ! -e runs/objectives/both ] || models+=(--model runs/objectives/both)
+
 tasks=()
 for task in stsb sick sts13 titles banking77 IntentEmotion InstructSTSB triplets; do tasks+=(--task $task); done
 inbedder evaluate "${models[@]}" --model mini --baseline all-MiniLM-L6-v2 --data DATA --limit 300 --seeds 1 "${tasks[@]}" \
-    -o finetune/results/instructor.json
+    -o $runs/measured.json
+python scripts/instructor_results.py $runs finetune/results/instructor.json
 python -m evaluation.sweeps gibberish --model $runs/data-cube-0 --model $runs/drawn-0 --data DATA -o finetune/results/gibberish.json
