@@ -21,9 +21,9 @@ from typing import Annotated, Any
 import typer
 
 from evaluation.embedders import inbedder_embedders, mteb_embedders
-from evaluation.figures import bars, lines
+from evaluation.figures import lines
 from evaluation.metrics import pearson, spearman
-from evaluation.results import Cell, load_cells, markdown, newest, save_cells, table
+from evaluation.results import Cell, load_cells, markdown, save_cells, table
 from evaluation.runner import about_of, run
 from evaluation.tasks.base import fingerprint
 from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table
@@ -42,7 +42,7 @@ TRAINED: dict[str, tuple[str, ...]] = {
 SIZES = (90, 360)
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="C-STS: trained encoders, baselines, ablations.")
-Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the curve's figure goes beside it.")]
 DataFile = Annotated[Path | None, typer.Option("--data", help="A file with a column split; None is the shipped one.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Seeds of training.")]
 Changes = Annotated[list[str], typer.Option("--set", help="Change a setting of every recipe; may repeat.")]
@@ -65,9 +65,7 @@ def whole_table(
     for name, (kind, *own) in TRAINED.items():
         for seed in range(seeds):
             trained_cell(name, kind, [*own, *changes], seed, path, output)
-    cells = load_cells(output)
-    bars(_means(cells), output.with_suffix(".png"), f"Spearman on the test rows of {path.name}, mean of {seeds} seeds")
-    typer.echo(markdown(table(cells)))
+    typer.echo(markdown(table(load_cells(output))))
 
 
 @app.command()
@@ -170,15 +168,6 @@ def _check(output: Path, data: Path | None) -> Path:
     if not path.is_file():
         raise InputError(f"There is no {path}. Give the rows by --data.")
     return path
-
-
-def _means(cells: Sequence[Cell]) -> dict[str, dict[str, float]]:
-    """Mean of the main score over seeds, by model and task."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for cell in newest(cells):
-        if cell.vectors == "raw":
-            found.setdefault(cell.model, {}).setdefault(cell.task, []).append(cell.scores[cell.main_score])
-    return {model: {task: mean(values) for task, values in tasks.items()} for model, tasks in found.items()}
 
 
 if __name__ == "__main__":
