@@ -2,10 +2,11 @@
 
     python -m evaluation.csts_experiments table -o finetune/results/csts.json          (C-STS paper, tables 2, 3 and 10)
     python -m evaluation.csts_experiments curve -o finetune/results/csts.json          (figure 3)
+    python -m evaluation.csts_experiments table -o finetune/results/csts.json --data finetune/written/csts.csv
 
-Both keep to one file, so that what both train is trained once. Each trained model is a cell a seed, measured on the rows of
-"test", with the Spearman of the validation rows beside it; the tables show mean and standard deviation over the seeds. A
-finished cell is not computed again. Weights are not kept.
+The shipped captions are read where --data names no other file. All keep to one file, so that what two of them train is trained
+once. Each trained model is a cell a seed, measured on the rows of "test", with the Spearman of the validation rows beside it; the
+tables show mean and standard deviation over the seeds. A finished cell is not computed again. Weights are not kept.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from inbedder.models.bundled import BASE_NAME
 
 RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
 KINDS = ("bi", "cross", "tri")
+PAPERS_POOLER = ("encoding.pooler=mean", "encoding.transform=true")
 TRAINED: dict[str, tuple[str, ...]] = {
     **{f"{kind}-encoder, trained": (kind,) for kind in KINDS},
     "bi-encoder on all-MiniLM-L6-v2, trained": ("bi", f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"'),
+    "cross-encoder of the paper, trained": ("cross", *PAPERS_POOLER),
     "cross-encoder, sentences alone": ("cross", "encoding.reads=sentences"),
-    "cross-encoder, condition alone": ("cross", "encoding.reads=condition"),
+    "cross-encoder, condition alone": ("cross", "encoding.reads=condition", *PAPERS_POOLER),
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
 SIZES = (90, 360)
@@ -164,7 +167,7 @@ def _check(output: Path, data: Path | None) -> Path:
 
     if output.suffix != ".json":
         raise InputError(f"{output} must be a .json file; the figure goes beside it.")
-    path = find_file("csts.csv") if data is None else data
+    path = find_file("csts-captions.csv") if data is None else data
     if not path.is_file():
         raise InputError(f"There is no {path}. Give the rows by --data.")
     return path

@@ -3,13 +3,15 @@
 With f a BERT-like backbone and its pooler, s1 and s2 the sentences, c the condition, t the MLP (or nothing)::
 
     cross   y = w . t(f([CLS] s1 [SEP] s2 [SEP] c [SEP])) + b        a scalar
+            y = w . (t(f1) / |t(f1)| * t(f2) / |t(f2)|) + b          pooler "spans": f1, f2 the means over s1 and over s2
     bi      y = cos(t(f(c: s1)), t(f(c: s2)))                        "c: s" is the template's
     tri     y = cos(g(s1, c), g(s2, c))
             g(s, c) = t(f(s)) * W f(c)                               combine "hadamard"
             g(s, c) = act(V [t(f(s)), W f(c)])                       combine "mlp"
 
 The bi- and the tri-encoder are symmetric in the two sentences; the cross-encoder reads them in order and is not. W, a linear map
-of the condition, is in the authors' code; the paper does not tell. ``conditional_encoding`` says what a saved model looks like.
+of the condition, is in the authors' code; the paper does not tell. Pooler "spans" is ours: with w = 1 at the start, the scalar
+begins as a cosine, which few rows can turn into a rating. ``conditional_encoding`` says what a saved model looks like.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from __future__ import annotations
 import json
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +33,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from finetune.conditional_encoding import Encoding, load_parts, place_of, save_modules, write_json
+from finetune.conditional_encoding import Encoding, broadcast, load_parts, place_of, save_modules, write_json
 from inbedder.backbones.base import pad_id_of, position_limit, tapped
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.errors import InputError, ModelError, TextCutWarning
@@ -63,9 +65,13 @@ class ConditionalEncoder(nn.Module, ABC):
             encoding: How it is read.
 
         Raises:
-            ModelError: When max_length is beyond the backbone's, or it has no pooler of its own where one is asked for.
+            ModelError: When max_length is beyond the backbone's, or the pooler asked for is not the backbone's or the encoder's.
         """
         super().__init__()
+        if encoding.pooler == "spans" and (encoding.kind != "cross" or encoding.reads == "condition"):
+            raise ModelError(
+                "The pooler spans compares two sentences in one input: it is the cross-encoder's, where it reads them."
+            )
         limit = position_limit(backbone)
         if limit is not None and encoding.max_length > limit:
             raise ModelError(f"The backbone takes at most {limit} tokens; set encoding.max_length={limit} or less.")
@@ -171,8 +177,10 @@ class ConditionalEncoder(nn.Module, ABC):
         Returns:
             float32, shape (n,).
         """
-        features = self._pooled(input_ids, attention_mask)
-        return self.score(features.chunk(self.parts)).float()
+        return self.score(self._features(input_ids, attention_mask)).float()
+
+    def _features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
+        return self._pooled(input_ids, attention_mask).chunk(self.parts)
 
     def _pooled(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         pooler = self.encoding.pooler
@@ -216,7 +224,7 @@ class ConditionalEncoder(nn.Module, ABC):
         if condition is None and self.encoding.reads != "sentences":
             raise InputError("Give condition=..., the respect in which the sentences are compared.")
         given = {"sentence1": sentence1, "sentence2": sentence2, "condition": "" if condition is None else condition}
-        columns = _broadcast(given)
+        columns = broadcast(given)
         rows, cut = self.read(*columns)
         if cut:
             warnings.warn(
@@ -262,7 +270,11 @@ class CrossEncoder(ConditionalEncoder):
     def __init__(self, backbone: Any, tokenizer: PreTrainedTokenizerBase, encoding: Encoding) -> None:
         """Put a scalar head on a backbone; arguments and errors as for ``ConditionalEncoder``."""
         super().__init__(backbone, tokenizer, encoding)
-        self.scalar = nn.Sequential(nn.Dropout(self._dropout), nn.Linear(self.width, 1))
+        linear = nn.Linear(self.width, 1)
+        if encoding.pooler == "spans":
+            nn.init.ones_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.scalar = nn.Sequential(nn.Dropout(self._dropout), linear)
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
         """[CLS] sentence1 [SEP] sentence2 [SEP] condition [SEP], the longer sentence cut first."""
@@ -284,9 +296,27 @@ class CrossEncoder(ConditionalEncoder):
         return rows, cuts
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
-        """The scalar of each pair, shape (n,)."""
-        scores: Tensor = self.scalar(self.transform(features[0])).squeeze(-1)
+        """The scalar of each pair, shape (n,), from one vector of the whole input or one of each sentence."""
+        vectors = [self.transform(one) for one in features]
+        joined = vectors[0] if len(vectors) == 1 else F.normalize(vectors[0], dim=-1) * F.normalize(vectors[1], dim=-1)
+        scores: Tensor = self.scalar(joined).squeeze(-1)
         return scores
+
+    def _features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
+        if self.encoding.pooler != "spans":
+            return super()._features(input_ids, attention_mask)
+        states = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        return [masked_mean(states, span) for span in self._spans(input_ids, attention_mask.bool())]
+
+    def _spans(self, ids: Tensor, mask: Tensor) -> Iterator[Tensor]:
+        """Where the two sentences stand, bool, (n, positions) each; an empty one is its [SEP]."""
+        ends = ids == self.tokenizer.sep_token_id
+        special = ends | (ids == self.tokenizer.cls_token_id)
+        before = ends.cumsum(-1) - ends.long()
+        for part in (0, 1):
+            whole = mask & (before == part)
+            words = whole & ~special
+            yield torch.where(words.any(-1, keepdim=True), words, whole & ends)
 
 
 class BiEncoder(ConditionalEncoder):
@@ -333,6 +363,20 @@ class TriEncoder(ConditionalEncoder):
         left, right = (self._combined(self.transform(one), condition).float() for one in features[:2])
         return F.cosine_similarity(left, right, dim=-1)
 
+    def _features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
+        """Both rows of a pair share their sentences and conditions come again and again, so each distinct text is read once."""
+        at = len(input_ids) // self.parts * 2
+        first, second = self._read_once(input_ids[:at], attention_mask[:at]).chunk(2)
+        return first, second, self._read_once(input_ids[at:], attention_mask[at:])
+
+    def _read_once(self, ids: Tensor, mask: Tensor) -> Tensor:
+        used = mask.any(0)
+        ids, mask = ids[:, used], mask[:, used]
+        distinct, place = ids.unique(dim=0, return_inverse=True)
+        rows = torch.arange(len(ids), device=ids.device)
+        first = rows.new_full((len(distinct),), len(ids)).scatter_reduce(0, place, rows, "amin")
+        return self._pooled(distinct, mask[first])[place]
+
     def _combined(self, sentence: Tensor, condition: Tensor) -> Tensor:
         if self.both is None:
             return sentence * condition
@@ -354,17 +398,3 @@ def collate(rows: Sequence[Parts], tokenizer: PreTrainedTokenizerBase) -> tuple[
         Ids and mask, shape (parts * n, positions).
     """
     return pad([ids for part in zip(*rows, strict=True) for ids in part], pad_id_of(tokenizer))
-
-
-def _broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
-    """Lists of one length: single strings stand for all pairs."""
-    counts = {name: len(one) for name, one in given.items() if not isinstance(one, str)}
-    if len(set(counts.values())) > 1:
-        raise InputError(f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one a pair.")
-    count = next(iter(counts.values()), 1)
-    columns = [[one] * count if isinstance(one, str) else list(one) for one in given.values()]
-    for name, column in zip(given, columns, strict=True):
-        for place, one in enumerate(column):
-            if not isinstance(one, str):
-                raise InputError(f"{name} {place} is {one!r} ({type(one).__name__}), not a string.")
-    return columns

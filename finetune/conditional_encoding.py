@@ -10,6 +10,7 @@ an embedder: ``ConditionalEncoder.load`` alone reads it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +19,17 @@ import torch
 from safetensors import SafetensorError
 
 from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model, not_loaded, quietly
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_base
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-POOLERS = ("cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two")
+POOLERS = ("cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans")
 """The backbone's own pooler; the state of the first token; the mean of the last layer's states over all tokens; of the states of
-the token embeddings' layer and the last one; of the last two layers."""
+the token embeddings' layer and the last one; of the last two layers; cross-encoder alone: the last layer's mean over each
+sentence, the two compared (not of the paper)."""
 
 
 @dataclass(frozen=True)
@@ -130,3 +132,27 @@ def write_json(path: Path, content: Any) -> None:
     """
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
+    """Make columns of one length.
+
+    Args:
+        given: By name, a text for all rows or one a row.
+
+    Returns:
+        Lists of texts, in the order of the names.
+
+    Raises:
+        InputError: When lengths differ or something is not a string.
+    """
+    counts = {name: len(one) for name, one in given.items() if not isinstance(one, str)}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one a pair.")
+    count = next(iter(counts.values()), 1)
+    columns = [[one] * count if isinstance(one, str) else list(one) for one in given.values()]
+    for name, column in zip(given, columns, strict=True):
+        for place, one in enumerate(column):
+            if not isinstance(one, str):
+                raise InputError(f"{name} {place} is {one!r} ({type(one).__name__}), not a string.")
+    return columns

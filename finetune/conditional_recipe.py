@@ -51,6 +51,8 @@ class Training(Schedule):
     epochs: float = 3.0
     batch_size: int = 32
     learning_rate: float = 3e-5
+    head_learning_rate: float | None = None
+    """Of what stands behind the pooler, which begins at random; None is ``learning_rate``, as in the paper."""
     max_grad_norm: float = 1.0
     """Gradients are clipped to this length (the authors' script turns clipping off)."""
     log_steps: int = 10
@@ -130,6 +132,8 @@ def _check_numbers(recipe: Recipe) -> None:
     training, scaled = recipe.training, recipe.encoding.scaled
     if training.batch_size < 2 or training.batch_size % 2:
         raise RecipeError(f"training.batch_size={training.batch_size} must be even: both rows of a pair stand in one batch.")
+    if training.head_learning_rate is not None and training.head_learning_rate <= 0:
+        raise RecipeError(f"training.head_learning_rate={training.head_learning_rate:g} must be above 0.")
     if training.max_grad_norm <= 0:
         raise RecipeError("training.max_grad_norm must be above 0: gradients are clipped.")
     numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in scaled)

@@ -172,6 +172,18 @@ def loss_of(scores: Tensor, targets: Tensor, recipe: Recipe) -> Tensor:
     return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)
 
 
+def _give_the_head_its_rate(optimizer: torch.optim.Optimizer, encoder: ConditionalEncoder, rate: float | None) -> None:
+    """Move the head's weights to groups of their own."""
+    if rate is None:
+        return
+    head = {id(weight) for name, weight in encoder.named_parameters() if not name.startswith("backbone.")}
+    for group in list(optimizer.param_groups):
+        moved = [weight for weight in group["params"] if id(weight) in head]
+        if moved:
+            group["params"] = [weight for weight in group["params"] if id(weight) not in head]
+            optimizer.add_param_group({**group, "params": moved, "lr": rate})
+
+
 def _training_arguments(recipe: Recipe, watches: bool) -> Any:
     from transformers import TrainingArguments
 
@@ -203,6 +215,12 @@ def _make_trainer(encoder: ConditionalEncoder, learned: Sequence[Rated], watched
             """The batches of a step, in the order of their epoch (a resumed run's too)."""
             self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))
             return super().get_batch_samples(*args, **options)
+
+        def create_optimizer(self, *args: Any, **options: Any) -> Any:
+            """The optimizer, with the head's own rate."""
+            optimizer = super().create_optimizer(*args, **options)
+            _give_the_head_its_rate(optimizer, encoder, recipe.training.head_learning_rate)
+            return optimizer
 
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_options: Any) -> Any:
             """Loss of one batch."""

@@ -23,6 +23,8 @@ SETTINGS = [
     Encoding(kind="cross", transform=True, pooler="cls"),
     Encoding(kind="cross", reads="sentences"),
     Encoding(kind="cross", reads="condition"),
+    Encoding(kind="cross", pooler="spans"),
+    Encoding(kind="cross", pooler="spans", transform=True, reads="sentences"),
 ]
 
 
@@ -78,7 +80,7 @@ def test_what_is_saved_is_loaded_again_from_safetensors_and_json(make_model, enc
     assert (tmp_path / "modules.json").exists() == (tmp_path / "config.json").exists() == encoding.is_plain
 
 
-@pytest.mark.parametrize("pooler", POOLERS)
+@pytest.mark.parametrize("pooler", [pooler for pooler in POOLERS if pooler != "spans"])
 def test_poolers_equal_the_states_that_transformers_gives(make_model, pooler):
     model = encoder(make_model, Encoding(pooler=pooler)).eval()
     rows, _ = model.read(["I love cats"], ["I love dogs"], ["animals"])
@@ -97,6 +99,25 @@ def test_poolers_equal_the_states_that_transformers_gives(make_model, pooler):
         padded = torch.nn.functional.pad(ids, (0, 3))
         found = model._pooled(padded, torch.tensor([[True] * ids.shape[1] + [False] * 3]))
     torch.testing.assert_close(found[0], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_the_pooler_spans_begins_as_the_cosine_of_the_two_sentences_in_one_input(make_model, family):
+    model = encoder(make_model, Encoding(kind="cross", pooler="spans", max_length=64), family).eval()
+    ((ids,),), _ = model.read(["I love cats"], ["I love dogs too"], ["animals"])
+    ends = np.flatnonzero(ids == model.tokenizer.sep_token_id)
+    with torch.no_grad():
+        states = model.backbone(torch.tensor(ids[None], dtype=torch.long)).last_hidden_state[0]
+    first, second = states[1 : ends[0]].mean(0), states[ends[0] + 1 : ends[1]].mean(0)
+    expected = float(torch.nn.functional.cosine_similarity(first, second, dim=0))
+    assert model.similarity("I love cats", "I love dogs too", condition="animals") == pytest.approx(expected, abs=1e-5)
+    assert np.isfinite(model.similarity("", "", condition="animals"))
+
+
+@pytest.mark.parametrize("settings", [{}, {"kind": "tri"}, {"kind": "cross", "reads": "condition"}])
+def test_the_pooler_spans_is_refused_where_no_two_sentences_stand_in_one_input(make_model, settings):
+    with pytest.raises(ModelError, match="The pooler spans compares two sentences in one input"):
+        encoder(make_model, Encoding(pooler="spans", **settings))
 
 
 def test_each_encoder_reads_its_own_inputs(make_model):

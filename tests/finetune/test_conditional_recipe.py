@@ -14,7 +14,7 @@ RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
 def test_every_shipped_recipe_is_one_of_the_method(kind):
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", ["training.seed=2"])
     assert method is conditional_training
-    assert (recipe.encoding.kind, recipe.training.seed, recipe.encoding.scaled) == (kind.removesuffix("-mini"), 2, (0, 1))
+    assert (recipe.encoding.kind, recipe.training.seed, recipe.encoding.scaled) == (kind, 2, (0, 1))
     assert recipe.training.warmup == 0.1 and recipe.training.scheduler == "linear" and recipe.training.max_grad_norm == 1
 
 
@@ -44,6 +44,7 @@ def test_only_the_bi_encoder_with_the_plain_mean_is_an_ordinary_embedder():
         ({"encoding": {"scaled": ["a", "b"]}}, "encoding.scaled must be two numbers"),
         ({"training": {"batch_size": 7}}, "training.batch_size=7 must be even"),
         ({"training": {"max_grad_norm": 0}}, "max_grad_norm must be above 0: gradients are clipped"),
+        ({"training": {"head_learning_rate": 0}}, "training.head_learning_rate=0 must be above 0"),
         ({"training": {"lr": 1}}, "training has unknown settings lr"),
         ({"encoding": {"template": "{input}"}}, "must hold {input} and {instruction} exactly once each"),
         ({"lora": 8}, "lora must be a table"),

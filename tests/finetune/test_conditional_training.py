@@ -60,6 +60,7 @@ def make_recipe(model, rows, output, *, encoding=None, training=None, data=None,
     [
         ({"kind": "cross", "transform": True}, {}),
         ({"kind": "cross", "reads": "condition"}, {}),
+        ({"kind": "cross", "pooler": "spans"}, {}),
         ({"kind": "bi"}, {"objective": {"loss": "quad+mse"}}),
         ({"kind": "bi", "pooler": "cls", "scaled": [-1, 1]}, {"objective": {"loss": "quad", "margin": 0.5}}),
         ({"kind": "bi"}, {"lora": {"r": 8, "alpha": 16}, "objective": {"loss": "quad"}}),
@@ -93,19 +94,34 @@ def test_the_saved_weights_are_those_that_were_trained(make_model, rows, tmp_pat
     assert torch.equal(trained["embeddings.word_embeddings.weight"], base["bert.embeddings.word_embeddings.weight"])
 
 
+def test_the_head_learns_at_its_own_rate(make_model, rows, tmp_path):
+    def trained(name, **training):
+        recipe = make_recipe(make_model("bert"), rows, tmp_path / name, encoding={"kind": "tri"}, training=training)
+        folder = finetune(recipe)
+        return load_file(folder / "head.safetensors")["condition.1.weight"], load_file(folder / "backbone" / "model.safetensors")
+
+    layer = "encoder.layer.0.attention.self.query.weight"
+    still, learned = trained("still", head_learning_rate=1e-12)
+    same, base = trained("base", head_learning_rate=1e-12, learning_rate=1e-12)
+    moved, _ = trained("moved")
+    torch.testing.assert_close(still, same, atol=1e-9, rtol=0)
+    assert (moved - same).abs().max() > 1e-3 and (learned[layer] - base[layer]).abs().max() > 1e-3
+
+
 def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, rows, tmp_path):
     settings = {"objective": {"loss": "quad+mse"}, "encoding": {"kind": "tri"}}
-    whole = finetune(make_recipe(make_model("bert"), rows, tmp_path / "whole", **settings))
+    training = {"head_learning_rate": 1e-2}
+    whole = finetune(make_recipe(make_model("bert"), rows, tmp_path / "whole", training=training, **settings))
     broken = tmp_path / "broken"
-    recipe = make_recipe(make_model("bert"), rows, broken, **settings)
+    recipe = make_recipe(make_model("bert"), rows, broken, training=training, **settings)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(conditional_training, "loss_of", interrupt_after(4, conditional_training.loss_of))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
-        finetune(make_recipe(make_model("bert"), rows, broken, training={"resume": True, "seed": 5}, **settings))
-    resumed = finetune(make_recipe(make_model("bert"), rows, broken, training={"resume": True}, **settings))
+        finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True, "seed": 5}, **settings))
+    resumed = finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True}, **settings))
     assert losses(whole) == losses(resumed)
     for file in ("backbone/model.safetensors", "head.safetensors"):
         first, second = (load_file(one / file) for one in (whole, resumed))

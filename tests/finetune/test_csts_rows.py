@@ -3,6 +3,7 @@ import re
 from collections import Counter, defaultdict
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
@@ -10,13 +11,20 @@ from evaluation.metrics import spearman
 from finetune.composing import WRITTEN
 from inbedder import InBedder
 
-CSTS = WRITTEN / "csts.csv"
-SPLITS = {"train": 1440, "validation": 101, "test": 139}
+SPLITS = {
+    "csts.csv": {"train": 1440, "validation": 101, "test": 139},
+    "csts-captions.csv": {"train": 1000, "validation": 220, "test": 320},
+}
+
+
+@pytest.fixture(scope="module", params=SPLITS)
+def name(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def rows():
-    with CSTS.open(encoding="utf-8", newline="") as file:
+def rows(name):
+    with (WRITTEN / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -37,8 +45,8 @@ def test_the_columns_are_those_that_the_readme_names(rows):
     assert all(value and value == value.strip() for row in rows for value in row.values())
 
 
-def test_each_pair_has_two_conditions_and_the_first_is_rated_higher(pairs):
-    assert list(pairs) == list(range(1, sum(SPLITS.values()) + 1))
+def test_each_pair_has_two_conditions_and_the_first_is_rated_higher(pairs, name):
+    assert list(pairs) == list(range(1, sum(SPLITS[name].values()) + 1))
     for high, low in pairs.values():
         assert (high["sentence1"], high["sentence2"]) == (low["sentence1"], low["sentence2"])
         assert high["condition"] != low["condition"]
@@ -49,9 +57,9 @@ def test_ratings_are_whole_numbers_from_one_to_five_and_all_are_used(rows):
     assert {row["label"] for row in rows} == set("12345")
 
 
-def test_splits_are_by_pair_and_of_the_stated_sizes(pairs):
+def test_splits_are_by_pair_and_of_the_stated_sizes(pairs, name):
     assert all(len({row["split"] for row in two}) == 1 for two in pairs.values())
-    assert Counter(two[0]["split"] for two in pairs.values()) == SPLITS
+    assert Counter(two[0]["split"] for two in pairs.values()) == SPLITS[name]
 
 
 def test_no_sentence_is_used_twice_and_none_is_nearly_another(pairs):
@@ -94,3 +102,21 @@ def test_a_ridge_regression_on_the_condition_alone_does_not_predict_the_ratings_
         gram = centred[train].T @ centred[train] + penalty * np.eye(centred.shape[1])
         weights = np.linalg.solve(gram, centred[train].T @ (labels[train] - labels[train].mean()))
         assert abs(spearman(centred[test] @ weights, labels[test].tolist())) < 15
+
+
+def test_a_second_rating_of_test_captions_agrees_with_the_first():
+    first, second = (pd.read_csv(WRITTEN / f"csts-captions{end}.csv") for end in ("", "-second"))
+    both = second.merge(first[first["split"] == "test"], on=["pair", "condition"], suffixes=("_second", ""))
+    apart = (both["label"] - both["label_second"]).abs()
+    assert len(both) == len(second) == 480
+    assert round(100 * (apart == 0).mean()) == 81 and apart.max() == 1
+    assert round(spearman(both["label_second"].to_numpy(), both["label"].tolist())) == 95
+
+
+def test_the_captions_come_in_topics_whose_two_conditions_change_places():
+    with (WRITTEN / "csts-captions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for first in range(0, len(rows), 4):
+        high, low, second_high, second_low = rows[first : first + 4]
+        assert (high["condition"], low["condition"]) == (second_low["condition"], second_high["condition"])
+        assert len({row["split"] for row in rows[first : first + 4]}) == 1
