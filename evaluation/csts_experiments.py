@@ -5,12 +5,13 @@
     python -m evaluation.csts_experiments table -o finetune/results/csts.json --data finetune/written/csts.csv
 
 The shipped captions are read where --data names no other file. All keep to one file, so that what two of them train is trained
-once. Each trained model is a cell a seed, measured on the rows of "test", with the Spearman of the validation rows beside it; the
-tables show mean and standard deviation over the seeds. A finished cell is not computed again. Weights are not kept.
+once. Each model is measured on the rows of "test" and on those of "validation", a trained one with each seed; the tables show
+mean and standard deviation over the seeds. A finished cell is not computed again. Weights are not kept.
 """
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ import typer
 
 from evaluation.embedders import inbedder_embedders, mteb_embedders
 from evaluation.figures import lines
-from evaluation.metrics import pearson, spearman
 from evaluation.results import Cell, load_cells, markdown, save_cells, table
 from evaluation.runner import about_of, run
 from evaluation.tasks.base import fingerprint
@@ -43,6 +43,7 @@ TRAINED: dict[str, tuple[str, ...]] = {
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
 SIZES = (90, 360)
+SPLITS = ("test", "validation")
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="C-STS: trained encoders, baselines, ablations.")
 Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the curve's figure goes beside it.")]
@@ -64,10 +65,11 @@ def whole_table(
     path = _check(output, data)
     embedders = [one for name in model for one in inbedder_embedders(name)]
     embedders += [one for name in baseline for one in mteb_embedders(name)]
-    run(embedders, [csts_of_table(path), csts_of_table(path, as_questions=True)], output, seeds=range(1))
+    tasks = [*(csts_of_table(path, split=split) for split in SPLITS), csts_of_table(path, as_questions=True)]
+    run(embedders, tasks, output, seeds=range(1))
     for name, (kind, *own) in TRAINED.items():
         for seed in range(seeds):
-            trained_cell(name, kind, [*own, *changes], seed, path, output)
+            trained_cells(name, kind, [*own, *changes], seed, path, output)
     typer.echo(markdown(table(load_cells(output))))
 
 
@@ -84,6 +86,8 @@ def curve(
 
     path = _check(output, data)
     every = len({row.pair for row in read_rated(path, "train")})
+    if max(size) > every:
+        raise InputError(f"{path} has {every} pairs to learn: give --size up to that, not {max(size)}.")
     found: dict[int, dict[str, float]] = {}
     for pairs in sorted({*size, every}):
         for kind in KINDS:
@@ -92,14 +96,14 @@ def curve(
                 if pairs == every
                 else (f"{kind}-encoder, {pairs} pairs", [f"data.pairs={pairs}"])
             )
-            cells = [trained_cell(name, kind, [*own, *changes], seed, path, output) for seed in range(seeds)]
+            cells = [trained_cells(name, kind, [*own, *changes], seed, path, output)[0] for seed in range(seeds)]
             found.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
     title = f"Spearman on the test rows of {path.name}, mean of {seeds} seeds"
     lines(found, output.with_name(f"{output.stem}_curve.png"), title, "pairs learned")
     typer.echo(markdown(table(load_cells(output))))
 
 
-def trained_cell(name: str, kind: str, changes: Sequence[str], seed: int, path: Path, output: Path) -> Cell:
+def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path: Path, output: Path) -> list[Cell]:
     """Train an encoder, or find it measured.
 
     Args:
@@ -111,47 +115,45 @@ def trained_cell(name: str, kind: str, changes: Sequence[str], seed: int, path: 
         output: Results file.
 
     Returns:
-        The cell, which the file now holds.
+        The cells of the test rows and of the validation rows, which the file now holds.
     """
     from finetune.conditional_data import read_rated
     from finetune.conditional_training import load_rated
     from finetune.methods import read_method
 
-    where = [f"data.folder={path.parent}", f"data.train={path.name}", f"data.validation={path.name}", f"training.seed={seed}"]
+    data = {"folder": str(path.parent), "train": path.name, "validation": path.name}
+    where = [*(f"data.{key}={json.dumps(value)}" for key, value in data.items()), f"training.seed={seed}"]
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", [*where, *changes])
-    task = csts_of_table(path)
+    tasks = [csts_of_table(path, split=split) for split in SPLITS]
     revision = fingerprint([asdict(row) for row in read_rated(path, "train")], _identity(recipe))
-    key = (name, revision, task.info.name, task.info.revision, "raw", seed)
+    keys = [(name, revision, task.info.name, task.info.revision, "raw", seed) for task in tasks]
     known = {cell.key: cell for cell in load_cells(output)}
-    if key in known:
-        return known[key]
+    if all(key in known for key in keys):
+        return [known[key] for key in keys]
     started = time.time()
-    learned, watched = load_rated(recipe)
+    learned, _ = load_rated(recipe)
+    settings = {"recipe": f"csts-{kind}.yaml", "changes": list(changes), "pairs": len({row.pair for row in learned})}
     with tempfile.TemporaryDirectory() as folder:
         result = method.finetune(replace(recipe, training=replace(recipe.training, output=folder)))
-        scores, first = _measured(result, task, watched)
-    settings = {"recipe": f"csts-{kind}.yaml", "changes": list(changes), "pairs": len({row.pair for row in learned})}
+        measured = [_measured(result, task) for task in tasks]
     seconds = round(time.time() - started, 1)
-    known[key] = Cell(*key, "spearman", scores, first, seconds, {**about_of(task.info), **settings})
+    for key, task, (scores, first) in zip(keys, tasks, measured, strict=True):
+        known[key] = Cell(*key, "spearman", scores, first, seconds, {**about_of(task.info), **settings})
     save_cells(known.values(), output)
-    return known[key]
+    return [known[key] for key in keys]
 
 
-def _measured(folder: Path, task: ConditionalSTS, watched: Sequence[Any]) -> tuple[dict[str, float], str]:
+def _measured(folder: Path, task: ConditionalSTS) -> tuple[dict[str, float], str]:
     """Scores of a trained encoder, and what it reads of the first pair."""
     from finetune.conditional import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
-    given: list[list[str]] = [[str(row[column]) for row in task.rows] for column in ("sentence1", "sentence2")]
-    found = encoder.similarity(*given, condition=task.instructions)
-    sentences = [[getattr(row, column) for row in watched] for column in ("sentence1", "sentence2", "condition")]
-    ratings = [row.label for row in watched]
-    scores = {"spearman": spearman(found, task.scores), "pearson": pearson(found, task.scores)}
-    if watched:
-        scores["validation_spearman"] = spearman(encoder.similarity(*sentences[:2], condition=sentences[2]), ratings)
-    parts, _ = encoder.read(given[0][:1], given[1][:1], task.instructions[:1])
-    read = " | ".join(encoder.tokenizer.decode(ids) for ids in parts[0])
-    return {name: round(score, 2) for name, score in scores.items()}, read
+    scores = task.evaluate_pairs(lambda first, second, asked: encoder.similarity(first, second, condition=asked))
+    first = task.rows[0]
+    parts, _ = encoder.read([str(first["sentence1"])], [str(first["sentence2"])], task.instructions[:1])
+    return {name: round(score, 2) for name, score in scores.items()}, " | ".join(
+        encoder.tokenizer.decode(ids) for ids in parts[0]
+    )
 
 
 def _identity(recipe: Any) -> Mapping[str, Any]:

@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.tasks.base import fingerprint
+from evaluation.tasks.base import Similarity, fingerprint
+from finetune.conditional_encoding import scores_pairs
 from inbedder.embedder import InBedder
+from inbedder.errors import InputError
 from inbedder.models.bundled import resolve_base, sha256_of
 
 Vectors = NDArray[np.float32]
@@ -34,6 +36,8 @@ class Embedder:
     """Whether the instruction changes what the model reads."""
     verbatim: bool = True
     """Whether an instruction reaches the prompt as it stands."""
+    similarity: Similarity | None = None
+    """First sentences, second sentences and conditions to n scores, of a model that gives no vectors."""
 
 
 def inbedder_embedders(
@@ -56,8 +60,10 @@ def inbedder_embedders(
         guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
 
     Returns:
-        Both variants; they share the weights.
+        Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
     """
+    if isinstance(model, str) and scores_pairs(model):
+        return [_pair_embedder(model, batch_size)]
     model = InBedder(model, pooling=pooling, layer=layer) if isinstance(model, str) else model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
     pooled = [model.pooling] if model.backbone.kind == "instructor" else []  # the same files can be read in two ways
@@ -91,6 +97,27 @@ def inbedder_embedders(
         Embedder(name, revision, instructed, model.prompt, instructed=True),
         Embedder(f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False),
     ]
+
+
+def _pair_embedder(folder: str, batch_size: int) -> Embedder:
+    from finetune.conditional import ConditionalEncoder
+
+    encoder = ConditionalEncoder.load(folder)
+    files = sorted(Path(folder).rglob("*.safetensors"))
+    revision = fingerprint([], [str(encoder.encoding), *(sha256_of(file) for file in files)])
+
+    def similarity(first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> Vectors:
+        found: Vectors = encoder.similarity(first, second, condition=conditions, batch_size=batch_size)
+        return found
+
+    def encode(_texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
+        raise InputError(f"{folder} scores pairs and has no vector for one text. Measure it on pairs alone: --task csts.")
+
+    def prompt(text: str, instruction: str) -> str:
+        parts, _ = encoder.read([text], ["..."], [instruction])
+        return " | ".join(encoder.tokenizer.decode(ids) for ids in parts[0])
+
+    return Embedder(folder, revision, encode, prompt, instructed=True, verbatim=False, similarity=similarity)
 
 
 def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:

@@ -31,6 +31,7 @@ from finetune.conditional_losses import LEAST, MOST
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.prompting import PromptTemplate
+from inbedder.tokenization import clean_text
 
 REPLACEMENT = (LEAST + MOST) / 2
 """The rating that stands for an answer out of format."""
@@ -64,7 +65,7 @@ def parse_answers(answers: Sequence[str]) -> Answers:
     Returns:
         n ratings, and how many answers were out of format.
     """
-    found = [re.search(r"\d+(?:\.\d+)?", answer) for answer in answers]
+    found = [re.search(r"(?:(?<!\w)-)?(?:\d+(?:\.\d+)?|\.\d+)", answer) for answer in answers]
     numbers = [None if match is None else float(match[0]) for match in found]
     fits = [number is not None and LEAST <= number <= MOST for number in numbers]
     return Answers(
@@ -112,7 +113,7 @@ def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction
     starts = [i for i in range(0, len(examples), 2) if (examples[i].sentence1, examples[i].sentence2) != own]
     if len(starts) < shots // 2:
         raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
-    drawn = random.Random(f"{seed} {query_of(row)}").sample(starts, shots // 2)
+    drawn = random.Random(clean_text(f"{seed} {query_of(row)}")).sample(starts, shots // 2)
     shown = [examples[place] for start in drawn for place in (start, start + 1)]
     lines = [str(csts_prompts()["few_shot"]["instructions"][instruction]).strip()]
     lines += [f"{query_of({column: getattr(one, column) for column in COLUMNS})} {output} {one.label:.1f}" for one in shown]

@@ -16,7 +16,8 @@ from tqdm.auto import tqdm
 
 from evaluation.embedders import Embedder, Vectors
 from evaluation.results import Cell, load_cells, save_cells
-from evaluation.tasks.base import Encode, Task, TaskInfo
+from evaluation.tasks.base import Encode, Scores, Task, TaskInfo
+from evaluation.tasks.conditional_sts import ConditionalSTS
 from inbedder.errors import InputError, ModelError
 
 KINDS = ("raw", "centred")
@@ -74,22 +75,29 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
     prompt = embedder.prompt(text, instruction)
     if embedder.instructed and embedder.verbatim and instruction not in prompt:
         raise ModelError(f"The instruction {instruction!r} did not reach the prompt of {embedder.name}: {prompt!r}.")
-    for kind in KINDS:
+    for kind in KINDS if embedder.similarity is None else KINDS[:1]:
         for seed in seeds if task.seeded else (0,):
             key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
             if key in known:
                 yield known[key]
                 continue
             started = time.time()
-            scores = task.evaluate(remembered.encode(kind), seed)
+            main_score, scores = _scores(task, remembered, kind, seed)
             yield Cell(
                 *key,
-                main_score=task.info.main_score,
+                main_score=main_score,
                 scores={name: round(float(score), 2) for name, score in scores.items()},
                 first_prompt=prompt,
                 seconds=round(time.time() - started, 1),
                 about=about_of(task.info),
             )
+
+
+def _scores(task: Task, remembered: _Remembered, kind: str, seed: int) -> tuple[str, Scores]:
+    similarity = remembered.embedder.similarity
+    if similarity is not None and isinstance(task, ConditionalSTS):
+        return "spearman", task.evaluate_pairs(similarity)
+    return task.info.main_score, task.evaluate(remembered.encode(kind), seed)
 
 
 def centred(vectors: Vectors) -> Vectors:

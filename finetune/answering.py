@@ -37,7 +37,7 @@ from finetune.examples import IGNORED, Collator
 from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
 from finetune.outputs import card, dry_run, save_curve
 from finetune.recipe import Recipe, parse_recipe
-from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments, with_adapters
 from inbedder.backbones.base import pad_id_of
 from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
 from inbedder.errors import RecipeError
@@ -54,11 +54,11 @@ logger = logging.getLogger(__name__)
 def _add_lora(model: PreTrainedModel, recipe: Recipe) -> Any:
     assert recipe.lora is not None
     config = lora_config(recipe.lora)
-    from peft import get_peft_model, prepare_model_for_kbit_training
+    from peft import prepare_model_for_kbit_training
 
     if recipe.quantization:
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=recipe.training.gradient_checkpointing)
-    return get_peft_model(model, config)
+    return with_adapters(model, config)
 
 
 def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:

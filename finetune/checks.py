@@ -33,8 +33,7 @@ def check_trainable(loaded: Loaded, recipe: Recipe) -> None:
         RecipeError: When the length is beyond the model's, a package or GPUs are missing, LoRA is asked of an adapter, or it
             would leave a head random.
     """
-    if recipe.training.report_to == "tensorboard" and not (find_spec("tensorboard") or find_spec("tensorboardX")):
-        raise RecipeError("training.report_to=tensorboard needs the package tensorboard: pip install tensorboard")
+    check_reporting(recipe.training.report_to)
     limit = position_limit(loaded.model)
     if limit is not None and recipe.max_length > limit:
         raise RecipeError(f"{recipe.model} takes at most {limit} tokens; set max_length={limit} or less.")
@@ -52,6 +51,19 @@ def check_trainable(loaded: Loaded, recipe: Recipe) -> None:
             f"{recipe.model} has no trained {', '.join(lost)}, and LoRA would leave them random. Name the modules in "
             "lora.modules_to_save (for BERT-like models: transform)."
         )
+
+
+def check_reporting(report_to: str) -> None:
+    """Refuse a report whose package is missing.
+
+    Args:
+        report_to: "none" or "tensorboard".
+
+    Raises:
+        RecipeError: When tensorboard is not installed.
+    """
+    if report_to == "tensorboard" and not (find_spec("tensorboard") or find_spec("tensorboardX")):
+        raise RecipeError("training.report_to=tensorboard needs the package tensorboard: pip install tensorboard")
 
 
 def processes() -> int:

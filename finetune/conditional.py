@@ -33,7 +33,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from finetune.conditional_encoding import Encoding, broadcast, load_parts, place_of, save_modules, write_json
+from finetune.conditional_encoding import FILE, Encoding, broadcast, load_parts, place_of, save_modules, write_json
 from inbedder.backbones.base import pad_id_of, position_limit, tapped
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.errors import InputError, ModelError, TextCutWarning
@@ -44,7 +44,6 @@ from inbedder.tokenization import PromptTokenizer, clean_text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FILE = "conditional.json"
 HEAD = "head.safetensors"
 Ids = NDArray[np.int32]
 Parts = tuple[Ids, ...]
@@ -135,9 +134,9 @@ class ConditionalEncoder(nn.Module, ABC):
             gaps = [*(name for name in missing if not name.startswith("backbone.")), *unexpected]
             if gaps:
                 raise ValueError(f"{HEAD} does not fit: {', '.join(gaps)}")
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise ModelError(
-                f"{folder} holds no conditional encoder ({error}). Train one: inbedder finetune csts-bi.yaml"
+                f"{folder} holds no conditional encoder ({error}). Train one: inbedder finetune finetune/recipes/csts-bi.yaml"
             ) from error
         return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
 
@@ -211,7 +210,8 @@ class ConditionalEncoder(nn.Module, ABC):
         Args:
             sentence1: One sentence or n.
             sentence2: One sentence or n.
-            condition: One for all pairs, or one a pair; None only where the model was trained on sentences alone.
+            condition: One for all pairs, or one a pair; None only where the model was trained on sentences alone. Texts may be
+                empty, here and above.
             batch_size: Most pairs in one pass.
 
         Returns:
@@ -225,7 +225,7 @@ class ConditionalEncoder(nn.Module, ABC):
             raise InputError("Give condition=..., the respect in which the sentences are compared.")
         given = {"sentence1": sentence1, "sentence2": sentence2, "condition": "" if condition is None else condition}
         columns = broadcast(given)
-        rows, cut = self.read(*columns)
+        rows, cut = self.read(*columns) if columns[0] else ([], 0)
         if cut:
             warnings.warn(
                 TextCutWarning(f"{cut} of {len(rows)} pairs were cut to {self.encoding.max_length} tokens.", cut), stacklevel=3

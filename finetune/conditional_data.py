@@ -3,8 +3,8 @@
 The columns are those of C-STS (Deshpande et al. 2023): sentence1, sentence2, condition, label. Its files are encrypted and may
 not be handed on: ask for the password by the form that https://github.com/princeton-nlp/c-sts links (it comes by mail at once),
 run the authors' ``extract.sh``, and name ``csts_train.csv`` and ``csts_validation.csv`` in a recipe (their test file hides its
-labels: all are -1). ``finetune/written/csts.csv`` holds rows written for this project (CC BY 4.0), with two columns more:
-pair (two rows each, one rated higher and one lower) and split (train, validation, test; a pair is in one of them).
+labels: all are -1). ``finetune/written`` holds rows written for this project (CC BY 4.0), with two columns more: pair (two rows
+each, one rated higher and one lower) and split (train, validation, test; a pair is in one of them).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 TEXTS = ("sentence1", "sentence2", "condition")
 COLUMNS = (*TEXTS, "label")
-MEND = "Mend the row, or leave out such rows with data.skip_bad=true."
+MEND = "Mend or delete the row (a recipe leaves such rows out with data.skip_bad=true)."
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Rated:
     label: float
     """How alike they are in that respect, 1 to 5."""
     pair: str
-    """What stands for the two sentences: the column ``pair``, or the sentences themselves."""
+    """What stands for the two sentences: the column ``pair``, or the sentences themselves, in whatever order."""
     row: int
     """Row number in the file, from 1, the header not counted."""
 
@@ -79,17 +79,15 @@ def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = F
             message names file, row and column.
     """
     records: list[tuple[int, Any]] = list(stream_rows(str(path)))
-    first: Mapping[str, Any] = next((record for _, record in records if not isinstance(record, BadRow)), {})
-    missing = [column for column in COLUMNS if column not in first]
+    present = list(dict.fromkeys(name for _, record in records if not isinstance(record, BadRow) for name in record))
+    missing = [column for column in COLUMNS if column not in present]
     if missing:
         raise InputError(
-            f"{path} lacks the column {', '.join(missing)}; it has {', '.join(first) or 'no row'}. "
+            f"{path} lacks the column {', '.join(missing)}; it has {', '.join(present) or 'no row'}. "
             f"Conditional similarity needs {', '.join(COLUMNS)}."
         )
-    if split is not None and "split" in first:
-        records = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
-        if not records:
-            raise InputError(f"{path} holds no row of the split {split!r}.")
+    if split is not None and "split" in present:
+        records = _of_split(path, records, split)
     if all(not isinstance(record, BadRow) and str(record.get("label")).strip() in ("-1", "-1.0") for _, record in records):
         raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Give the validation file.")
     reasons = [_why_bad(record) for _, record in records]
@@ -99,6 +97,14 @@ def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = F
     if bad:
         logger.warning("%s: %d bad rows were left out.", path, len(bad))
     return [_rated(number, record) for (number, record), reason in zip(records, reasons, strict=True) if not reason]
+
+
+def _of_split(path: Path | str, records: Sequence[tuple[int, Any]], split: str) -> list[tuple[int, Any]]:
+    chosen = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
+    if not chosen:
+        others = ", ".join(dict.fromkeys(repr(record.get("split")) for _, record in records))
+        raise InputError(f"{path} holds no row of the split {split!r}, only of {others}. Rename one in the column split.")
+    return chosen
 
 
 def _why_bad(record: Mapping[str, Any] | BadRow) -> str | None:
@@ -120,7 +126,8 @@ def _why_bad(record: Mapping[str, Any] | BadRow) -> str | None:
 def _rated(number: int, record: Mapping[str, Any]) -> Rated:
     first, second, condition = (str(record[column]).strip() for column in TEXTS)
     pair = record.get("pair")
-    name = f"{first!r} / {second!r}" if pair in (None, "") else str(pair)
+    unnamed = pair is None or pair != pair or not str(pair).strip()
+    name = " / ".join(map(repr, sorted((first, second)))) if unnamed else str(pair)
     return Rated(first, second, condition, float(record["label"]), name, number)
 
 
@@ -134,11 +141,16 @@ def pairs_of(rows: Sequence[Rated]) -> dict[str, list[int]]:
         Places of the rows by pair, the higher rating first.
 
     Raises:
-        InputError: When rows of one ``pair`` hold different sentences.
+        InputError: When rows of one ``pair`` hold different sentences, or the same ones swapped.
     """
     found: dict[str, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         first = rows[found[row.pair][0]] if row.pair in found else row
+        if (first.sentence1, first.sentence2) == (row.sentence2, row.sentence1) != (row.sentence1, row.sentence2):
+            raise InputError(
+                f"Rows {first.row} and {row.row} hold the same two sentences, swapped. Write them in one order, or name them as "
+                "two pairs in a column pair."
+            )
         if (first.sentence1, first.sentence2) != (row.sentence1, row.sentence2):
             raise InputError(f"Rows {first.row} and {row.row} are of pair {row.pair} but hold different sentences.")
         found[row.pair].append(place)
@@ -212,7 +224,7 @@ def draw_pairs(rows: Sequence[Rated], count: int | None, seed: int = 0) -> list[
 class PairSampler(Sampler[int]):
     """Every row once an epoch, both rows of a pair side by side, the higher-rated first; by seed and epoch alone.
 
-    With an even batch size no pair is split between two batches.
+    With an even batch size no pair of two rows is split between two batches; of more rows, the first two are not, and so on.
     """
 
     def __init__(self, rows: Sequence[Rated], seed: int = 0) -> None:

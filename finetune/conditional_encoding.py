@@ -11,21 +11,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 
 from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model, not_loaded, quietly
-from inbedder.errors import InputError, ModelError
+from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_base
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+FILE = "conditional.json"
+"""What makes a folder an encoder of this package."""
 POOLERS = ("cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans")
 """The backbone's own pooler; the state of the first token; the mean of the last layer's states over all tokens; of the states of
 the token embeddings' layer and the last one; of the last two layers; cross-encoder alone: the last layer's mean over each
@@ -103,6 +106,39 @@ def place_of(folder: Path, encoding: Encoding) -> Path:
     return folder if encoding.is_plain else folder / "backbone"
 
 
+def scores_pairs(folder: Path | str) -> bool:
+    """Whether a folder holds an encoder that ``ConditionalEncoder.load`` alone reads.
+
+    Args:
+        folder: A folder, or any other name of a model.
+
+    Returns:
+        True where it does.
+    """
+    return (Path(folder) / FILE).is_file() and not (Path(folder) / "modules.json").is_file()
+
+
+def check_place(folder: Path, encoding: Encoding) -> None:
+    """Refuse a folder whose encoder would leave files behind that do not fit.
+
+    Args:
+        folder: Where an encoder shall be saved; it need not exist.
+        encoding: Its settings.
+
+    Raises:
+        RecipeError: When another kind of encoder lies there.
+    """
+    try:
+        before = json.loads((folder / FILE).read_text(encoding="utf-8"))["encoding"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    changed = [name for name, value in json.loads(json.dumps(asdict(encoding))).items() if before.get(name) != value]
+    if changed:
+        raise RecipeError(
+            f"{folder} holds an encoder with another {', '.join(changed)}. Remove it, or choose another training.output."
+        )
+
+
 def save_modules(folder: Path, width: int, encoding: Encoding) -> None:
     """Write what makes a folder one of sentence-transformers (of any version) and of ``InBedder``.
 
@@ -146,6 +182,9 @@ def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
     Raises:
         InputError: When lengths differ or something is not a string.
     """
+    for name, one in given.items():
+        if not isinstance(one, (str, Sequence, np.ndarray)):
+            raise InputError(f"{name} is {one!r} ({type(one).__name__}), not a string or a list of strings.")
     counts = {name: len(one) for name, one in given.items() if not isinstance(one, str)}
     if len(set(counts.values())) > 1:
         raise InputError(f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one a pair.")

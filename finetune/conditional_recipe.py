@@ -136,6 +136,12 @@ def _check_numbers(recipe: Recipe) -> None:
         raise RecipeError(f"training.head_learning_rate={training.head_learning_rate:g} must be above 0.")
     if training.max_grad_norm <= 0:
         raise RecipeError("training.max_grad_norm must be above 0: gradients are clipped.")
+    objective = recipe.objective
+    weights = (objective.margin, objective.quad_weight, objective.mse_weight)
+    if min(weights) < 0 or objective.quad_weight == objective.mse_weight == 0:
+        raise RecipeError(
+            "objective.margin and the weights must be 0 or more, and one weight above 0: nothing is learned otherwise."
+        )
     numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in scaled)
     if len(scaled) != 2 or not numbers or scaled[0] >= scaled[1]:
         raise RecipeError(f"encoding.scaled must be two numbers, the lower first, such as [0, 1]; not {list(scaled)}.")

@@ -17,13 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from finetune.checks import check_room, processes
+from finetune.checks import check_reporting, check_room, processes
 from finetune.conditional import ConditionalEncoder, collate
 from finetune.conditional_data import PairSampler, Rated, contrasting, draw_pairs, find_file, read_rated
+from finetune.conditional_encoding import check_place
 from finetune.conditional_losses import mse, quad, scaled
 from finetune.conditional_recipe import Recipe, parse_recipe
 from finetune.outputs import save_curve
-from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments, with_adapters
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 
@@ -44,7 +45,8 @@ def load_rated(recipe: Recipe) -> tuple[list[Rated], list[Rated]]:
         The learned rows, and those of the validation (none where the recipe names none).
 
     Raises:
-        RecipeError: When a file is missing, learned and validation rows are the same, or nothing is left to learn.
+        RecipeError: When a file is missing, two sentences are both learned and watched, or nothing is left to learn.
+        InputError: When a file's rows cannot be used (``read_rated``, ``contrasting``, ``draw_pairs``).
     """
     data = recipe.data
     found: list[list[Rated]] = []
@@ -54,11 +56,14 @@ def load_rated(recipe: Recipe) -> tuple[list[Rated], list[Rated]]:
             raise RecipeError(f"No file {path}. Set data.folder to where {name} lies.")
         found.append([] if name is None else read_rated(path, split, skip_bad=data.skip_bad))
     learned, watched = found
-    if {row.pair for row in learned} & {row.pair for row in watched}:
-        raise RecipeError(
-            f"{data.train} and {data.validation} share pairs, so the validation would measure what was learned. "
-            "Give two files, one with a column split, or data.validation=null."
-        )
+    known = {frozenset((row.sentence1, row.sentence2)): row for row in reversed(learned)}
+    for row in watched:
+        same = known.get(frozenset((row.sentence1, row.sentence2)))
+        if same:
+            raise RecipeError(
+                f"Row {same.row} of {data.train} and row {row.row} of {data.validation} hold the same two sentences, so the "
+                "validation would measure what was learned. Give two files, one with a column split, or data.validation=null."
+            )
     if recipe.objective.loss != "mse":
         learned = contrasting(learned, skip_bad=data.skip_bad)
     if not learned:
@@ -99,7 +104,9 @@ def finetune(recipe: Recipe) -> Path:
 
     Raises:
         RecipeError: When the rows do not fit, several processes are started, memory or disk run out, or the output holds another
-            run's checkpoints.
+            run's checkpoints or another kind of encoder.
+        InputError: When the rows cannot be used.
+        ModelError: When the base cannot be loaded, or the encoding does not fit it.
     """
     from transformers import set_seed
 
@@ -110,6 +117,8 @@ def finetune(recipe: Recipe) -> Path:
         raise RecipeError(
             "The method conditional trains in one process: both rows of a pair stand in one batch. Start it without torchrun."
         )
+    check_reporting(recipe.training.report_to)
+    check_place(output, recipe.encoding)
     learned, watched = load_rated(recipe)
     set_seed(recipe.training.seed)
     encoder = ConditionalEncoder.of_base(recipe.model, recipe.encoding)
@@ -135,11 +144,9 @@ def _add_lora(encoder: ConditionalEncoder, recipe: Recipe) -> None:
     """Adapt the backbone; a pooler of its own is trained whole, as the head is."""
     assert recipe.lora is not None
     config = lora_config(recipe.lora)
-    from peft import get_peft_model
-
     if recipe.encoding.pooler == "cls":
         config.modules_to_save = sorted({*(config.modules_to_save or ()), "pooler"})
-    encoder.backbone = get_peft_model(encoder.backbone, config)
+    encoder.backbone = with_adapters(encoder.backbone, config)
 
 
 def _examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: Recipe) -> list[dict[str, Any]]:

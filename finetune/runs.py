@@ -44,6 +44,29 @@ def lora_config(lora: Lora) -> Any:
     )
 
 
+def with_adapters(model: Any, config: Any) -> Any:
+    """A model with new adapters.
+
+    Args:
+        model: One of transformers.
+        config: As ``lora_config`` gives it.
+
+    Returns:
+        peft's model.
+
+    Raises:
+        RecipeError: When the model has no modules of such a name.
+    """
+    from peft import get_peft_model
+
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise RecipeError(
+            f"lora does not fit the model: {str(error).removesuffix('.')}. Name other lora.target_modules."
+        ) from error
+
+
 def training_arguments(kind: type[Any], training: Schedule, **own: Any) -> Any:
     """What every method tells transformers' trainer.
 

@@ -42,7 +42,9 @@ def evaluate(
         list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
     ] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
-    data: Annotated[Path | None, typer.Option(help="A table with two label columns, or a folder of known sets.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A table with two label columns or of C-STS, or a folder of known sets.")
+    ] = None,
     hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub, at pinned revisions.")] = False,
     criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(

@@ -60,10 +60,11 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     is_table = data.source is not None and data.source.is_file()
     if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
-    offered = dict(_of_table(data) if is_table else _shipped(data))
+    offered = dict(_of_table(data, names) if is_table else _shipped(data))
     chosen = [name for name in offered if not names or any(_plain(part) in _plain(name) for part in names)]
     if not chosen:
-        raise InputError(f"No task is called {' or '.join(names)}. There are: {', '.join(offered)}.")
+        known = ", ".join([*offered, *(() if is_table else ["C-STS, of a table given as --data"])])
+        raise InputError(f"No task is called {' or '.join(names)}. There are: {known}.")
     return [offered[name]() for name in chosen]
 
 
@@ -74,7 +75,7 @@ def _plain(name: str) -> str:
 Offer = tuple[str, Callable[[], Task]]
 
 
-def _of_table(data: Data) -> Iterator[Offer]:
+def _of_table(data: Data, names: Sequence[str]) -> Iterator[Offer]:
     assert data.source is not None
     path = data.source
     if data.criteria:
@@ -82,7 +83,7 @@ def _of_table(data: Data) -> Iterator[Offer]:
         yield from _of_corpus(corpus.name, lambda: corpus, data.protocol)
         return
     head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
-    if not set(COLUMNS) <= set(head):
+    if not set(COLUMNS) <= set(head) and not any("csts" in _plain(name) for name in names):
         raise InputError(
             f"{path} needs two criteria: give --criterion column='question?' twice. "
             f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any.)"

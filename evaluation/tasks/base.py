@@ -22,6 +22,7 @@ from inbedder.prompting import PROMPTS_FOLDER
 SHIPPED = Path(__file__).resolve().parent.parent / "data"
 Vectors = NDArray[np.float32]
 Encode = Callable[[Sequence[str], "str | Sequence[str]"], Vectors]
+Similarity = Callable[[Sequence[str], Sequence[str], Sequence[str]], Vectors]
 Rows = list[dict[str, Any]]
 Scores = dict[str, float]
 

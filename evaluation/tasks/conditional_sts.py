@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from evaluation.metrics import pearson, row_cosines, spearman
-from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_jsonl
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, Similarity, TaskInfo, fingerprint, read_hub, read_jsonl
 from finetune.conditional_data import COLUMNS, read_rated
 from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
@@ -70,7 +70,22 @@ class ConditionalSTS:
         texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
         vectors = encode(texts, self.instructions * 2)
         cosines = row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :])
-        return {"cosine_spearman": spearman(cosines, self.scores), "cosine_pearson": pearson(cosines, self.scores)}
+        return {f"cosine_{name}": score for name, score in self._follow(cosines).items()}
+
+    def evaluate_pairs(self, similarity: Similarity) -> Scores:
+        """Correlations with ratings of a model that scores pairs and gives no vectors.
+
+        Args:
+            similarity: First sentences, second sentences and conditions to n scores.
+
+        Returns:
+            spearman and pearson, times 100.
+        """
+        first, second = ([str(row[part]) for row in self.rows] for part in ("sentence1", "sentence2"))
+        return self._follow(similarity(first, second, self.instructions))
+
+    def _follow(self, found: Any) -> Scores:
+        return {"spearman": spearman(found, self.scores), "pearson": pearson(found, self.scores)}
 
 
 def _rating(name: str, number: int, value: Any, column: str) -> float:
@@ -111,13 +126,14 @@ def instruct_stsb_of_hub() -> ConditionalSTS:
     return ConditionalSTS(info, read_hub(path, revision))
 
 
-def csts_of_table(path: Path, *, as_questions: bool = False) -> ConditionalSTS:
+def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test") -> ConditionalSTS:
     """C-STS from the file that its authors gave the user (``finetune.conditional_data`` says how to ask), or one like it.
 
     Args:
         path: A .csv, .tsv, .jsonl or .parquet file with sentence1, sentence2, condition and label (1 to 5), such as
-            csts_validation.csv; where it has a column split, its rows of "test".
+            csts_validation.csv.
         as_questions: Ask the conditions in the form of questions.
+        split: Where the file has a column split, which rows of it.
 
     Returns:
         The task.
@@ -125,12 +141,12 @@ def csts_of_table(path: Path, *, as_questions: bool = False) -> ConditionalSTS:
     Raises:
         InputError: When a column, a text or a rating is missing, or the labels are hidden, as in the authors' test file.
     """
-    rated = read_rated(path, "test")
+    rated = read_rated(path, split)
     rows = [{column: getattr(row, column) for column in COLUMNS} for row in rated]
     if as_questions:
         rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
     info = TaskInfo(
-        name=f"C-STS ({path.name})" + (", as a question" if as_questions else ""),
+        name=f"C-STS ({path.name})" + ("" if split == "test" else f", {split}") + (", as a question" if as_questions else ""),
         main_score="cosine_spearman",
         source=path.name,
         revision=fingerprint(rows),

@@ -44,11 +44,12 @@ def test_the_table_holds_models_without_training_encoders_and_ablations(make_mod
         "all-MiniLM-L6-v2, instruction in front",
     } <= names
     trained = [cell for cell in cells if cell.model == "tri-encoder, trained"]
-    assert [cell.seed for cell in trained] == [0, 1]
-    assert set(trained[0].scores) == {"spearman", "pearson", "validation_spearman"}
+    tasks = ["C-STS (rows.csv)", "C-STS (rows.csv), validation"]
+    assert [(cell.seed, cell.task) for cell in trained] == [(seed, task) for seed in (0, 1) for task in tasks]
+    assert set(trained[0].scores) == {"spearman", "pearson"}
     assert trained[0].about["recipe"] == "csts-tri.yaml" and "machine" in trained[0].about
     assert trained[0].first_prompt.count("[SEP]") == 3
-    assert {cell.task for cell in cells} == {"C-STS (rows.csv)", "C-STS (rows.csv), as a question"}
+    assert {cell.task for cell in cells} == {*tasks, "C-STS (rows.csv), as a question"}
     assert "| tri-encoder, trained |" in said and "±" in said
 
 
@@ -58,17 +59,18 @@ def test_the_curve_ends_with_all_pairs_and_finished_cells_are_kept(make_model, r
     first = load_cells(tmp_path / "c.json")
     experiment(*options, "--size", "2", "--size", "3")
     cells = load_cells(tmp_path / "c.json")
-    assert cells[:12] == first and len(cells) == 18
-    assert [cell.about["pairs"] for cell in cells if cell.model.startswith("bi")] == [2, 2, 4, 4, 3, 3]
+    assert cells[:24] == first and len(cells) == 36
+    assert [cell.about["pairs"] for cell in cells if cell.model.startswith("bi")][::2] == [2, 2, 4, 4, 3, 3]
     assert {cell.model for cell in first} >= {"bi-encoder, 2 pairs", "bi-encoder, trained"}
     assert table(cells)[1][1].count("±") == 1  # the seeds of one size are one model
     assert (tmp_path / "c_curve.png").read_bytes().startswith(PNG)
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_what_is_missing_is_named(rows):
     for arguments, message in (
         (("-o", "t.txt"), "must be a .json file"),
         (("-o", "t.json", "--data", "none.csv"), "There is no"),
+        (("-o", "t.json", "--data", rows, "--size", "50"), "has 4 pairs to learn"),
     ):
-        result = CliRunner().invoke(app, ["curve", *arguments])
+        result = CliRunner().invoke(app, ["curve", *map(str, arguments)])
         assert isinstance(result.exception, InputError) and message in str(result.exception)

@@ -26,6 +26,9 @@ def examples(tmp_path):
         ("", 3.0),
         ("7", 3.0),
         ("0.0", 3.0),
+        ("-2", 3.0),
+        (".5", 3.0),
+        ("Rating-4", 4.0),
     ],
 )
 def test_the_first_number_is_the_rating_and_what_is_out_of_format_is_replaced(answer, rating):
@@ -46,6 +49,7 @@ def test_a_context_holds_instruction_and_whole_contrasting_pairs(examples):
     assert [line.rsplit("Output: ")[1] for line in lines[1:]] in (["5.0", "2.0", "5.0", "1.0"], ["5.0", "1.0", "5.0", "2.0"])
     assert lines[1].split(" Condition:")[0] == lines[2].split(" Condition:")[0]
     assert context_of(QUERY, examples, "none", 2, seed=1) == context_of(QUERY, examples, "none", 2, seed=1)
+    assert context_of(QUERY | {"sentence1": "a lone \ud800"}, examples, "none", 2)
 
 
 def test_a_query_never_sees_its_own_pair(examples):

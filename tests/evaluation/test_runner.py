@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from evaluation.embedders import Embedder, inbedder_embedders
+from evaluation.metrics import spearman
 from evaluation.results import load_cells, markdown, newest, table
 from evaluation.runner import run
 from evaluation.tasks import Data, build_tasks
@@ -11,6 +12,8 @@ from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
+from finetune.conditional import ConditionalEncoder
+from finetune.conditional_encoding import Encoding
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
@@ -84,6 +87,22 @@ def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
     assert task.rows[0]["instruction"] in cells[0].first_prompt
     assert "What is this text about?" in cells[2].first_prompt
     assert len(cells[0].model_revision) == 16
+
+
+@pytest.mark.parametrize("kind", ["cross", "tri"])
+def test_an_encoder_that_scores_pairs_is_measured_on_pairs_alone(make_model, clustering, tmp_path, kind):
+    encoder = ConditionalEncoder.of_base(make_model("bert"), Encoding(kind=kind)).eval()
+    encoder.save(tmp_path / kind)
+    task = instruct_stsb(instruct_stsb().rows[:10])
+    (cell,) = run(inbedder_embedders(str(tmp_path / kind)), [task], tmp_path / "r.json")
+    columns = [[row[name] for row in task.rows] for name in ("sentence1", "sentence2", "instruction", "score")]
+    expected = spearman(encoder.similarity(*columns[:2], condition=columns[2]), columns[3])
+    assert (cell.main_score, cell.vectors, cell.scores["spearman"]) == ("spearman", "raw", round(expected, 2))
+    assert "..." in cell.first_prompt
+    with pytest.raises(InputError, match="scores pairs and has no vector for one text"):
+        run(inbedder_embedders(str(tmp_path / kind)), [clustering], tmp_path / "r.json")
+    with pytest.raises(ModelError, match=r"has no vector for one text. Measure it: inbedder evaluate --task csts"):
+        InBedder(str(tmp_path / kind))
 
 
 def test_tables_show_means_and_deviations(clustering, tmp_path):

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from finetune.conditional import ConditionalEncoder
@@ -45,6 +46,7 @@ def test_batches_give_what_single_pairs_give(make_model, encoding):
     assert together.shape == (3,) and together.dtype == np.float32 and isinstance(alone[0], float)
     np.testing.assert_allclose(together, alone, atol=1e-5)
     np.testing.assert_allclose(model.similarity(FIRST, SECOND, condition=ASKED, batch_size=1), together, atol=1e-5)
+    assert model.similarity([], [], condition="love").shape == (0,)
 
 
 @pytest.mark.parametrize("encoding", SETTINGS, ids=name_of)
@@ -196,6 +198,9 @@ def test_what_does_not_fit_is_said(make_model, tmp_path):
         model.similarity(["a", "b"], ["c"], condition="d")
     with pytest.raises(InputError, match=r"sentence2 1 is None \(NoneType\), not a string"):
         model.similarity(["a", "b"], ["c", None], condition="d")
+    for wrong in (None, float("nan"), 3):
+        with pytest.raises(InputError, match=r"sentence1 is .*, not a string or a list of strings"):
+            model.similarity(wrong, ["c"], condition="d")
     with pytest.raises(ModelError, match=r"takes at most 256 tokens; set encoding.max_length=256 or less"):
         encoder(make_model, Encoding(max_length=257))
     with pytest.raises(ModelError, match="holds no conditional encoder"):
@@ -214,6 +219,11 @@ def test_a_base_without_a_pooler_of_its_own_is_told(make_model):
 
 def test_a_head_that_does_not_fit_is_refused(make_model, tmp_path):
     encoder(make_model, Encoding(kind="tri")).save(tmp_path)
+    save_file(
+        {name: one[:1].clone() for name, one in load_file(tmp_path / "head.safetensors").items()}, tmp_path / "head.safetensors"
+    )
+    with pytest.raises(ModelError, match=r"holds no conditional encoder \((.|\n)*size mismatch"):
+        ConditionalEncoder.load(tmp_path)
     (tmp_path / "head.safetensors").unlink()
     with pytest.raises(ModelError, match=r"head.safetensors does not fit: condition.1.weight"):
         ConditionalEncoder.load(tmp_path)

@@ -33,7 +33,7 @@ def test_rows_come_from_every_kind_of_table(tmp_path, kind):
     ("old", "new", "message"),
     [
         ("condition,label", "respect,label", r"c.csv lacks the column condition; it has sentence1, sentence2, respect, label"),
-        ("vehicle,2", "vehicle,7", r"c.csv: row 2 has the rating 7 in column 'label', outside 1 to 5. Mend the row"),
+        ("vehicle,2", "vehicle,7", r"c.csv: row 2 has the rating 7 in column 'label', outside 1 to 5. Mend or delete the row"),
         ("vehicle,2", "vehicle,0.5", "row 2 has the rating 0.5 in column 'label', outside 1 to 5"),
         ("vehicle,2", "vehicle,", "row 2 has '' in column 'label', not a rating"),
         ("vehicle,2", "vehicle,nan", "row 2 has 'nan' in column 'label', not a rating"),
@@ -70,7 +70,7 @@ def test_a_column_split_chooses_rows(tmp_path):
     path = write(tmp_path, text)
     assert [row.row for row in read_rated(path, "test")] == [3, 4]
     assert len(read_rated(path)) == 4
-    with pytest.raises(InputError, match="holds no row of the split 'validation'"):
+    with pytest.raises(InputError, match=r"holds no row of the split 'validation', only of 'train', 'test'. Rename one"):
         read_rated(path, "validation")
 
 
@@ -80,6 +80,32 @@ def test_a_pair_is_its_sentences_unless_a_column_names_it(tmp_path):
     path = write(tmp_path, "\n".join([f"pair,{lines[0]}", *(f"p1,{one}" for one in lines[1:])]))
     with pytest.raises(InputError, match="Rows 1 and 3 are of pair p1 but hold different sentences"):
         pairs_of(read_rated(path))
+
+
+def test_swapped_sentences_are_named_unless_they_are_pairs_of_their_own(tmp_path):
+    text = CSV.replace("Two dogs sleep,Two cats run,What", "Two cats run,Two dogs sleep,What")
+    with pytest.raises(InputError, match=r"Rows 3 and 4 hold the same two sentences, swapped. Write them in one order"):
+        pairs_of(read_rated(write(tmp_path, text)))
+    head, *lines = text.splitlines()
+    one_pair, two_pairs = (
+        [f"pair,{head}", *(f"{name},{line}" for name, line in zip(names, lines, strict=True))] for names in ("aabb", "aabc")
+    )
+    with pytest.raises(InputError, match="Rows 3 and 4 hold the same two sentences, swapped"):
+        pairs_of(read_rated(write(tmp_path, "\n".join(one_pair))))
+    assert list(pairs_of(read_rated(write(tmp_path, "\n".join(two_pairs))))) == ["a", "b", "c"]
+
+
+def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
+    row = {"sentence1": "a", "sentence2": "b", "condition": "c", "label": 3, "split": "test", "pair": float("nan")}
+    rows = [
+        {key: value for key, value in row.items() if key not in ("label", "split")},
+        row,
+        row | {"sentence1": "d", "pair": " "},
+    ]
+    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "c.jsonl")
+    assert [one.pair for one in read_rated(path, "test")] == ["'a' / 'b'", "'b' / 'd'"]
+    with pytest.raises(InputError, match="row 1 has None in column 'label', not a rating"):
+        read_rated(path)
 
 
 @pytest.mark.parametrize(

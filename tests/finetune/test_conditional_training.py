@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoTokenizer, BertModel
 
 from finetune import conditional_training
 from finetune.conditional import ConditionalEncoder
+from finetune.conditional_encoding import Encoding
 from finetune.conditional_recipe import parse_recipe
 from finetune.conditional_training import finetune, load_rated, preview
 from inbedder.errors import InputError, RecipeError
@@ -166,8 +167,16 @@ def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monke
         load(train="none.csv")
     text = (rows / "c.csv").read_text()
     (rows / "unsplit.csv").write_text(text.replace(",split,", ",part,"))
-    with pytest.raises(RecipeError, match="share pairs, so the validation would measure what was learned"):
+    with pytest.raises(RecipeError, match="hold the same two sentences, so the validation would measure what was learned"):
         load(train="unsplit.csv", validation="unsplit.csv")
+    other = [line.split(",", 1)[1] for line in text.replace("cats 1,I love dogs 1", "dogs 1,I love cats 1").splitlines()]
+    (rows / "swapped.csv").write_text("\n".join(other).replace("split,", "part,"))
+    with pytest.raises(RecipeError, match=r"Row 1 of c.csv and row 1 of swapped.csv hold the same two sentences"):
+        load(validation="swapped.csv")
+    (rows / "other.csv").write_text(
+        text.replace("I love", "we love").replace("validation", "test").replace("train", "validation")
+    )
+    assert len(load(validation="other.csv")[1]) == 18  # its pairs have the same names, but other sentences
     (rows / "lacking.csv").write_text(text.replace("p0,train,I love cats 0,I love dogs 0,love,5\n", ""))
     with pytest.raises(InputError, match=r"Pair p0 \(row 1\) has one condition, rated 1, and lacks the higher-rated one"):
         load(train="lacking.csv")
@@ -177,3 +186,20 @@ def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monke
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="trains in one process"):
         finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
+
+
+def test_a_run_that_cannot_end_well_does_not_begin(make_model, rows, tmp_path, monkeypatch):
+    def start(**settings):
+        finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", **settings))
+
+    ConditionalEncoder.of_base(make_model("bert"), Encoding(kind="tri", max_length=48)).save(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "conditional.json").rename(tmp_path / "out" / "conditional.json")
+    with pytest.raises(RecipeError, match=r"holds an encoder with another kind. Remove it, or choose another training.output"):
+        start()
+    (tmp_path / "out" / "conditional.json").unlink()
+    with pytest.raises(RecipeError, match=r"lora does not fit the model: .*nosuch.*Name other lora.target_modules"):
+        start(lora={"target_modules": ["nosuch"]})
+    monkeypatch.setattr("finetune.checks.find_spec", lambda name: None)
+    with pytest.raises(RecipeError, match="needs the package tensorboard"):
+        start(training={"report_to": "tensorboard"})
