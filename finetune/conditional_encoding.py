@@ -10,12 +10,11 @@ an embedder: ``ConditionalEncoder.load`` alone reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 
@@ -183,7 +182,7 @@ def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
         InputError: When lengths differ or something is not a string.
     """
     for name, one in given.items():
-        if not isinstance(one, (str, Sequence, np.ndarray)):
+        if not isinstance(one, Collection):
             raise InputError(f"{name} is {one!r} ({type(one).__name__}), not a string or a list of strings.")
     counts = {name: len(one) for name, one in given.items() if not isinstance(one, str)}
     if len(set(counts.values())) > 1:

@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -46,6 +47,8 @@ def test_batches_give_what_single_pairs_give(make_model, encoding):
     assert together.shape == (3,) and together.dtype == np.float32 and isinstance(alone[0], float)
     np.testing.assert_allclose(together, alone, atol=1e-5)
     np.testing.assert_allclose(model.similarity(FIRST, SECOND, condition=ASKED, batch_size=1), together, atol=1e-5)
+    columns = pd.DataFrame({"sentence1": FIRST, "sentence2": SECOND}, index=[5, 6, 7])
+    np.testing.assert_array_equal(model.similarity(columns.sentence1, columns.sentence2, condition=np.array(ASKED)), together)
     assert model.similarity([], [], condition="love").shape == (0,)
 
 
