@@ -10,8 +10,8 @@ fix:
 check:
 	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/pydoclint inbedder finetune evaluation
 
-test: install check
-	.venv/bin/pytest
+test:
+	scripts/test
 
 demo:
 	scripts/demo

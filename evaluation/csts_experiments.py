@@ -118,21 +118,21 @@ def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path:
         The cells of the test rows and of the validation rows, which the file now holds.
     """
     from finetune.conditional_data import read_rated
-    from finetune.conditional_training import load_rated
     from finetune.methods import read_method
 
     data = {"folder": str(path.parent), "train": path.name, "validation": path.name}
     where = [*(f"data.{key}={json.dumps(value)}" for key, value in data.items()), f"training.seed={seed}"]
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", [*where, *changes])
     tasks = [csts_of_table(path, split=split) for split in SPLITS]
-    revision = fingerprint([asdict(row) for row in read_rated(path, "train")], _identity(recipe))
+    learned = read_rated(path, "train")
+    revision = fingerprint([asdict(row) for row in learned], _identity(recipe))
     keys = [(name, revision, task.info.name, task.info.revision, "raw", seed) for task in tasks]
     known = {cell.key: cell for cell in load_cells(output)}
     if all(key in known for key in keys):
         return [known[key] for key in keys]
     started = time.time()
-    learned, _ = load_rated(recipe)
-    settings = {"recipe": f"csts-{kind}.yaml", "changes": list(changes), "pairs": len({row.pair for row in learned})}
+    pairs = recipe.data.pairs or len({row.pair for row in learned})
+    settings = {"recipe": f"csts-{kind}.yaml", "changes": list(changes), "pairs": pairs}
     with tempfile.TemporaryDirectory() as folder:
         result = method.finetune(replace(recipe, training=replace(recipe.training, output=folder)))
         measured = [_measured(result, task) for task in tasks]

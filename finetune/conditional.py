@@ -33,8 +33,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from finetune.conditional_encoding import FILE, Encoding, broadcast, load_parts, place_of, save_modules, write_json
+from finetune.conditional_encoding import Encoding, broadcast, load_parts, place_of, save_modules, write_json
 from inbedder.backbones.base import pad_id_of, position_limit, tapped
+from inbedder.backbones.loading import PAIRS_FILE
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.pooling import masked_mean
@@ -126,7 +127,7 @@ class ConditionalEncoder(nn.Module, ABC):
         """
         folder = Path(folder)
         try:
-            settings = json.loads((folder / FILE).read_text(encoding="utf-8"))["encoding"]
+            settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
             encoding = Encoding(**settings | {"scaled": tuple(settings["scaled"])})
             encoder = KINDS[encoding.kind](*load_parts(str(place_of(folder, encoding))), encoding)
             head = load_file(folder / HEAD) if (folder / HEAD).is_file() else {}
@@ -156,7 +157,7 @@ class ConditionalEncoder(nn.Module, ABC):
             save_file(head, folder / HEAD)
         if self.encoding.is_plain:
             save_modules(folder, self.width, self.encoding)
-        write_json(folder / FILE, {"encoding": asdict(self.encoding), **(about or {})})
+        write_json(folder / PAIRS_FILE, {"encoding": asdict(self.encoding), **(about or {})})
 
     @abstractmethod
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
@@ -209,9 +210,8 @@ class ConditionalEncoder(nn.Module, ABC):
 
         Args:
             sentence1: One sentence or n.
-            sentence2: One sentence or n.
-            condition: One for all pairs, or one a pair; None only where the model was trained on sentences alone. Texts may be
-                empty, here and above.
+            sentence2: One sentence or n; texts may be empty.
+            condition: One for all pairs, or one a pair; None only where the model was trained on sentences alone.
             batch_size: Most pairs in one pass.
 
         Returns:

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError
 
-from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model, not_loaded, quietly
+from inbedder.backbones.loading import (
+    MODULES_FILE,
+    PAIRS_FILE,
+    SETTINGS_FILE,
+    LoadOptions,
+    load_model,
+    not_loaded,
+    quietly,
+)
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_base
@@ -26,8 +34,6 @@ from inbedder.models.bundled import resolve_base
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FILE = "conditional.json"
-"""What makes a folder an encoder of this package."""
 POOLERS = ("cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans")
 """The backbone's own pooler; the state of the first token; the mean of the last layer's states over all tokens; of the states of
 the token embeddings' layer and the last one; of the last two layers; cross-encoder alone: the last layer's mean over each
@@ -114,7 +120,7 @@ def scores_pairs(folder: Path | str) -> bool:
     Returns:
         True where it does.
     """
-    return (Path(folder) / FILE).is_file() and not (Path(folder) / "modules.json").is_file()
+    return (Path(folder) / PAIRS_FILE).is_file() and not (Path(folder) / MODULES_FILE).is_file()
 
 
 def check_place(folder: Path, encoding: Encoding) -> None:
@@ -128,7 +134,7 @@ def check_place(folder: Path, encoding: Encoding) -> None:
         RecipeError: When another kind of encoder lies there.
     """
     try:
-        before = json.loads((folder / FILE).read_text(encoding="utf-8"))["encoding"]
+        before = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     changed = [name for name, value in json.loads(json.dumps(asdict(encoding))).items() if before.get(name) != value]
@@ -154,7 +160,7 @@ def save_modules(folder: Path, width: int, encoding: Encoding) -> None:
     (folder / "1_Pooling").mkdir(exist_ok=True)
     write_json(folder / "1_Pooling" / "config.json", pooling)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoding.max_length, "do_lower_case": False})
-    write_json(folder / "modules.json", modules)
+    write_json(folder / MODULES_FILE, modules)
     write_json(folder / SETTINGS_FILE, {"backbone": "instructor", "template": encoding.template})
 
 

@@ -16,10 +16,10 @@ from inbedder.prompting import get_template
 class Data:
     """What is learned from; the columns stand in ``conditional_data``."""
 
-    train: str = "csts.csv"
+    train: str = "csts-captions.csv"
     """File of the learned rows, relative to ``folder`` or, when it is not there, to the shipped ``finetune/written``; where it
     has a column split, those of "train"."""
-    validation: str | None = "csts.csv"
+    validation: str | None = "csts-captions.csv"
     """File of the rows that each epoch is measured on; where it has a column split, those of "validation". None measures none."""
     folder: str = "."
     """Where the files lie."""

@@ -60,7 +60,7 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     is_table = data.source is not None and data.source.is_file()
     if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
-    offered = dict(_of_table(data, names) if is_table else _shipped(data))
+    offered = dict(_of_table(data) if is_table else _shipped(data))
     chosen = [name for name in offered if not names or any(_plain(part) in _plain(name) for part in names)]
     if not chosen:
         known = ", ".join([*offered, *(() if is_table else ["C-STS, of a table given as --data"])])
@@ -75,7 +75,7 @@ def _plain(name: str) -> str:
 Offer = tuple[str, Callable[[], Task]]
 
 
-def _of_table(data: Data, names: Sequence[str]) -> Iterator[Offer]:
+def _of_table(data: Data) -> Iterator[Offer]:
     assert data.source is not None
     path = data.source
     if data.criteria:
@@ -83,10 +83,11 @@ def _of_table(data: Data, names: Sequence[str]) -> Iterator[Offer]:
         yield from _of_corpus(corpus.name, lambda: corpus, data.protocol)
         return
     head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
-    if not set(COLUMNS) <= set(head) and not any("csts" in _plain(name) for name in names):
+    missing = [column for column in COLUMNS if column not in head]
+    if missing:
         raise InputError(
             f"{path} needs two criteria: give --criterion column='question?' twice. "
-            f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any.)"
+            f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any; this lacks {', '.join(missing)}.)"
         )
     yield f"C-STS {path.name}", lambda: csts_of_table(path)
     yield f"C-STS {path.name}, as a question", lambda: csts_of_table(path, as_questions=True)

@@ -36,6 +36,7 @@ MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM,
 QUANTIZATIONS = ("int8", "nf4")
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
+PAIRS_FILE = "conditional.json"
 MASK_LENGTH = 3
 WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -389,7 +390,7 @@ def _with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
 
 def not_loaded(name: str, error: Exception) -> ModelError:
     """What a user is told of a model that cannot be found or read."""
-    if (Path(name) / "conditional.json").is_file():
+    if (Path(name) / PAIRS_FILE).is_file():
         told = "scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task csts."
         return ModelError(f"{name} {told} Load it: finetune.conditional.ConditionalEncoder.load.")
     reason = " ".join(str(error).split()) or type(error).__name__

@@ -45,6 +45,8 @@ def test_only_the_bi_encoder_with_the_plain_mean_is_an_ordinary_embedder():
         ({"training": {"batch_size": 7}}, "training.batch_size=7 must be even"),
         ({"training": {"max_grad_norm": 0}}, "max_grad_norm must be above 0: gradients are clipped"),
         ({"training": {"head_learning_rate": 0}}, "training.head_learning_rate=0 must be above 0"),
+        ({"objective": {"margin": -1}}, "objective.margin and the weights must be 0 or more"),
+        ({"objective": {"quad_weight": 0, "mse_weight": 0}}, "one weight above 0: nothing is learned otherwise"),
         ({"training": {"lr": 1}}, "training has unknown settings lr"),
         ({"encoding": {"template": "{input}"}}, "must hold {input} and {instruction} exactly once each"),
         ({"lora": 8}, "lora must be a table"),
