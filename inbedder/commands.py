@@ -86,6 +86,7 @@ def evaluate(
 
         save_as_mteb(cells, tasks, mteb_results)
     for kind in ("raw", "centred"):
-        typer.echo(f"\n{kind} vectors")
-        typer.echo(aligned(table(cells, kind)))
+        rows = table(cells, kind)
+        if len(rows) > 1:  # an encoder of pairs has no vectors to centre
+            typer.echo(f"\n{kind} vectors\n{aligned(rows)}")
     say(f"Written: {output}")

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from evaluation.embedders import Embedder, inbedder_embedders
 from evaluation.metrics import spearman
@@ -15,6 +16,7 @@ from evaluation.tasks.criteria_clustering import CriteriaClustering
 from finetune.conditional import ConditionalEncoder
 from finetune.conditional_encoding import Encoding
 from inbedder import InBedder
+from inbedder.cli import app as cli
 from inbedder.errors import InputError, ModelError
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 
@@ -99,6 +101,9 @@ def test_an_encoder_that_scores_pairs_is_measured_on_pairs_alone(make_model, clu
     expected = spearman(encoder.similarity(*columns[:2], condition=columns[2]), columns[3])
     assert (cell.main_score, cell.vectors, cell.scores["spearman"]) == ("spearman", "raw", round(expected, 2))
     assert "..." in cell.first_prompt
+    command = ["evaluate", "--task", "stsb", "--model", str(tmp_path / kind), "-o", str(tmp_path / "c.json")]
+    said = CliRunner().invoke(cli, command, catch_exceptions=False).output
+    assert "raw vectors" in said and "centred vectors" not in said
     with pytest.raises(InputError, match="scores pairs and has no vector for one text"):
         run(inbedder_embedders(str(tmp_path / kind)), [clustering], tmp_path / "r.json")
     with pytest.raises(ModelError, match=r"has no vector for one text. Measure it: inbedder evaluate --task csts"):
