@@ -15,7 +15,8 @@ from evaluation.tasks.base import Similarity, fingerprint
 from finetune.conditional_encoding import scores_pairs
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.models.bundled import resolve_base, sha256_of
+from inbedder.files import sha256_of
+from inbedder.models.bundled import resolve_name
 
 Vectors = NDArray[np.float32]
 
@@ -133,7 +134,7 @@ def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list
     from evaluation.mteb_encoder import load_mteb_model, loader_of, metadata_of
 
     model = load_mteb_model(name)
-    folder = Path(resolve_base(name))
+    folder = Path(resolve_name(name))
     files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
     revision = fingerprint([], [name, *(sha256_of(file) for file in files)] if files else [name, model.mteb_model_meta.revision])
 

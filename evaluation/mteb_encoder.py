@@ -20,7 +20,7 @@ import numpy as np
 from evaluation.tasks.base import fingerprint
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.models.bundled import resolve_base
+from inbedder.models.bundled import resolve_name
 
 try:
     from mteb.models import ModelMeta
@@ -206,7 +206,7 @@ def load_mteb_model(name: str) -> Any:
     from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
     from sentence_transformers import SentenceTransformer
 
-    source = resolve_base(name)
+    source = resolve_name(name)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations between mteb and sentence-transformers

@@ -36,10 +36,12 @@ from finetune.data import Row, hold_out, load_rows, name_of
 from finetune.examples import IGNORED, Collator
 from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
 from finetune.outputs import card, dry_run, save_curve
+from finetune.packing import PackingCollator
 from finetune.recipe import Recipe, parse_recipe
 from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments, with_adapters
 from inbedder.backbones.base import pad_id_of
-from inbedder.backbones.loading import SETTINGS_FILE, Loaded, LoadOptions, load_model
+from inbedder.backbones.hub import SETTINGS_FILE
+from inbedder.backbones.loading import Loaded, LoadOptions, load_model
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 
@@ -124,7 +126,9 @@ def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: A
         def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
             lengths, texts, questions = (learned[name][:].tolist() for name in ("length", "text", "question"))
             training = recipe.training
-            self.order = GroupedSampler(lengths, texts, questions, training.batch_size, training.group, training.seed)
+            self.order = GroupedSampler(
+                lengths, texts, questions, training.batch_size, training.group, training.seed, share_texts=training.share_texts
+            )
             return self.order
 
         def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
@@ -143,7 +147,7 @@ def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: A
             tokens = num_items_in_batch / self.accelerator.num_processes if learning else max(len(one.labels), 1)
             loss = objective.token_weight * F.cross_entropy(one.logits.float(), one.labels, reduction="sum") / tokens
             if "vector" in inputs:
-                part = amortised(one, inputs, objective.reencode_loss, objective.pooling, objective.temperature)
+                part = amortised(one, inputs, objective)
                 loss = loss + objective.reencode_weight * part / (self.current_gradient_accumulation_steps if learning else 1)
             return (loss, {}) if return_outputs else loss
 
@@ -158,11 +162,17 @@ def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: A
         args=_training_arguments(recipe, bool(watched)),
         train_dataset=learned,
         eval_dataset=watched,
-        data_collator=Collator(pad_id_of(tokenizer), vectors),
+        data_collator=_collator(pad_id_of(tokenizer), vectors, recipe, kind),
         processing_class=tokenizer,
     )
     trainer.model_accepts_loss_kwargs = True
     return trainer
+
+
+def _collator(pad_id: int, vectors: Tensor | None, recipe: Recipe, kind: str) -> Collator:
+    if recipe.training.share_texts:
+        return PackingCollator(pad_id, vectors)
+    return Collator(pad_id, vectors, "left" if kind == "causal" else "right")  # on the left, labels stand in few columns
 
 
 def finetune(recipe: Recipe) -> Path:
@@ -236,7 +246,7 @@ def _parts(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[Row], recipe:
         answers = [*answers, *others]
     vectors = None
     if recipe.objective.reencode_weight:
-        vectors = reencoded(answers, recipe.objective.reencoder, _width(loaded))
+        vectors = reencoded(answers, recipe.objective.reencoder, _width(loaded), recipe.data.cache)
     return learned, watched, vectors
 
 

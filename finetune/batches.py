@@ -26,6 +26,8 @@ class GroupedSampler(Sampler[int]):
         batch_size: int,
         group: int = 1,
         seed: int = 0,
+        *,
+        share_texts: bool = False,
     ) -> None:
         """Take what the order depends on.
 
@@ -36,9 +38,11 @@ class GroupedSampler(Sampler[int]):
             batch_size: Rows a step, over all devices.
             group: Up to so many rows of one text, or of one question, side by side.
             seed: Seed of the order.
+            share_texts: Group by text alone, as ``packing`` likes it.
         """
         self.lengths, self.keys = lengths, (texts, questions)
         self.batch_size, self.group, self.seed = batch_size, group, seed
+        self.share_texts = share_texts
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -75,7 +79,7 @@ class GroupedSampler(Sampler[int]):
             return [[row] for row in rows]
         found: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
         for row in rows:
-            side = draw.randrange(2)
+            side = 0 if self.share_texts else draw.randrange(2)
             found[side, self.keys[side][row]].append(row)
         return [some[start : start + self.group] for some in found.values() for start in range(0, len(some), self.group)]
 

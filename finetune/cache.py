@@ -46,9 +46,9 @@ def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[R
     """
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps([row.text, row.instruction, row.answer]).encode())
+        digest.update(json.dumps([row.text, row.instruction, row.answer, row.target]).encode())
     backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
-    lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens]
+    lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens, recipe.answer_prefix]
     code = [inspect.getsource(module) for module in MAKERS]
     content = [kind, get_template(recipe.template).pattern, lengths, backend, tokenizer.all_special_tokens, code]
     digest.update(json.dumps(content).encode())
@@ -57,7 +57,7 @@ def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[R
 
 def cached_examples(
     kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: Recipe
-) -> tuple[Dataset, list[str]]:
+) -> tuple[Dataset, list[tuple[str, ...]]]:
     """Tokenize rows chunk by chunk into a file, or take the file that the same recipe made before.
 
     Args:
@@ -67,15 +67,15 @@ def cached_examples(
         recipe: Template, lengths, and data.cache.
 
     Returns:
-        A data set of numpy examples (input_ids, labels, cut, length, and the numbers of answer, text and question), and the
-        distinct answers, lower case, in the order of their numbers.
+        A data set of numpy examples (input_ids, labels, cut, length, and the numbers of answer, text and question), and
+        what vectors are drawn to (distinct answers, lower case, unless a source says otherwise), in the order of their numbers.
     """
     try:
         from datasets import Dataset
     except ImportError as error:
         raise MissingExtraError("datasets", "finetune") from error
-    numbers: dict[str, int] = {}
-    answers = [numbers.setdefault(row.answer.lower(), len(numbers)) for row in rows]
+    numbers: dict[tuple[str, ...], int] = {}
+    answers = [numbers.setdefault(row.drawn_to, len(numbers)) for row in rows]
     if recipe.data.cache is None:
         examples = [one for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for one in chunk]
         return Dataset.from_list(examples).with_format("numpy"), list(numbers)

@@ -41,6 +41,8 @@ def check_trainable(loaded: Loaded, recipe: Recipe) -> None:
         raise RecipeError(
             "training.fsdp shards a model over several GPUs: start with torchrun --nproc_per_node=N -m inbedder finetune ..."
         )
+    if recipe.training.share_texts and loaded.kind != "causal":
+        raise RecipeError(f"training.share_texts is for causal LMs, whose texts do not see the question; {recipe.model} is none.")
     if recipe.lora is None:
         return
     if loaded.adapter is not None:

@@ -27,13 +27,14 @@ DONE_WITH_IT = {"good": "happiness satisfaction", "bad": "frustration disappoint
 SAID = {"good": "positive", "bad": "negative", None: "neutral"}
 
 
-def compose(path: Path, rows: int | None = None, seed: int = 0) -> Iterator[dict[str, str]]:
+def compose(path: Path, rows: int | None = None, seed: int = 0, questions: int = 2) -> Iterator[dict[str, str]]:
     """Draw texts and the questions that they answer.
 
     Args:
         path: A YAML file of phrases, such as ``written/opinions.yaml``: requests if it has ``areas``, else opinions.
         rows: How many rows; None for as many as the file's ``rows`` says.
         seed: Seed of the draw.
+        questions: At most so many questions per text.
 
     Yields:
         Records of input, instruction and output.
@@ -43,7 +44,7 @@ def compose(path: Path, rows: int | None = None, seed: int = 0) -> Iterator[dict
     left = phrases["rows"] if rows is None else rows
     while left > 0:
         text, answers = (_request if "areas" in phrases else _opinion)(phrases, draw)
-        asked = draw.sample(sorted(answers), min(2, len(answers), left))
+        asked = draw.sample(sorted(answers), min(questions, len(answers), left))
         for question in asked:
             yield {"input": text, "instruction": _question(phrases, question, draw), "output": answers[question]}
         left -= len(asked)

@@ -18,18 +18,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError
 
-from inbedder.backbones.loading import (
-    MODULES_FILE,
-    PAIRS_FILE,
-    SETTINGS_FILE,
-    LoadOptions,
-    load_model,
-    not_loaded,
-    quietly,
-)
+from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE, not_loaded
+from inbedder.backbones.loading import LoadOptions, load_model, quietly
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
-from inbedder.models.bundled import resolve_base
+from inbedder.models.bundled import resolve_name
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -81,7 +74,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     """
     from transformers import AutoModel, AutoTokenizer
 
-    place = resolve_base(name)
+    place = resolve_name(name)
     if name == "mini" or (Path(place) / "adapter_config.json").is_file():
         loaded = load_model(name, LoadOptions(kind="masked", dtype="float32", device="cpu"))
         return loaded.model.base_model, loaded.tokenizer

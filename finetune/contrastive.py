@@ -41,7 +41,7 @@ from inbedder.backbones.base import position_limit
 from inbedder.backbones.loading import quietly
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.files import atomic_write
-from inbedder.models.bundled import load_merged, resolve_base
+from inbedder.models.bundled import load_merged, resolve_name
 
 __all__ = ["finetune", "parse_recipe", "preview", "training_pairs"]
 
@@ -83,7 +83,7 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
         raise MissingExtraError("sentence-transformers", "finetune") from error
     try:
         with quietly(expected_gaps=True):
-            model = SentenceTransformer(resolve_base(recipe.model), model_kwargs={"use_safetensors": True, "dtype": "float32"})
+            model = SentenceTransformer(resolve_name(recipe.model), model_kwargs={"use_safetensors": True, "dtype": "float32"})
     except (OSError, ValueError) as error:
         raise RecipeError(
             f"Cannot load {recipe.model}: {' '.join(str(error).split())[:400]}. Give a hub id or a folder."

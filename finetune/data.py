@@ -7,8 +7,10 @@ holds nothing else is kept as it is.
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -37,6 +39,13 @@ class Row:
     """The answer, stripped when the recipe says so."""
     source: str
     """Name of the set."""
+    target: str = "answer"
+    """What the vector is drawn to: "answer", "text" or "both"."""
+
+    @property
+    def drawn_to(self) -> tuple[str, ...]:
+        """The texts whose mean vector the row's vector is drawn to."""
+        return {"answer": (self.answer.lower(),), "text": (self.text,), "both": (self.answer.lower(), self.text)}[self.target]
 
 
 @cache
@@ -76,7 +85,8 @@ def _records(source: Source, folder: Path) -> Any:
     if source.hub:
         return hub_records(source)
     shipped = WRITTEN / source.path
-    return file_records(shipped if shipped.exists() and not (folder / source.path).exists() else folder / source.path)
+    path = shipped if shipped.exists() and not (folder / source.path).exists() else folder / source.path
+    return file_records(path, source.questions)
 
 
 def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False) -> list[Row]:
@@ -161,21 +171,18 @@ def right_choice(choices: Any, answer: Any) -> str:
     return texts[int(answer)]
 
 
-def _read_source(source: Source, data: Data, draw: random.Random) -> list[Row]:
+def _read_source(source: Source, data: Data, draw: random.Random, seed: int) -> list[Row]:
+    """The rows of a source as they are learned, answers not yet stripped."""
     limit = source.max_characters or data.max_characters
     rows = [
         row
         for row in read_rows(source, data.folder, skip_bad=data.skip_bad)
         if source.min_characters <= len(row.text) <= (limit or len(row.text))
     ]
-    if source.keywords:
-        rows = list({row.text: row for row in rows}.values())
-    if source.only:
-        rows = [row for row in rows if row.instruction in source.only]
-    if source.answers:
-        rows = [replace(row, answer=source.answers[row.answer]) for row in rows if row.answer in source.answers]
-    if source.cap is not None and len(rows) > source.cap:
-        rows = draw.sample(rows, source.cap)
+    if data.same_texts and not source.path.endswith(".yaml"):
+        rows.sort(key=lambda row: _rank(row.text, seed))
+    beside = _beside([row.text for row in rows], source, data, draw, seed)
+    rows = _drawn(rows, source, draw, in_order=data.same_texts)
     if source.keywords:
         named = kept_words([row.text for row in rows], source.keywords, KEYWORD_ENCODER, data.cache)
         rows = [replace(row, answer=words) for row, words in zip(rows, named, strict=True) if words]
@@ -184,12 +191,51 @@ def _read_source(source: Source, data: Data, draw: random.Random) -> list[Row]:
         rows = rows * int(whole) + draw.sample(rows, round(part * len(rows)))
     if source.instructions:
         rows = [replace(row, instruction=draw.choice(source.instructions)) for row in rows]
-    if source.beside:
-        others = [row.text for row in read_rows(Source(source.beside), data.folder, skip_bad=data.skip_bad)]
-        others = [text for text in others if not limit or len(text) <= limit]
-        pairs = [(row, draw.choice(others)) for row in rows]
-        rows = [replace(row, text=" ".join(draw.sample([row.text, other], 2))) for row, other in pairs]
-    return rows
+    return [replace(row, text=beside(row.text), target=source.target) for row in rows]
+
+
+def _drawn(rows: list[Row], source: Source, draw: random.Random, *, in_order: bool) -> list[Row]:
+    """The rows that a source's filters and caps leave."""
+    if source.keywords:
+        rows = list({row.text: row for row in rows}.values())
+    if source.only:
+        rows = [row for row in rows if row.instruction in source.only]
+    if source.answers:
+        rows = [replace(row, answer=source.answers[row.answer]) for row in rows if row.answer in source.answers]
+    if source.per_text is not None:
+        count: Counter[str] = Counter()
+        kept = []
+        for row in rows if in_order else draw.sample(rows, len(rows)):
+            count[row.text] += 1
+            if count[row.text] <= source.per_text:
+                kept.append(row)
+        rows = kept
+    if source.cap is None or len(rows) <= source.cap:
+        return rows
+    return rows[: source.cap] if in_order else draw.sample(rows, source.cap)
+
+
+def _beside(texts: Sequence[str], source: Source, data: Data, draw: random.Random, seed: int) -> Callable[[str], str]:
+    """What becomes of a text: itself, or itself with a text of another source in front of it or behind it."""
+    if not source.beside:
+        return lambda text: text
+    limit = source.max_characters or data.max_characters
+    others = [row.text for row in read_rows(Source(source.beside), data.folder, skip_bad=data.skip_bad)]
+    others = [text for text in others if not limit or len(text) <= limit]
+    if not others:
+        raise RecipeError(
+            f"{name_of(source)}: no text of {source.beside} has at most {limit} characters to stand beside. Raise max_characters."
+        )
+    if not data.same_texts:
+        return lambda text: " ".join(draw.sample([text, draw.choice(others)], 2))
+    own, ranked = (sorted(set(some), key=lambda text: _rank(text, seed)) for some in (texts, others))
+    partners = {text: ranked[number % len(ranked)] for number, text in enumerate(own)}  # of the same rank, from either file
+    return lambda text: " ".join(sorted([text, partners[text]], key=lambda one: _rank(one, seed)))
+
+
+def _rank(text: str, seed: int) -> str:
+    """An order of texts that says nothing of them and is the same in every file."""
+    return hashlib.sha256(f"{seed} {text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def load_rows(data: Data, seed: int = 0) -> list[Row]:
@@ -208,7 +254,7 @@ def load_rows(data: Data, seed: int = 0) -> list[Row]:
     draws = [random.Random(f"{seed} {number} {name_of(source)}") for number, source in enumerate(data.sources)]
     rows = []
     for source, draw in zip(data.sources, draws, strict=True):
-        some = _read_source(source, data, draw)
+        some = _read_source(source, data, draw, seed)
         if not some:
             raise RecipeError(f"No row of {name_of(source)} is left: check its answers, only, keep, drop_flags and lengths.")
         rows += some

@@ -48,8 +48,8 @@ def make_examples(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[
     return make(tokenizer, rows, recipe)
 
 
-def _answer_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int) -> list[list[int]]:
-    answers = [clean_text(row.answer) for row in rows]
+def _answer_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int, prefix: str = "") -> list[list[int]]:
+    answers = [prefix + clean_text(row.answer) for row in rows]
     encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
     return [_cut(ids, encoded.word_ids(row), limit) for row, ids in enumerate(encoded["input_ids"])]
 
@@ -108,7 +108,8 @@ def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
     """
     prompts = _prompts(tokenizer, rows, recipe, recipe.max_answer_tokens + 1)
     examples = []
-    for prompt, answer in zip(prompts, _answer_ids(tokenizer, rows, recipe.max_answer_tokens), strict=True):
+    answers = _answer_ids(tokenizer, rows, recipe.max_answer_tokens, recipe.answer_prefix)
+    for prompt, answer in zip(prompts, answers, strict=True):
         said = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
         labels = np.concatenate([np.full(len(prompt.ids), IGNORED, dtype=np.int32), said])
         examples.append({"input_ids": np.concatenate([prompt.ids, said]), "labels": labels, "cut": bool(prompt.cut)})
@@ -144,7 +145,9 @@ class Collator:
     pad_id: int
     """Id of padding in input_ids."""
     answer_vectors: Tensor | None = None
-    """The re-encoder's vector of each answer, shape (answers, d)."""
+    """What the vector of each answer is drawn to, shape (answers, d)."""
+    side: str = "right"
+    """Where padding stands."""
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """Make a batch.
@@ -155,20 +158,25 @@ class Collator:
         Returns:
             input_ids, attention_mask, labels; with answer vectors also answer (ids) and vector (batch, d).
         """
-        batch = {
-            "input_ids": _pad([one["input_ids"] for one in examples], self.pad_id),
-            "attention_mask": _pad([np.ones(len(one["input_ids"])) for one in examples], 0),
-            "labels": _pad([one["labels"] for one in examples], IGNORED),
-        }
+        batch = self.padded(examples)
         if self.answer_vectors is not None:
             batch["answer"] = torch.tensor([int(one["answer"]) for one in examples])
             batch["vector"] = self.answer_vectors[batch["answer"]].float()
         return batch
 
+    def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """input_ids, attention_mask and labels of a batch."""
+        return {
+            "input_ids": _pad([one["input_ids"] for one in examples], self.pad_id, self.side),
+            "attention_mask": _pad([np.ones(len(one["input_ids"])) for one in examples], 0, self.side),
+            "labels": _pad([one["labels"] for one in examples], IGNORED, self.side),
+        }
 
-def _pad(rows: Sequence[Any], value: int) -> Tensor:
+
+def _pad(rows: Sequence[Any], value: int, side: str) -> Tensor:
     longest = max(len(row) for row in rows)
     out = torch.full((len(rows), longest), value, dtype=torch.long)
     for i, row in enumerate(rows):
-        out[i, : len(row)] = torch.from_numpy(np.asarray(row).astype(np.int64))
+        start = longest - len(row) if side == "left" else 0
+        out[i, start : start + len(row)] = torch.from_numpy(np.asarray(row).astype(np.int64))
     return out

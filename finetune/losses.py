@@ -9,6 +9,7 @@ gives what sampling and re-encoding would::
     A = mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )      "info_nce"
     A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
 
+``cosine_weight`` adds some of the second to the first.
 j runs over the answers of the step (of all processes, not of other micro-batches) that differ from answer i, and i itself. v is
 the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean of the states that
 predict the answer (avg-gen). Where widths differ, e is carried over by a fixed orthonormal map: cosines between answers stay
@@ -18,8 +19,12 @@ into look-ahead tokens of the prompt; here no token is added.
 
 from __future__ import annotations
 
+import hashlib
+import inspect
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,9 +34,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from finetune.examples import IGNORED
+from finetune.recipe import Objective
 from inbedder.backbones.base import body_of, tapped
 from inbedder.backbones.masked import passes_only
-from inbedder.pooling import masked_mean
+from inbedder.files import atomic_write
 from inbedder.reencode import sentence_vectors
 
 if TYPE_CHECKING:
@@ -47,9 +53,9 @@ class Read:
     labels: Tensor
     """The labels, shape (labels,)."""
     states: Tensor
-    """States of the last layer, shape (batch, positions, d)."""
-    answering: Tensor
-    """Which positions predict the answer, shape (batch, positions)."""
+    """The states of the last layer that predict the labels, shape (labels, d)."""
+    owner: Tensor
+    """The example of each label, shape (labels,); those of one example stand together, in order."""
 
 
 def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], mask_id: int) -> Read:
@@ -74,7 +80,7 @@ def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], ma
     else:
         with tapped(body, layers, layers) as states:
             logits = model(**inputs).logits[is_mask]
-    return Read(logits, batch["labels"][carries], states[0], is_mask)
+    return Read(logits, batch["labels"][carries], states[0][is_mask], is_mask.nonzero()[:, 0])
 
 
 def read_causal(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
@@ -90,15 +96,37 @@ def read_causal(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) ->
     """
     next_label = F.pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)
     carries = next_label != IGNORED
+    if "owner" in batch:
+        return _read_packed(model, plain, batch, next_label, carries)
     columns = carries.any(0).nonzero().flatten()
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    if "position_ids" in inspect.signature(body_of(plain).forward).parameters:
+        inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    logits, states = _causal_pass(model, plain, inputs, columns)
+    return Read(logits[carries[:, columns]], next_label[carries], states[carries], carries.nonzero()[:, 0])
+
+
+def _causal_pass(model: Any, plain: PreTrainedModel, inputs: dict[str, Tensor], columns: Any) -> tuple[Tensor, Tensor]:
+    """Logits at some columns, and the last layer's states."""
     layers = plain.config.num_hidden_layers
     body = body_of(plain)
     body = getattr(body, "decoder", body)  # OPT's head calls the decoder past its body
     with tapped(body, layers, layers) as states:
-        logits = model(
-            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False, logits_to_keep=columns
-        ).logits
-    return Read(logits[carries[:, columns]], next_label[carries], states[0], carries)
+        logits = model(**inputs, use_cache=False, logits_to_keep=columns).logits
+    return logits, states[0]
+
+
+def _read_packed(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], labels: Tensor, carries: Tensor) -> Read:
+    """A causal LM's pass over packs (``packing``): the head reads the labelled states alone, which stand anywhere."""
+    seen = batch["attention_mask"]
+    if plain.config._attn_implementation == "eager":  # which adds its mask to the scores
+        seen = torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, torch.finfo(torch.float32).min)
+    inputs = {"input_ids": batch["input_ids"], "position_ids": batch["position_ids"], "attention_mask": seen}
+    _, states = _causal_pass(model, plain, inputs, 1)
+    owner = batch["owner"][carries]
+    order = owner.argsort(stable=True)
+    found = states[carries][order]
+    return Read(plain.get_output_embeddings()(found), labels[carries][order], found, owner[order])
 
 
 def read_seq2seq(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
@@ -124,7 +152,7 @@ def read_seq2seq(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -
             use_cache=False,
         ).logits
     carries = batch["labels"] != IGNORED
-    return Read(logits[carries], batch["labels"][carries], states[0], carries)
+    return Read(logits[carries], batch["labels"][carries], states[0][carries], carries.nonzero()[:, 0])
 
 
 def pooled(read: Read, pooling: str | None) -> Tensor:
@@ -135,15 +163,15 @@ def pooled(read: Read, pooling: str | None) -> Tensor:
         pooling: "1st-gen" for the first of them, otherwise their mean.
 
     Returns:
-        Shape (batch, d).
+        float32, shape (batch, d).
     """
+    states, counts = read.states.float(), read.owner.bincount()
     if pooling == "1st-gen":
-        first = read.answering.int().argmax(1)
-        return read.states[torch.arange(len(first), device=first.device), first]
-    return masked_mean(read.states, read.answering)
+        return states[counts.cumsum(0) - counts]
+    return states.new_zeros(len(counts), states.shape[1]).index_add(0, read.owner, states) / counts.unsqueeze(1)
 
 
-def info_nce(vectors: Tensor, targets: Tensor, answers: Tensor, temperature: float) -> Tensor:
+def info_nce(vectors: Tensor, targets: Tensor, answers: Tensor, temperature: float, alike: float = 1.0) -> Tensor:
     """InfoNCE of each vector to its own target among the targets of other answers, those of all processes.
 
     Args:
@@ -151,13 +179,17 @@ def info_nce(vectors: Tensor, targets: Tensor, answers: Tensor, temperature: flo
         targets: e, shape (batch, d); they carry no gradient.
         answers: Ids of the answers, shape (batch,); equal ids are the same answer and never each other's negative.
         temperature: t.
+        alike: Targets with at least this cosine to a row's own are not its negatives either; 1 keeps all that differ.
 
     Returns:
         The mean loss, a scalar.
     """
     everyone, names, own = _gathered(targets, answers)
-    similarity = F.normalize(vectors.float(), dim=-1) @ F.normalize(everyone.float(), dim=-1).T / temperature
+    unit = F.normalize(everyone.float(), dim=-1)
+    similarity = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
     same = answers.unsqueeze(1) == names.unsqueeze(0)
+    if alike < 1:
+        same |= unit[own] @ unit.T >= alike
     same[torch.arange(len(own), device=own.device), own] = False
     return F.cross_entropy(similarity.masked_fill(same, float("-inf")), own)
 
@@ -174,32 +206,33 @@ def _gathered(targets: Tensor, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return vectors, names, own + before
 
 
-def amortised(read: Read, batch: dict[str, Tensor], loss: str, pooling: str | None, temperature: float) -> Tensor:
+def amortised(read: Read, batch: dict[str, Tensor], objective: Objective) -> Tensor:
     """The amortised re-encoding (A of the module's text).
 
     Args:
         read: States and where they answer.
         batch: vector and answer, from the collator.
-        loss: "info_nce" or "cosine".
-        pooling: As for ``pooled``.
-        temperature: t of InfoNCE.
+        objective: Which loss, of which vector.
 
     Returns:
         A scalar.
     """
-    vectors = pooled(read, pooling)
-    if loss == "cosine":
-        return (1 - F.cosine_similarity(vectors.float(), batch["vector"].float(), dim=-1)).mean()
-    return info_nce(vectors, batch["vector"], batch["answer"], temperature)
+    vectors = pooled(read, objective.pooling)
+    distance = (1 - F.cosine_similarity(vectors, batch["vector"].float(), dim=-1)).mean()
+    if objective.reencode_loss == "cosine":
+        return distance
+    contrast = info_nce(vectors, batch["vector"], batch["answer"], objective.temperature, objective.alike)
+    return contrast + objective.cosine_weight * distance
 
 
-def reencoded(answers: Sequence[str], reencoder: str, width: int) -> Tensor:
-    """The frozen re-encoder's vectors of answers, in the model's width.
+def reencoded(drawn_to: Sequence[tuple[str, ...]], reencoder: str, width: int, cache: str | None = None) -> Tensor:
+    """What vectors are drawn to: the frozen re-encoder's vectors of answers, in the model's width.
 
     Args:
-        answers: m answers.
+        drawn_to: m times one answer, or several texts whose mean vector it is.
         reencoder: A sentence-transformers model.
         width: d of the model that learns.
+        cache: Folder that keeps the re-encoder's vectors; None keeps none.
 
     Returns:
         float16, shape (m, width).
@@ -207,10 +240,40 @@ def reencoded(answers: Sequence[str], reencoder: str, width: int) -> Tensor:
     Raises:
         MissingExtraError: When sentence-transformers is not installed.
     """
-    carried = sentence_vectors(answers, reencoder)
+    texts = list(dict.fromkeys(text for some in drawn_to for text in some))
+    place = {text: number for number, text in enumerate(texts)}
+    vectors = kept_vectors(texts, reencoder, cache)
+    carried = np.stack([vectors[[place[text] for text in some]].mean(0) for some in drawn_to])
     if carried.shape[1] != width:
         carried = carried @ orthonormal(carried.shape[1], width)
     return torch.from_numpy(carried).half()
+
+
+def kept_vectors(texts: Sequence[str], encoder: str, folder: str | None) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """``sentence_vectors``, kept on disk.
+
+    Args:
+        texts: n texts.
+        encoder: A sentence-transformers model.
+        folder: Where the vectors are kept; None keeps none.
+
+    Returns:
+        float32, shape (n, d).
+    """
+    if folder is None:
+        return sentence_vectors(texts, encoder)
+    key = hashlib.sha256(json.dumps([list(texts), encoder]).encode()).hexdigest()[:20]
+    path = Path(folder).expanduser() / f"vectors-{key}.npy"
+    try:
+        kept = np.load(path, allow_pickle=False)
+    except (OSError, ValueError):
+        kept = None
+    if kept is None or len(kept) != len(texts):
+        kept = sentence_vectors(texts, encoder).astype(np.float16)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.save(file, kept)
+    return np.asarray(kept, dtype=np.float32)
 
 
 def orthonormal(rows: int, columns: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:

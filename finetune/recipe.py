@@ -60,6 +60,12 @@ class Source:
     """When above 0, the answer is so many most salient words of the input (``keywords``), for questions of topic."""
     beside: str | None = None
     """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
+    questions: int = 2
+    """Questions per composed text (yaml files of phrases)."""
+    target: str = "answer"
+    """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
+    per_text: int | None = None
+    """At most so many rows per text."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,9 @@ class Data:
     """Strip stopwords from the answers (paper, section 4.4)."""
     max_characters: int | None = None
     """Leave out rows whose input is longer; a source may say otherwise."""
+    same_texts: bool = False
+    """Let all sources of one file draw the same texts, and put the same two side by side from either file (``beside``), so that
+    several questions meet over one text; composed files then give their first rows."""
     skip_bad: bool = False
     """Skip rows that cannot be read instead of stopping at the first."""
     held_out: int = 0
@@ -112,6 +121,10 @@ class Objective:
     """Which vector is drawn: "1st-gen" or "avg-gen"; None is the family's default."""
     temperature: float = 0.05
     """Temperature of InfoNCE."""
+    alike: float = 1.0
+    """Answers of another row whose vectors have at least this cosine with a row's own are not its negatives (InfoNCE)."""
+    cosine_weight: float = 0.0
+    """How much of 1 - cosine is added to InfoNCE."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
 
@@ -158,6 +171,8 @@ class Training(Schedule):
     """Rows that one device holds at once; None is all of its share. Smaller accumulates gradients."""
     group: int = 1
     """Put up to so many rows about one text, or under one question, side by side as hard negatives; 1 does not."""
+    share_texts: bool = False
+    """Causal LMs: read a text once for all its questions that stand side by side (``packing``); ``group`` then counts these."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -196,6 +211,8 @@ class Recipe:
     """Longest prompt in tokens, answer included."""
     mask_length: int | str = 3
     """Masked LMs: how many masks stand for the answer; "answer" takes as many as the answer has tokens (the paper's way)."""
+    answer_prefix: str = ""
+    """What stands in front of each answer: a space for vocabularies whose words begin with one (GPT-2's, Llama 3's, SmolLM's)."""
     max_answer_tokens: int = 40
     """Answers are cut to so many tokens (never, with a fixed number of masks, beyond those)."""
 
@@ -296,6 +313,7 @@ def _check_choices(recipe: Recipe) -> None:
         ("objective.reencode_loss", recipe.objective.reencode_loss, ("info_nce", "cosine")),
         ("objective.pooling", recipe.objective.pooling, (None, "1st-gen", "avg-gen")),
         ("quantization", recipe.quantization, (None, "int8", "nf4")),
+        *(("data.sources: target", source.target, ("answer", "text", "both")) for source in recipe.data.sources),
         ("training.report_to", recipe.training.report_to, ("none", "tensorboard")),
     ):
         if value not in known:
@@ -317,7 +335,7 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         overrides: ``section.key=value`` settings, the value written as YAML.
 
     Returns:
-        Nested tables, unchecked.
+        Nested tables, unchecked; a file that ``extends`` another changes the settings that it names.
 
     Raises:
         RecipeError: When the file cannot be read or a setting cannot be changed.
@@ -328,12 +346,23 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         raise RecipeError(f"Cannot read the recipe {path}: {error}") from error
     if not isinstance(values, dict):
         raise RecipeError(f"{path} is not a recipe: it must hold settings such as 'model:' and 'data:'.")
+    if "extends" in values:
+        values = _over(read_settings(Path(path).parent / str(values.pop("extends"))), values)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
             raise RecipeError(f"--set takes key=value, such as training.seed=1; it was given {override!r}.")
         _set(values, key, value)
     return values
+
+
+def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of one recipe with those of another over them, section by section."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        merged[key] = _over(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+    return merged
 
 
 def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:

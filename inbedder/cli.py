@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder import commands
+from inbedder import commands, model_commands
 from inbedder.options import (
     Address,
     Backbone,
@@ -35,6 +35,7 @@ from inbedder.options import (
     ReEncoder,
     Seed,
     SkipBad,
+    Subtract,
     Temperature,
     Template,
     TextColumn,
@@ -126,7 +127,8 @@ def embed(
     top_p: TopP = 0.9,
     seed: Seed = 0,
     re_encoder: ReEncoder = "all-MiniLM-L6-v2",
-    max_new_tokens: MaxNewTokens = 3,
+    max_new_tokens: MaxNewTokens = None,
+    subtract_instruction: Subtract = None,
     normalize: Normalize = False,
     engine: Engine = "local",
     workers: Workers = 1,
@@ -138,7 +140,7 @@ def embed(
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"backbone": backbone, "quantization": quantization, "dtype": precision, "device": device}
-    how["max_new_tokens"] = max_new_tokens
+    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction}
     if engine == "ray":
         asked: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
         where = {"workers": workers, "threads": threads, "address": address}
@@ -201,7 +203,7 @@ def answer(
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
     seed: Seed = 0,
-    max_new_tokens: MaxNewTokens = 3,
+    max_new_tokens: MaxNewTokens = None,
     model: Model = "mini",
     template: Template = None,
     max_length: MaxLength = 512,
@@ -258,6 +260,7 @@ def cluster(
     batch_size: BatchSize = 32,
     cache: Cache = None,
     guided: Guided = None,
+    subtract_instruction: Subtract = None,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     for path in output:
@@ -268,6 +271,7 @@ def cluster(
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    how["subtract_instruction"] = subtract_instruction
     embedder = _load(model, **how)
     from inbedder.clustering import cluster as cluster_texts
 
@@ -336,6 +340,7 @@ def cache(
     say(f"{folder}: {'repaired' if wrong else 'every entry is whole'}.")
 
 
+app.add_typer(model_commands.app, name="models")
 app.command()(commands.finetune)
 app.command()(commands.evaluate)
 

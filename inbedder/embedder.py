@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from inbedder.backbones.base import Backbone, Sampling, check_answers, check_pooling, distinct_words
+from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
 from inbedder.backbones.loading import LoadOptions, load_backbone
-from inbedder.backbones.revision import settings_hash, weights_revision
 from inbedder.backbones.shared import embed_shared, why_not_shared
-from inbedder.biencoder import BiEncoder, Vectors, unasked
+from inbedder.biencoder import Vectors, unasked
 from inbedder.errors import InputError
+from inbedder.prompt_encoder import PromptEncoder
 from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
-from inbedder.running import Shelf, Work, finished, pack_vector, run, unpack_vector
+from inbedder.running import finished
 from inbedder.store import Store
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.transform import GuidedVectors, guided
@@ -30,7 +29,7 @@ from inbedder.transform import GuidedVectors, guided
 logger = logging.getLogger(__name__)
 
 
-class InBedder(BiEncoder):
+class InBedder(PromptEncoder):
     """Embeds texts under an instruction, by answering it (InBedder paper, section 4)."""
 
     def __init__(
@@ -42,7 +41,7 @@ class InBedder(BiEncoder):
         layer: int = -1,
         template: str | PromptTemplate | None = None,
         max_length: int = 512,
-        max_new_tokens: int = 3,
+        max_new_tokens: int | None = None,
         mask_length: int | None = None,
         device: str | None = None,
         dtype: str | torch.dtype | None = None,
@@ -50,6 +49,8 @@ class InBedder(BiEncoder):
         trust_remote_code: bool = False,
         quantization: str | None = None,
         cache: str | os.PathLike[str] | None = None,
+        reencoding: Reencoding | None = None,
+        subtract_instruction: bool | None = None,
     ) -> None:
         """Load a model.
 
@@ -65,7 +66,7 @@ class InBedder(BiEncoder):
             template: Name or pattern of the prompt; None is what the model was fine-tuned with, else the paper's pattern, or for
                 embedding models the instruction directly in front of the text.
             max_length: Longest prompt in tokens; longer texts are cut at their end.
-            max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs).
+            max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs); None is what the model's files say, else 3.
             mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
             device: A torch device; None takes the GPU where there is one.
             dtype: "float32", "bfloat16", "float16" or "int8" (masked LMs on a CPU, ONNX Runtime); None is the device's fastest
@@ -74,12 +75,15 @@ class InBedder(BiEncoder):
             trust_remote_code: Run code from the model's repository. Off, as it should be.
             quantization: "int8" or "nf4" through bitsandbytes; for vLLM any of its methods.
             cache: A folder that keeps vectors and answers; what is in it is not computed again. None keeps nothing.
+            reencoding: How "re-enc" draws and embeds answers.
+            subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
+                instruction. None is what the model's settings say, else False; "re-enc" never does.
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
             InputError: When an option has no meaning, or the cache's folder cannot be used.
         """
-        if max_new_tokens < 1 or max_length < 1:
+        if max_length < 1 or (max_new_tokens is not None and max_new_tokens < 1):
             raise InputError("max_length and max_new_tokens must be at least 1.")
         self.name = os.fspath(model)
         self.store = None if cache is None else Store(cache)
@@ -90,12 +94,14 @@ class InBedder(BiEncoder):
         self.template = get_template(template if template is not None else settings.template)
         self.template = replace(self.template, bare=self.template.bare or self.backbone.kind == "instructor")
         self.unasked = unasked(self.template, settings.prompts)
-        self.sampling = Sampling(max_new_tokens=max_new_tokens)
-        self.reencoding = Reencoding()
+        self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
+        self.reencoding = reencoding or Reencoding()
+        self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
+        self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
         self.quantization = quantization
         self.precision = self.backbone.precision
         limit = self.backbone.position_limit
-        answer_room = max_new_tokens if self.backbone.kind == "causal" else 0
+        answer_room = self.sampling.max_new_tokens if self.backbone.kind == "causal" else 0
         room = max_length if limit is None else min(max_length, limit - answer_room)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
 
@@ -123,11 +129,6 @@ class InBedder(BiEncoder):
     def dimension(self) -> int:
         """Length of a vector."""
         return len(self.encode(""))
-
-    @cached_property
-    def revision(self) -> str:
-        """What identifies the weights: the hub's commit, or a hash of the local files."""
-        return weights_revision(self.name, self.backbone)
 
     def prompt(self, text: str, instruction: str | None = None) -> str:
         """What the model reads of a text (before any cut) and an instruction.
@@ -181,12 +182,8 @@ class InBedder(BiEncoder):
             return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
 
-        def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
-            prompts = [one for (one,) in batch]
-            pooled = self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids)
-            return pooled.cpu().numpy()[:, None]
-
         asked = [(one,) for one in instructions]
+        embed = self._one_by_one(filter_ids)
         vectors: Vectors = self._vectors(rows, asked, embed, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -304,25 +301,6 @@ class InBedder(BiEncoder):
         answers = self._answers(rows, instructions, sampling, batch_size, show_progress_bar)
         return answers if n > 1 else [one[0] for one in answers]
 
-    def _answers(
-        self, rows: Sequence[str], instructions: Sequence[str], how: Sampling, batch_size: int, show_progress_bar: bool | None
-    ) -> list[list[str]]:
-        """Answers of each text, kept ones among them."""
-        check_answers(self.backbone, self.name)
-
-        def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
-            said = self.backbone.answer([one for (one,) in batch], replace(how, seed=how.seed + first))
-            return [[one] for one in said]
-
-        answers: list[list[str]] = [[] for _ in rows]
-        asked = [(one,) for one in instructions]
-        shelf = self._shelf(lambda said: json.dumps(said).encode(), json.loads, answers=asdict(how))
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
-        for places, (said,) in run(self.tokenizer, rows, asked, reply, verb="Answering", stacklevel=4, **options):
-            for row in places:
-                answers[row] = [one.strip() for one in said]
-        return answers
-
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
         """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
 
@@ -338,48 +316,3 @@ class InBedder(BiEncoder):
             return [[] for _ in vectors]
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
         return [distinct_words(one, top) for one in words]
-
-    def _vectors(
-        self,
-        rows: Sequence[str],
-        asked: Sequence[tuple[str, ...]],
-        embed: Work,
-        filter_ids: Sequence[int],
-        batch_size: int,
-        show_progress_bar: bool | None,
-        normalize_embeddings: bool,
-    ) -> Vectors:
-        """Vectors of n texts under m instructions each, shape (m, n, d)."""
-        shelf = self._shelf(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
-        vectors = np.empty((1, 0, 0 if rows else self.dimension), dtype=np.float32)
-        for places, results in run(self.tokenizer, rows, asked, embed, verb="Embedding", stacklevel=4, **options):
-            if not vectors.shape[1]:
-                vectors = np.empty((len(results), len(rows), len(results[0])), dtype=np.float32)
-            for own, result in zip(vectors, results, strict=True):
-                own[places] = result
-        return finished(vectors, normalize_embeddings)
-
-    def _shelf(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> Shelf | None:
-        """Where results of these settings are kept; None without a cache."""
-        if self.store is None:
-            return None
-        if self.revision == "unknown":
-            raise InputError(f"The weights of {self.name} have no revision, so kept vectors could lie. Load it without a cache.")
-        about = {
-            "model": self.name,
-            "revision": self.revision,
-            "settings": self._settings_hash,
-            "precision": self.precision,
-            "quantization": self.quantization,
-            "template": self.template.pattern,
-            "max_length": self.tokenizer.max_length,
-            "mask_length": self.backbone.mask_length,
-            "max_new_tokens": self.sampling.max_new_tokens,
-            **settings,
-        }
-        return Shelf(self.store, about, pack, unpack)
-
-    @cached_property
-    def _settings_hash(self) -> str:
-        return settings_hash(self.backbone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(0o666 & ~umask())
         os.replace(temporary, target)
     except OSError as error:
         raise _cannot_write(target, error) from error
@@ -45,7 +46,17 @@ def _cannot_write(target: Path, error: OSError) -> InputError:
     return InputError(f"Cannot write {target}: {error.strerror or error}. Choose another -o, or make room there.")
 
 
-def _umask() -> int:
+def umask() -> int:
+    """What this process takes away from the rights of a new file."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()

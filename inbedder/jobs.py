@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
-from inbedder.files import atomic_write
-from inbedder.models.bundled import sha256_of
+from inbedder.files import atomic_write, sha256_of
 from inbedder.tables import READABLE, BadRow, find_columns, stream_rows
 from inbedder.tokenization import clean_text
 

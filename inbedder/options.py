@@ -55,7 +55,15 @@ Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Answers a text.")
 Temperature = Annotated[float, typer.Option(min=0.0, help="Of drawn answers; 0 is greedy.")]
 TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers.")]
 Seed = Annotated[int, typer.Option(help="Seed of drawn answers.")]
-MaxNewTokens = Annotated[int, typer.Option(min=1, help="Longest answer in tokens (not for masked LMs).")]
+MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Longest answer in tokens (not for masked LMs).")]
+Subtract = Annotated[
+    bool | None,
+    typer.Option(
+        "--subtract-instruction/--keep-instruction",
+        help="Take away from each vector what the instruction alone says; by default as the model was measured to be best.",
+        show_default=False,
+    ),
+]
 ReEncoder = Annotated[str, typer.Option(help="With --pooling re-enc: the sentence-transformers model that embeds the answers.")]
 
 

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.loading import quietly
 from inbedder.errors import InputError, MissingExtraError, ModelError
-from inbedder.models.bundled import BASE_NAME, resolve_base, sha256_of
+from inbedder.files import sha256_of
+from inbedder.models.bundled import BASE_NAME, resolve_name
 from inbedder.running import pack_vector, unpack_vector
 from inbedder.store import Store, entry_key
 
@@ -189,7 +190,7 @@ def _encoder(name: str, device: str | None) -> Any:
     try:
         weights = {"use_safetensors": True, "dtype": "float32"}
         with quietly(expected_gaps=False):
-            return SentenceTransformer(resolve_base(name), device=device, model_kwargs=weights)
+            return SentenceTransformer(resolve_name(name), device=device, model_kwargs=weights)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"Cannot load the re-encoder {name!r}: it is no sentence-transformers model here or in reach on the hub. "
@@ -200,7 +201,7 @@ def _encoder(name: str, device: str | None) -> Any:
 @lru_cache(maxsize=4)
 def _revision(name: str, device: str | None) -> str:
     """A hash of the files of a folder, or the hub's commit."""
-    folder = Path(resolve_base(name))
+    folder = Path(resolve_name(name))
     if folder.is_dir():
         files = sorted(path for kind in ("*.safetensors", "*.json") for path in folder.rglob(kind))
         digests = "".join(f"{path.relative_to(folder)} {sha256_of(path)}\n" for path in files)

@@ -215,3 +215,14 @@ def _token_span(encoding: Encoding, characters: tuple[int, int]) -> tuple[int, i
         return inside[0], inside[-1] + 1
     place = sum(offsets[i][1] <= start for i in plain) + (plain[0] if plain else 0)
     return place, place
+
+
+def common_length(rows: Sequence[NDArray[np.int32]]) -> int:
+    """How many leading ids are the same in all rows; each row keeps one of its own."""
+    length = min(len(row) for row in rows) - 1
+    first = rows[0][:length]
+    for row in rows[1:]:
+        differing = np.flatnonzero(row[:length] != first[: len(row[:length])])
+        length = int(differing[0]) if len(differing) else length
+        first = first[:length]
+    return length

@@ -21,7 +21,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, load_model
+from inbedder.backbones.hub import SETTINGS_FILE
+from inbedder.backbones.loading import LoadOptions, load_model
 
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
 WHOLE = ["transform", "output.LayerNorm"]

@@ -129,3 +129,51 @@ def test_the_revision_follows_the_weights(make_model, model):
 def test_the_prompt_is_what_the_model_reads(model):
     assert model.prompt("a", "Why?") == "### Input:\na\n\n### Instruction:\nWhy?\n\n### Response:"
     assert "What is this text about?" in model.prompt("a")
+
+
+def test_what_the_instruction_alone_says_is_taken_away(make_model):
+    plain, less = (InBedder(make_model("opt"), subtract_instruction=one) for one in (None, True))
+    for instruction in ("What?", "Why?"):
+        expected = plain.encode(TEXTS, instruction) - plain.encode("", instruction)
+        assert np.abs(less.encode(TEXTS, instruction) - expected).max() < 1e-5
+    expected = plain.encode_many(TEXTS, ["What?", "Why?"]) - plain.encode_many("", ["What?", "Why?"])[:, None]
+    assert np.abs(less.encode_many(TEXTS, ["What?", "Why?"]) - expected).max() < 1e-5
+    each = ["What?", "Why?"] * (len(TEXTS) // 2) + ["What?"]
+    assert np.abs(less.encode(TEXTS, each) - (plain.encode(TEXTS, each) - plain.encode([""] * len(each), each))).max() < 1e-5
+    assert less.encode([], "What?").shape == (0, less.dimension)
+
+
+def test_what_an_instruction_says_is_computed_once_for_each_reading(make_model, monkeypatch):
+    model = InBedder(make_model("opt"), subtract_instruction=True)
+    count, embed = [], model.backbone.embed
+    monkeypatch.setattr(model.backbone, "embed", lambda prompts, *rest: count.append(len(prompts)) or embed(prompts, *rest))
+    model.encode("a", "What?")
+    model.encode("b", "What?")
+    assert sum(count) == 3
+    whole = model.with_pooling("avg-ppt").encode("a", "What?")
+    plain = InBedder(make_model("opt"), pooling="avg-ppt")
+    assert np.abs(whole - (plain.encode("a", "What?") - plain.encode("", "What?"))).max() < 1e-5
+
+
+def test_the_cache_never_mixes_vectors_with_and_without_their_instruction(make_model, tmp_path):
+    kept = [
+        InBedder(make_model("opt"), cache=tmp_path, subtract_instruction=one).encode(TEXTS, "What?")
+        for one in (False, True, False)
+    ]
+    free = [InBedder(make_model("opt"), subtract_instruction=one).encode(TEXTS, "What?") for one in (False, True)]
+    assert (kept[0] == free[0]).all()
+    assert (kept[2] == free[0]).all()
+    assert np.abs(kept[1] - free[1]).max() < 1e-6
+
+
+def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
+    import json
+    import shutil
+
+    shutil.copytree(make_model("opt"), tmp_path / "m")
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"subtract_instruction": True, "max_new_tokens": 7}))
+    model = InBedder(tmp_path / "m")
+    assert model.subtract_instruction
+    assert model.sampling.max_new_tokens == 7
+    assert not InBedder(tmp_path / "m", subtract_instruction=False).subtract_instruction
+    assert InBedder(tmp_path / "m", max_new_tokens=2).sampling.max_new_tokens == 2

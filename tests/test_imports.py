@@ -16,10 +16,11 @@ LEVELS = [
     {"tokenization", "models"},
     {"backbones", "running"},
     {"biencoder", "reencode"},
+    {"prompt_encoder"},
     {"embedder", "tables"},
     {"explain", "jobs", "options"},
     {"clustering", "raydata"},
-    {"report", "distributed", "commands"},
+    {"report", "distributed", "commands", "model_commands"},
     {"cli"},
     {"__main__"},
 ]

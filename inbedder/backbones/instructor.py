@@ -35,11 +35,12 @@ from tokenizers.normalizers import Sequence as NormalizerSequence
 from torch import Tensor
 
 from inbedder.backbones.base import Sampling, check_layer, dtype_name, pad_id_of, position_limit, tapped
-from inbedder.backbones.loading import SETTINGS_FILE, LoadOptions, Settings, hub_file, load_model, read_settings
+from inbedder.backbones.hub import SETTINGS_FILE, Settings, hub_file, read_settings
+from inbedder.backbones.loading import LoadOptions, load_model
 from inbedder.backbones.modules import SentenceModules, read_modules
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
-from inbedder.models.bundled import MINI_FOLDER, resolve_base
+from inbedder.models.bundled import resolve_name
 from inbedder.pooling import TEXT_POOLINGS, masked_mean
 from inbedder.prompting import get_template, template_names
 from inbedder.tokenization import PromptTokens, special_edges
@@ -61,7 +62,7 @@ def instructor_backbone(name: str, options: LoadOptions) -> tuple[InstructorBack
     Raises:
         ModelError: When it is not found or not of a form that is known here, or was fine-tuned to answer.
     """
-    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    name = resolve_name(name)
     settings = Settings() if Path(name).is_file() else read_settings(name, options.revision)
     if not Path(name).is_file() and hub_file(name, SETTINGS_FILE, options.revision) and settings.backbone != "instructor":
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")

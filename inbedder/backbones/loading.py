@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from huggingface_hub import hf_hub_download, snapshot_download, try_to_load_from_cache
-from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 from transformers import (
     AutoConfig,
@@ -26,19 +25,23 @@ from transformers import (
 from transformers.utils import logging
 
 from inbedder.backbones.base import Backbone, encoder_class, model_kind
+from inbedder.backbones.hub import (
+    MODULES_FILE,
+    SETTINGS_FILE,
+    Settings,
+    hub_file,
+    not_loaded,
+    read_settings,
+)
 from inbedder.errors import ModelError
-from inbedder.models.bundled import MINI_FOLDER, load_merged, resolve_base
+from inbedder.models.bundled import load_merged, resolve_name
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 MODEL_CLASSES = {"causal": AutoModelForCausalLM, "masked": AutoModelForMaskedLM, "seq2seq": AutoModelForSeq2SeqLM}
 QUANTIZATIONS = ("int8", "nf4")
-SETTINGS_FILE = "inbedder.json"
-MODULES_FILE = "modules.json"
-PAIRS_FILE = "conditional.json"
 MASK_LENGTH = 3
-WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -60,22 +63,6 @@ class LoadOptions:
     """"int8", "nf4" (bitsandbytes), or None."""
     mask_length: int | None = None
     """Masks after the prompt of a masked LM; None is what it was fine-tuned with, else 3."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a fine-tuned model remembers of its training, in ``inbedder.json`` beside its weights."""
-
-    base: str | None = None
-    """The model that an adapter was trained on."""
-    template: str | None = None
-    """Name or pattern of the training prompts' template."""
-    mask_length: int | None = None
-    """Masks after the prompt."""
-    backbone: str | None = None
-    """"instructor" for an embedding model; None where the model's configuration tells."""
-    prompts: Mapping[str, str] | None = None
-    """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +185,7 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
 
 def _is_sentence_model(name: str, revision: str | None) -> bool:
     """Whether it is a checkpoint of sentence-transformers, and none that was fine-tuned here to answer."""
-    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    name = resolve_name(name)
     if Path(name).is_file() or hub_file(name, MODULES_FILE, revision) is None:
         return False
     return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone == "instructor"
@@ -249,11 +236,11 @@ def find_model(name: str, options: LoadOptions) -> Found:
     Raises:
         ModelError: When the model is not found.
     """
-    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    name = resolve_name(name)
     if Path(name).is_file():
-        raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors.")
+        raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors, or a .gguf file.")
     settings, adapter = read_settings(name, options.revision), _adapter_folder(name, options)
-    base = name if adapter is None else resolve_base(_base_of(adapter, settings))
+    base = name if adapter is None else resolve_name(_base_of(adapter, settings))
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     if adapter is None and options.revision:
         remote["revision"] = options.revision
@@ -298,30 +285,6 @@ def quietly(expected_gaps: bool) -> Iterator[None]:
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
-
-
-def hub_file(name: str, file: str, revision: str | None) -> Path | None:
-    """A file of a folder or of a hub repository, from the cache where the network is off; None where there is none."""
-    if Path(name).is_dir():
-        path = Path(name) / file
-        return path if path.is_file() else None
-    try:
-        return Path(hf_hub_download(name, file, revision=revision))
-    except LocalEntryNotFoundError as error:
-        if any(isinstance(try_to_load_from_cache(name, one, revision=revision), str) for one in WHOLE_OR_ADAPTER):
-            return None
-        raise not_loaded(name, error) from error
-    except EntryNotFoundError:
-        return None
-    except (OSError, HFValidationError) as error:
-        raise not_loaded(name, error) from error
-
-
-def read_settings(name: str, revision: str | None) -> Settings:
-    """What fine-tuning wrote beside a model; nothing where it wrote none."""
-    path = hub_file(name, SETTINGS_FILE, revision)
-    values = json.loads(path.read_text(encoding="utf-8")) if path else {}
-    return Settings(**{key: values.get(key) for key in ("base", "template", "mask_length", "backbone")})
 
 
 def _adapter_folder(name: str, options: LoadOptions) -> str | None:
@@ -386,15 +349,3 @@ def _with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
 
     wrapped = PeftModel.from_pretrained(model, adapter)
     return wrapped.merge_and_unload() if merge else wrapped.get_base_model()
-
-
-def not_loaded(name: str, error: Exception) -> ModelError:
-    """What a user is told of a model that cannot be found or read."""
-    if (Path(name) / PAIRS_FILE).is_file():
-        told = "scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task csts."
-        return ModelError(f"{name} {told} Load it: finetune.conditional.ConditionalEncoder.load.")
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return ModelError(
-        f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "
-        f"Check the spelling and the network, or give a local folder. ({reason[:400]})"
-    )

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from inbedder.backbones.loading import MODULES_FILE, hub_file
+from inbedder.backbones.hub import MODULES_FILE, hub_file
 from inbedder.errors import ModelError
 
 logger = logging.getLogger(__name__)

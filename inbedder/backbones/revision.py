@@ -6,9 +6,10 @@ import hashlib
 from pathlib import Path
 
 from inbedder.backbones.base import Backbone
-from inbedder.backbones.loading import WHOLE_OR_ADAPTER, hub_file, not_loaded
+from inbedder.backbones.hub import WHOLE_OR_ADAPTER, hub_file, not_loaded
 from inbedder.backbones.modules import module_files
-from inbedder.models.bundled import MINI_FOLDER, resolve_base, sha256_of
+from inbedder.files import sha256_of
+from inbedder.models.bundled import resolve_name
 
 
 def weights_revision(name: str, backbone: Backbone) -> str:
@@ -23,13 +24,13 @@ def weights_revision(name: str, backbone: Backbone) -> str:
         commit or safetensors; for an embedding model, of the files of its modules), for a hub id the commit.
     """
     commit = str(getattr(backbone.model.config, "_commit_hash", None))
-    folder = Path(backbone.adapter or resolve_base(name))
+    folder = Path(backbone.adapter or resolve_name(name))
     if not folder.is_dir():
         return "unknown" if commit == "None" else commit
     modules = module_files(folder) if backbone.kind == "instructor" else []
     digests = [sha256_of(path) for path in (*sorted(folder.glob("*.safetensors")), *modules)]
     if name != "mini" and backbone.adapter:  # the base of mini is checked by its hash
-        base = Path(resolve_base(str(backbone.model.config._name_or_path)))
+        base = Path(resolve_name(str(backbone.model.config._name_or_path)))
         digests += [commit, *(sha256_of(path) for path in sorted(base.glob("*.safetensors")) if base.is_dir())]
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
@@ -55,7 +56,7 @@ def files_revision(name: str, revision: str | None = None) -> str:
     Raises:
         ModelError: When there is no such model.
     """
-    name = str(MINI_FOLDER) if name == "mini" else resolve_base(name)
+    name = resolve_name(name)
     found = [path for file in WHOLE_OR_ADAPTER if (path := hub_file(name, file, revision))]
     if not found:
         raise not_loaded(name, FileNotFoundError(f"no {' or '.join(WHOLE_OR_ADAPTER)}"))

