@@ -27,7 +27,9 @@ DONE_WITH_IT = {"good": "happiness satisfaction", "bad": "frustration disappoint
 SAID = {"good": "positive", "bad": "negative", None: "neutral"}
 
 
-def compose(path: Path, rows: int | None = None, seed: int = 0, questions: int = 2) -> Iterator[dict[str, str]]:
+def compose(
+    path: Path, rows: int | None = None, seed: int = 0, questions: int = 2, *, long: bool = False
+) -> Iterator[dict[str, str]]:
     """Draw texts and the questions that they answer.
 
     Args:
@@ -35,6 +37,7 @@ def compose(path: Path, rows: int | None = None, seed: int = 0, questions: int =
         rows: How many rows; None for as many as the file's ``rows`` says.
         seed: Seed of the draw.
         questions: At most so many questions per text.
+        long: Opinions of about fifteen sentences in place of six.
 
     Yields:
         Records of input, instruction and output.
@@ -43,7 +46,7 @@ def compose(path: Path, rows: int | None = None, seed: int = 0, questions: int =
     draw = random.Random(f"{seed} {path.name}")
     left = phrases["rows"] if rows is None else rows
     while left > 0:
-        text, answers = (_request if "areas" in phrases else _opinion)(phrases, draw)
+        text, answers = _request(phrases, draw) if "areas" in phrases else _opinion(phrases, draw, long)
         asked = draw.sample(sorted(answers), min(questions, len(answers), left))
         for question in asked:
             yield {"input": text, "instruction": _question(phrases, question, draw), "output": answers[question]}
@@ -67,7 +70,7 @@ def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict
         text = draw.choice(phrases["frames"]).format(text)
     if is_wrong:
         text = f"{text} {draw.choice(phrases['wrong_ends'])}".strip()
-    answers = {"intent": intent, "area": area}
+    answers = {"intent": intent, "area": area} | ({"complaint": intent} if is_wrong else {})
     if draw.random() < 0.3:
         answers["wrong"] = "yes" if is_wrong else "no"
     before: list[str] = []
@@ -88,14 +91,14 @@ def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict
     return (whole.lower().rstrip(".?!") if draw.random() < 0.25 else whole[:1].upper() + whole[1:]), answers
 
 
-def _opinion(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
+def _opinion(phrases: Mapping[str, Any], draw: random.Random, long: bool = False) -> tuple[str, dict[str, str]]:
     """A text that judges a thing or asks for one, and its answers by question."""
     kind = draw.choice(phrases["kinds"])
     name = draw.choice(kind["is"])
     requests = bool(kind.get("asks")) and draw.random() < 0.45
     side = draw.choice([None, "good", "bad"]) if requests else draw.choice([None, "good", "good", "bad", "bad"])
-    said, answers = _opinions(phrases, kind, side, draw)
-    body = draw.sample(kind["says"], draw.randint(0 if requests else 1, len(kind["says"])))
+    said, answers = _opinions(phrases, kind, side, draw, long)
+    body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests else 1, len(kind["says"])))
     if requests:
         answers["intent"], request = draw.choice(sorted(kind["asks"].items()))
         body.append(request)
@@ -104,7 +107,7 @@ def _opinion(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict
     answers["emotion"] = feeling or DONE_WITH_IT[side]
     if feeling:
         said.append(draw.choice(phrases["feelings"][feeling]))
-    facts, told = _facts(phrases, draw)
+    facts, told = _facts(phrases, draw, 0.6 if long else 0.3)
     order = [*body, *said, *facts]
     draw.shuffle(order)
     opening = [draw.choice(OPENINGS).format(name)] if draw.random() < 0.6 else []
@@ -112,17 +115,17 @@ def _opinion(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict
 
 
 def _opinions(
-    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, draw: random.Random
+    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, draw: random.Random, long: bool
 ) -> tuple[list[str], dict[str, str]]:
     """Sentences that judge, and what they praise or criticise."""
     if side is None:
         return [], {}
     aspects = [(aspect, [sentence]) for aspect, sentence in kind[side].items()] + list(phrases[side].items())
-    drawn = draw.sample(aspects, draw.randint(1, min(3, len(aspects))))
+    drawn = draw.sample(aspects, draw.randint(4, min(7, len(aspects))) if long else draw.randint(1, min(3, len(aspects))))
     said = [draw.choice(sentences) for _, sentences in drawn]
     named = " ".join(dict.fromkeys(aspect for aspect, _ in drawn[:2]))
     answers = {"praise" if side == "good" else "complaint": named, "recommend": "yes" if side == "good" else "no"}
-    said += draw.sample(phrases[f"verdict_{side}"], draw.randint(0, 2))
+    said += draw.sample(phrases[f"verdict_{side}"], draw.randint(1, 3) if long else draw.randint(0, 2))
     return said, answers
 
 
@@ -135,11 +138,11 @@ def _feeling(phrases: Mapping[str, Any], side: str | None, draw: random.Random, 
     return str(draw.choice({"good": bright, "bad": dark, None: [*bright, *dark, *neutral]}[side]))
 
 
-def _facts(phrases: Mapping[str, Any], draw: random.Random) -> tuple[list[str], dict[str, str]]:
+def _facts(phrases: Mapping[str, Any], draw: random.Random, often: float) -> tuple[list[str], dict[str, str]]:
     """Sentences beside the point, what they tell, and whether they tell it."""
     said, answers = [], {}
     for fact, table in phrases["facts"].items():
-        is_there = draw.random() < 0.3
+        is_there = draw.random() < often
         if is_there:
             answers[fact] = draw.choice(table["of"])
             said.append(draw.choice(table["says"]).format(answers[fact]))

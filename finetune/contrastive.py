@@ -32,7 +32,7 @@ from finetune.checks import check_room, processes
 from finetune.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from finetune.data import hold_out
 from finetune.data_cube import data_cube_batches, note_underfitting
-from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, leave_out, tokenized
+from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, instructed_prompts, leave_out, tokenized
 from finetune.outputs import card, save_curve
 from finetune.pairs import Pair, load_pairs
 from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
@@ -222,7 +222,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     set_seed(recipe.training.seed)
     orders = TaskBatchSampler(learned, size, seed, batches), TaskBatchSampler(watched, size, seed) if watched else None
     model = load_encoder(recipe)
-    check_instructions(model.tokenizer, _instructions([*learned, *watched]), recipe.max_length)
+    check_instructions(instructed_prompts(model.tokenizer, recipe.max_length), _instructions([*learned, *watched]))
     if recipe.lora is not None:
         model.add_adapter(lora_config(recipe.lora))
     check_room(output, model)
@@ -288,13 +288,13 @@ def preview(recipe: ContrastiveRecipe) -> str:
     """
     learned, watched = training_pairs(recipe)
     model = load_encoder(recipe)
-    check_instructions(model.tokenizer, _instructions([*learned, *watched]), recipe.max_length)
+    check_instructions(instructed_prompts(model.tokenizer, recipe.max_length), _instructions([*learned, *watched]))
     lines = []
     for source in dict.fromkeys(row.source for row in learned):
         first = next(row for row in learned if row.source == source)
         lines.append(f"== {source}")
         for name, one in (("query", first.query), ("pos", first.positive), *(("neg", one) for one in first.negatives)):
-            inputs = tokenized(model.tokenizer, [one], recipe.max_length)
+            inputs = tokenized(instructed_prompts(model.tokenizer, recipe.max_length), [one])
             pooled = inputs["input_ids"][0][(inputs["attention_mask"] * (1 - inputs[UNPOOLED]))[0].bool()]
             lines += [
                 f"{name}: {one.instruction + one.text!r}",

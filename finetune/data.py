@@ -86,7 +86,7 @@ def _records(source: Source, folder: Path) -> Any:
         return hub_records(source)
     shipped = WRITTEN / source.path
     path = shipped if shipped.exists() and not (folder / source.path).exists() else folder / source.path
-    return file_records(path, source.questions)
+    return file_records(path, source.questions, long=source.long)
 
 
 def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False) -> list[Row]:

@@ -3,9 +3,10 @@
 sentence-transformers' ``Pooling(include_prompt=False)`` leaves out as many first tokens as the prompt has, one number for a
 whole batch. Rows of MEDI have instructions of their own, so here the collator marks in each row what is not pooled (under the
 name ``special_tokens_mask``, which reaches the pooling and not the model), and a hook takes it out of the pooling's
-attention mask. The marks come from the offsets of the one tokenization that the model reads: everything up to the last token
-that ends within the instruction, special tokens in front included; a token across the border holds text and is pooled, and so
-are special tokens at the end. With one prompt a batch the vectors equal those of ``SentenceTransformer.encode(prompt=...)``.
+attention mask. The marks come from ``PromptTokenizer``, which also makes the prompts of inference: everything in front of the
+first token that holds a character of the text, special tokens in front included; a token across the border holds text and is
+pooled, and so are special tokens at the end. With one prompt a batch the vectors equal those of
+``SentenceTransformer.encode(prompt=...)``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ import torch
 from torch import Tensor
 
 from finetune.pairs import Instructed
-from inbedder.errors import RecipeError
+from inbedder.backbones.base import pad_id_of
+from inbedder.batching import pad
+from inbedder.errors import InputError, RecipeError
+from inbedder.prompting import get_template
+from inbedder.tokenization import PromptTokenizer
 
 if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
@@ -26,26 +31,35 @@ if TYPE_CHECKING:
 UNPOOLED = "special_tokens_mask"
 
 
-def tokenized(tokenizer: PreTrainedTokenizerBase, texts: Sequence[Instructed], max_length: int) -> dict[str, Tensor]:
-    """Tokenize instructions with their texts, cutting the texts' ends.
+def instructed_prompts(tokenizer: PreTrainedTokenizerBase, max_length: int) -> PromptTokenizer:
+    """The one tokenization of training and inference: instruction and text joined, special tokens in them as characters.
 
     Args:
-        tokenizer: A fast one (offsets are needed) that pads and cuts on the right.
-        texts: n instructed texts.
+        tokenizer: A fast one (offsets are needed).
         max_length: Longest input in tokens.
+
+    Returns:
+        A tokenizer of instructed texts.
+    """
+    return PromptTokenizer(tokenizer, get_template("instructor"), max_length)
+
+
+def tokenized(prompts: PromptTokenizer, texts: Sequence[Instructed]) -> dict[str, Tensor]:
+    """Tokenize instructions with their texts as ``InBedder`` does, cutting the texts' ends.
+
+    Args:
+        prompts: Of the template "instructor", with the longest input.
+        texts: n instructed texts.
 
     Returns:
         The model's inputs, shape (n, p), and ``UNPOOLED``, 1 at tokens in front of the text.
     """
-    joined = [instruction + text for instruction, text in texts]
-    marks = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    encoded = tokenizer(joined, truncation=True, max_length=max_length, padding=True, return_tensors="pt", **marks)
-    ends = encoded.pop("offset_mapping")[..., 1]
-    border = torch.tensor([[len(instruction)] for instruction, _ in texts])
-    instructing = (ends <= border) & (border > 0) & (encoded.pop("special_tokens_mask") == 0)
-    after = torch.arange(1, ends.shape[1] + 1)
-    first = (instructing * after).amax(1, keepdim=True)  # the first token behind the instruction, 0 without one
-    return {**encoded, UNPOOLED: (after <= first).long()}
+    rows = prompts([text for _, text in texts], [instruction for instruction, _ in texts])
+    ids, attention = pad([row.ids for row in rows], pad_id_of(prompts.tokenizer))
+    unpooled = torch.zeros_like(ids)
+    for number, (row, (instruction, _)) in enumerate(zip(rows, texts, strict=True)):
+        unpooled[number, : row.text[0] if instruction else 0] = 1
+    return {"input_ids": ids, "attention_mask": attention.long(), UNPOOLED: unpooled}
 
 
 def leave_out(pooling: Any) -> RemovableHandle:
@@ -68,22 +82,25 @@ def leave_out(pooling: Any) -> RemovableHandle:
     return handle
 
 
-def check_instructions(tokenizer: PreTrainedTokenizerBase, instructions: Sequence[str], max_length: int) -> None:
+def check_instructions(prompts: PromptTokenizer, instructions: Sequence[str]) -> None:
     """Refuse instructions that leave no room for a text.
 
     Args:
-        tokenizer: The model's.
+        prompts: As for ``tokenized``.
         instructions: Distinct instructions.
-        max_length: Longest input in tokens.
 
     Raises:
         RecipeError: Naming the first.
     """
-    for instruction, ids in zip(instructions, tokenizer(list(instructions))["input_ids"], strict=True):
-        if len(ids) >= max_length:
+    for instruction in instructions:
+        try:
+            taken = len(prompts([""], [instruction])[0].ids)
+        except InputError:
+            taken = prompts.max_length
+        if taken >= prompts.max_length:
             raise RecipeError(
-                f"An instruction takes {len(ids)} tokens of max_length={max_length} and leaves no room for a text: "
-                f"{instruction[:80]!r}. Raise max_length or shorten it."
+                f"An instruction takes {prompts.max_length} tokens or more, max_length={prompts.max_length}, and leaves no room "
+                f"for a text: {instruction[:80]!r}. Raise max_length or shorten it."
             )
 
 
@@ -99,7 +116,7 @@ class InstructedCollator:
             tokenizer: A fast one.
             max_length: Longest input in tokens.
         """
-        self.tokenizer, self.max_length = tokenizer, max_length
+        self.prompts = instructed_prompts(tokenizer, max_length)
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """Tokenize rows.
@@ -115,6 +132,6 @@ class InstructedCollator:
             columns[f"negative_{i}"] = [Instructed(*row["negatives"][i]) for row in rows]
         batch = {}
         for name, texts in columns.items():
-            for key, values in tokenized(self.tokenizer, texts, self.max_length).items():
+            for key, values in tokenized(self.prompts, texts).items():
                 batch[f"{name}_{key}"] = values
         return batch

@@ -12,18 +12,22 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from inbedder.files import atomic_write
+from inbedder.store import Store
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 
 
-def salient_words(texts: Sequence[str], count: int, encoder: str) -> list[str]:
+def salient_words(texts: Sequence[str], count: int, encoder: str, store: Store | None = None) -> list[str]:
     """The words of each text that are nearest in meaning to the whole of it; of words with one stem only the nearest.
 
     Args:
         texts: n texts.
         count: At most so many words a text.
         encoder: A sentence-transformers model.
+        store: Where its vectors are kept, or None.
 
     Returns:
         n answers, the nearest word first; empty where a text has no content word.
@@ -31,7 +35,7 @@ def salient_words(texts: Sequence[str], count: int, encoder: str) -> list[str]:
     from nltk.stem import PorterStemmer
 
     from finetune.data import stopwords
-    from inbedder.reencode import sentence_vectors
+    from inbedder.reencode import reencode
 
     distinct = list(dict.fromkeys(texts))
     words = [sorted({word for word in WORD.findall(text.lower()) if word not in stopwords()}) for text in distinct]
@@ -39,7 +43,7 @@ def salient_words(texts: Sequence[str], count: int, encoder: str) -> list[str]:
     if not vocabulary:
         return [""] * len(texts)
     place = {word: number for number, word in enumerate(vocabulary)}
-    vectors, whole = sentence_vectors(vocabulary, encoder), sentence_vectors(distinct, encoder)
+    vectors, whole = (np.asarray(reencode([(one,) for one in some], encoder, store=store)) for some in (vocabulary, distinct))
     stem = PorterStemmer().stem
     found = {}
     for text, some, vector in zip(distinct, words, whole, strict=True):
@@ -70,7 +74,7 @@ def kept_words(texts: Sequence[str], count: int, encoder: str, folder: str | Non
     try:
         return list(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):
-        words = salient_words(texts, count, encoder)
+        words = salient_words(texts, count, encoder, Store(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(words), encoding="utf-8")

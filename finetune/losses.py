@@ -19,9 +19,7 @@ into look-ahead tokens of the prompt; here no token is added.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +35,8 @@ from finetune.examples import IGNORED
 from finetune.recipe import Objective
 from inbedder.backbones.base import body_of, tapped
 from inbedder.backbones.masked import passes_only
-from inbedder.files import atomic_write
-from inbedder.reencode import sentence_vectors
+from inbedder.reencode import reencode
+from inbedder.store import Store
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -240,40 +238,11 @@ def reencoded(drawn_to: Sequence[tuple[str, ...]], reencoder: str, width: int, c
     Raises:
         MissingExtraError: When sentence-transformers is not installed.
     """
-    texts = list(dict.fromkeys(text for some in drawn_to for text in some))
-    place = {text: number for number, text in enumerate(texts)}
-    vectors = kept_vectors(texts, reencoder, cache)
-    carried = np.stack([vectors[[place[text] for text in some]].mean(0) for some in drawn_to])
+    store = None if cache is None else Store(Path(cache).expanduser())
+    carried = np.asarray(reencode(drawn_to, reencoder, store=store))
     if carried.shape[1] != width:
         carried = carried @ orthonormal(carried.shape[1], width)
     return torch.from_numpy(carried).half()
-
-
-def kept_vectors(texts: Sequence[str], encoder: str, folder: str | None) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """``sentence_vectors``, kept on disk.
-
-    Args:
-        texts: n texts.
-        encoder: A sentence-transformers model.
-        folder: Where the vectors are kept; None keeps none.
-
-    Returns:
-        float32, shape (n, d).
-    """
-    if folder is None:
-        return sentence_vectors(texts, encoder)
-    key = hashlib.sha256(json.dumps([list(texts), encoder]).encode()).hexdigest()[:20]
-    path = Path(folder).expanduser() / f"vectors-{key}.npy"
-    try:
-        kept = np.load(path, allow_pickle=False)
-    except (OSError, ValueError):
-        kept = None
-    if kept is None or len(kept) != len(texts):
-        kept = sentence_vectors(texts, encoder).astype(np.float16)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.save(file, kept)
-    return np.asarray(kept, dtype=np.float32)
 
 
 def orthonormal(rows: int, columns: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -62,6 +62,8 @@ class Source:
     """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
     questions: int = 2
     """Questions per composed text (yaml files of phrases)."""
+    long: bool = False
+    """Composed opinions of about fifteen sentences in place of six."""
     target: str = "answer"
     """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
     per_text: int | None = None

@@ -20,12 +20,13 @@ Record = Mapping[str, Any]
 KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".yaml")
 
 
-def file_records(path: Path, questions: int = 2) -> Iterator[tuple[int, Any]]:
+def file_records(path: Path, questions: int = 2, *, long: bool = False) -> Iterator[tuple[int, Any]]:
     """The records of a file.
 
     Args:
         path: A jsonl, json, csv, tsv (each also as .gz) or parquet file, or a yaml file of phrases (see ``composing``).
         questions: Questions per composed text, of a yaml file.
+        long: Whether its texts are long.
 
     Yields:
         Line or row number from 1, and the record; a line that is not JSON comes as text.
@@ -44,7 +45,7 @@ def file_records(path: Path, questions: int = 2) -> Iterator[tuple[int, Any]]:
             yield from _parquet(path)
             return
         if kind == ".yaml":
-            yield from enumerate(compose(path, questions=questions), 1)
+            yield from enumerate(compose(path, questions=questions, long=long), 1)
             return
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
             if kind == ".jsonl":

@@ -261,6 +261,7 @@ def cluster(
     cache: Cache = None,
     guided: Guided = None,
     subtract_instruction: Subtract = None,
+    titles: Annotated[bool, typer.Option("--titles", help="Let the model write a title per group (best with small).")] = False,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     for path in output:
@@ -281,6 +282,7 @@ def cluster(
         else _guided(embedder, table.texts, instructions, guided, batch_size)
     )
     options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
+    options["titles"] = titles
     results = [
         cluster_texts(table.texts, one, model=embedder, embeddings=vectors, **options)
         for one, vectors in zip(instructions, found, strict=True)

@@ -11,7 +11,7 @@ import logging
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from inbedder.biencoder import Vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
 from inbedder.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
+from inbedder.titles import group_titles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,9 +36,9 @@ ALIKE = 0.02  # silhouettes (-1 to 1) that differ by less tell nothing apart
 Labels = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterResult:
-    """One grouping of a corpus."""
+    """One grouping of a corpus. Two are equal when all that they hold is."""
 
     instruction: str
     """What was asked."""
@@ -57,6 +58,20 @@ class ClusterResult:
     """The answer head's words for cluster mean minus corpus mean, k lists (empty where the head cannot read the layer)."""
     label_agreement: LabelAgreement | None = None
     """How the clusters relate to given labels."""
+    titles: list[str] | None = None
+    """Titles that the model wrote from each cluster's answers, k strings; None when none were asked for."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ClusterResult):
+            return NotImplemented
+        pairs = [(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)]
+        return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        groups = ", ".join(f"{name!r}: {size}" for name, size in zip(self.names, self.sizes, strict=True))
+        return f"ClusterResult({self.instruction!r}, {len(self.texts)} texts, {{{groups}}})"
 
     @property
     def sizes(self) -> list[int]:
@@ -65,8 +80,9 @@ class ClusterResult:
 
     @property
     def names(self) -> list[str]:
-        """A short name of each cluster: its first keywords."""
-        return [", ".join(words[:3]) or f"group {i + 1}" for i, words in enumerate(self.keywords)]
+        """A short name of each cluster: its title where there is one, else its first keywords."""
+        pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
+        return [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
 
     def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """One table row a text.
@@ -126,6 +142,7 @@ def cluster(
     *,
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | None = None,
+    titles: bool = False,
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> ClusterResult:
@@ -140,6 +157,8 @@ def cluster(
         embeddings: The texts' vectors under the instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
         given_labels: Known labels, one a text, to compare the groups with.
+        titles: Let the model write a short title for each group from the group's answers (see ``titles``); for models that
+            answer in words of their own, such as ``small``.
         batch_size: Most texts in one pass.
         show_progress_bar: None shows one for long work in a terminal.
 
@@ -162,7 +181,8 @@ def cluster(
         raise InputError(f"{len(rows)} texts but {len(vectors)} vectors: give one vector a text.")
     directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     labels = group(directions, k, seed)
-    read = getattr(embeddings, "sample", np.arange(len(rows)))
+    sample = getattr(embeddings, "sample", None)
+    read = np.arange(len(rows)) if sample is None else sample
     if len(read) < len(rows):
         read = np.union1d(read, np.concatenate(central_texts(rows, directions, labels, TEXTS_READ)))
     if embedder.backbone.answers:
@@ -180,6 +200,7 @@ def cluster(
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreement=agreement(labels, given_labels) if given_labels is not None else None,
+        titles=group_titles(embedder, said, labels) if titles and embedder.backbone.answers else None,
     )
 
 

@@ -29,6 +29,7 @@ from inbedder.files import sha256_of
 from inbedder.models.bundled import BASE_NAME, resolve_name
 from inbedder.running import pack_vector, unpack_vector
 from inbedder.store import Store, entry_key
+from inbedder.vectors import KnowingVectors
 
 logger = logging.getLogger(__name__)
 
@@ -75,13 +76,14 @@ class Reencoding:
         return Sampling(max_new_tokens, self.n, self.temperature, self.top_p, self.seed if self.temperature else 0)
 
 
-class ReencodedVectors(np.ndarray[Any, np.dtype[np.float32]]):
+class ReencodedVectors(KnowingVectors):
     """Re-encoded vectors, float32, shape (texts, d), with the answers that they stand for."""
 
-    answers: list[list[str]]
-    """The drawn answers of each text."""
-    empty: int = 0
-    """How many of all answers are empty; they are embedded as such."""
+    facts = ("answers", "empty")
+    answers: list[list[str]] | None
+    """The drawn answers of each text. None for derived arrays."""
+    empty: int | None
+    """How many of all answers are empty; they are embedded as such. None for derived arrays."""
 
     def alone(self) -> ReencodedVectors:
         """The vector of the first text, shape (d,), with all answers."""

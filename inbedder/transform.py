@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.vectors import KnowingVectors
 
 logger = logging.getLogger(__name__)
 
@@ -31,13 +31,14 @@ FEWEST = 50
 """Smallest sample that is mapped from."""
 
 
-class GuidedVectors(np.ndarray[Any, np.dtype[np.float32]]):
-    """Vectors under an instruction, float32, shape (n, d), that also say how they were had."""
+class GuidedVectors(KnowingVectors):
+    """Vectors under an instruction, float32, shape (n, d), that also say how they were made."""
 
-    cosine: float = 1.0
-    """Mean cosine of mapped and encoded vectors of held-out rows; 1.0 when all rows were encoded."""
-    sample: NDArray[np.intp]
-    """Rows that were encoded under the instruction."""
+    facts = ("cosine", "sample")
+    cosine: float | None
+    """Mean cosine of mapped and encoded vectors of held-out rows; 1.0 when all rows were encoded. None for derived arrays."""
+    sample: NDArray[np.intp] | None
+    """Rows that were encoded under the instruction. None for derived arrays."""
 
 
 def guided(

@@ -251,4 +251,4 @@ def test_a_model_that_does_not_answer_clusters_and_says_so(folder, monkeypatch, 
     assert "it embeds and does not answer" in capsys.readouterr().err
     for pooling, code in (("mean", 0), ("1st-gen", 1)):
         assert run(monkeypatch, "embed", "reviews.csv", "-o", "v.npy", "--pooling", pooling, *options) == code
-    assert "An instructor model has no pooling '1st-gen'" in capsys.readouterr().err
+    assert "An embedding model has no pooling '1st-gen'" in capsys.readouterr().err

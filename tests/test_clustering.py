@@ -121,3 +121,14 @@ def test_groups_of_a_model_that_does_not_answer_are_named_by_their_texts(make_mo
     assert result.answers == [""] * 24
     assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
     assert result.head_words == [[], []]
+
+
+def test_groupings_are_compared_by_what_they_hold_and_print_no_corpus(make_model):
+    model = InBedder(make_model("opt"))
+    texts = [f"text number {i}" for i in range(12)]
+    one, same, other = (cluster(texts, question, model=model, k=2) for question in ("What?", "What?", "Why?"))
+    assert one == same
+    assert one != other
+    assert one != "a grouping"
+    assert "12 texts" in repr(one)
+    assert "text number 3" not in repr(one)

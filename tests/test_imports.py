@@ -11,14 +11,14 @@ import inbedder
 
 ROOT = Path(__file__).parents[1]
 LEVELS = [
-    {"errors"},
+    {"errors", "vectors"},
     {"files", "prompting", "batching", "pooling", "store", "transform"},
     {"tokenization", "models"},
     {"backbones", "running"},
     {"biencoder", "reencode"},
     {"prompt_encoder"},
     {"embedder", "tables"},
-    {"explain", "jobs", "options"},
+    {"explain", "jobs", "options", "titles"},
     {"clustering", "raydata"},
     {"report", "distributed", "commands", "model_commands"},
     {"cli"},

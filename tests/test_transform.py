@@ -88,3 +88,19 @@ def test_a_model_maps_from_its_generic_vectors(make_model):
     assert np.abs(np.asarray(vectors)[vectors.sample] - read).max() < 1e-5
     with pytest.raises(InputError, match="a generic vector of each, not 3 for 200"):
         model.encode_guided(texts, "What?", generic=np.zeros((3, 4), np.float32))
+
+
+def test_what_is_derived_from_guided_vectors_claims_nothing(reader):
+    import copy
+    import pickle
+
+    generic, targets = linear()
+    vectors = guided(reader(targets), generic, sample=100)
+    assert vectors.cosine is not None
+    derived_arrays = (vectors[:5], vectors * 2, vectors.copy(), vectors.astype(float), copy.deepcopy(vectors))
+    for derived in derived_arrays:
+        assert getattr(derived, "cosine", None) is None
+        assert getattr(derived, "sample", None) is None
+    again = pickle.loads(pickle.dumps(vectors))
+    assert type(again) is np.ndarray
+    assert (again == vectors).all()

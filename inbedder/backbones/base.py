@@ -206,7 +206,7 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
         asked, named_layer = parse_pooling(asked)
     offered = (*backbone.poolings, "re-enc") if backbone.answers else backbone.poolings
     if asked not in offered:
-        model = "An instructor model" if backbone.kind == "instructor" else f"A {backbone.kind} LM"
+        model = "An embedding model" if backbone.kind == "instructor" else f"A {backbone.kind} LM"
         raise ModelError(f"{model} has no pooling {asked!r}. Choose one of: {', '.join(offered)}.")
     layer = layer if named_layer is None else named_layer
     check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
@@ -225,7 +225,7 @@ def check_answers(backbone: Backbone, name: str) -> None:
     """
     if backbone.kind == "instructor":
         raise ModelError(
-            f"{name} is an instructor model: it embeds and does not answer. "
+            f"{name} is an embedding model: it embeds and does not answer. "
             "To answer choose a causal, masked or encoder-decoder LM, such as mini."
         )
     if not backbone.answers:

@@ -169,7 +169,7 @@ class InstructorBackbone:
         if layer != self.num_layers and list(self.after.parameters()):
             raise ModelError("This model's Dense was trained on its last layer. Leave layer=-1.")
         if filter_ids:
-            raise InputError("filter_words leaves words out of an answer, and an instructor model gives none. Leave them out.")
+            raise InputError("filter_words leaves words out of an answer, and an embedding model gives none. Leave them out.")
         rows = [prompt.ids if len(prompt.ids) else np.array([self.pad_id], dtype=np.int32) for prompt in prompts]
         ids, attention = pad(rows, self.pad_id, self.padding_side)
         kept, _ = pad([self._kept(prompt, pooling) for prompt in prompts], 0, self.padding_side)
@@ -199,7 +199,7 @@ class InstructorBackbone:
         Raises:
             ModelError: Always.
         """
-        raise ModelError("An instructor model embeds and does not answer.")
+        raise ModelError("An embedding model embeds and does not answer.")
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
         """No words: there is no answer head.

@@ -32,7 +32,7 @@ def test_examples_come_back_from_disk_as_they_were(folder, monkeypatch):
     first, answers = cached_examples("causal", tokenizer, rows, recipe(folder))
     monkeypatch.setattr("finetune.cache.make_examples", None)
     again, _ = cached_examples("causal", tokenizer, rows, recipe(folder))
-    assert answers == ["dogs", "cats"]
+    assert answers == [("dogs",), ("cats",)]
     for example, one, two in zip(direct, first, again, strict=True):
         assert one["input_ids"].tolist() == two["input_ids"].tolist() == example["input_ids"].tolist()
         assert one["labels"].tolist() == example["labels"].tolist()

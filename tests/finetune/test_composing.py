@@ -45,7 +45,7 @@ def test_no_frame_is_left_open_in_a_request():
 
 
 def test_mood_of_a_request_is_independent_of_whether_something_is_wrong():
-    rows = list(compose(REQUESTS, 20000))
+    rows = list(compose(REQUESTS, 20000, questions=6))
     wrong = {row["input"]: row["output"] for row in rows if row["instruction"] == "Is it a complaint?"}
     moods = [wrong[row["input"]] for row in rows if row["output"] == "optimism hope" and row["input"] in wrong]
     assert {"yes", "no"} == set(moods)
@@ -68,3 +68,10 @@ def test_shipped_phrases_are_found_beside_a_folder_of_data(tmp_path):
     (tmp_path / "opinions.yaml").write_text("rows: [", encoding="utf-8")
     with pytest.raises(RecipeError, match=r"Cannot read .*opinions.yaml"):
         load_rows(Data((Source("opinions.yaml"),), folder=str(tmp_path)))
+
+
+def test_long_opinions_are_longer_and_ask_more():
+    short, long = (list(compose(OPINIONS, 2000, questions=5, long=one)) for one in (False, True))
+    mean = [sum(len(row["input"]) for row in rows) / len(rows) for rows in (short, long)]
+    assert mean[1] > 1.6 * mean[0]
+    assert len({row["input"] for row in long}) < 500

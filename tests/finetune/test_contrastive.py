@@ -10,7 +10,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 from finetune import contrastive
 from finetune.contrastive import finetune, load_encoder, make_loss, parse_recipe, preview, training_pairs
-from finetune.instructed import tokenized
+from finetune.instructed import instructed_prompts, tokenized
 from finetune.methods import read_method
 from finetune.pairs import Instructed
 from inbedder.errors import RecipeError
@@ -70,7 +70,7 @@ def written_out(query, positive, negatives, temperature):
 def test_the_loss_is_the_equation(make_model, micro_batch, hard):
     model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
     texts = [[Instructed(f"{column} {i}: ", f"I love cats {column * i}") for i in range(5)] for column in range(2 + hard)]
-    features = [tokenized(model.tokenizer, column, 48) for column in texts]
+    features = [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts]
     loss = make_loss(model, 0.05, micro_batch)(features, None)
     with torch.no_grad():
         query, positive, *rest = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
@@ -82,7 +82,9 @@ def test_cached_and_plain_gradients_are_equal(make_model):
     for micro_batch in (None, 2):
         model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
         texts = [[Instructed("Who? " * i, f"I love cats {column * i}") for i in range(5)] for column in range(3)]
-        make_loss(model, 0.1, micro_batch)([tokenized(model.tokenizer, column, 48) for column in texts], None).backward()
+        make_loss(model, 0.1, micro_batch)(
+            [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts], None
+        ).backward()
         gradients.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():

@@ -207,3 +207,32 @@ def test_a_long_cell_is_read_and_a_cut_file_named(tmp_path):
     (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(RecipeError, match=r"Cannot read .*cut\.jsonl\.gz"):
         read_rows(Source("cut.jsonl.gz"), tmp_path)
+
+
+def test_no_text_to_stand_beside_is_said(folder):
+    data = Data(folder=str(folder), sources=(Source("a.jsonl.gz", max_characters=6, beside="b.jsonl"),))
+    with pytest.raises(RecipeError, match=r"a.jsonl.gz: no text of b.jsonl has at most 6 characters .* Raise max_characters"):
+        load_rows(data)
+
+
+def test_sources_of_one_file_may_draw_the_same_texts_and_pairs(folder):
+    sources = (
+        Source("a.jsonl.gz", cap=5),
+        Source("a.jsonl.gz", cap=9, instructions=("Who?",)),
+        Source("a.jsonl.gz", cap=5, beside="b.jsonl"),
+        Source("b.jsonl", cap=5, beside="a.jsonl.gz", target="text"),
+    )
+    rows = load_rows(Data(folder=str(folder), sources=sources, same_texts=True))
+    first, more, left, right = ([row.text for row in rows[a:b]] for a, b in ((0, 5), (5, 14), (14, 19), (19, 24)))
+    assert first == more[:5]
+    assert left == right
+    assert [row.drawn_to for row in rows[19:20]] == [(right[0],)]
+    assert rows != load_rows(Data(folder=str(folder), sources=sources, same_texts=True), seed=1)
+
+
+def test_a_source_may_cap_the_rows_of_each_text(tmp_path):
+    write(tmp_path / "a.jsonl", [{"input": f"t{i % 3}", "instruction": "Why?", "output": str(i)} for i in range(30)])
+    for same_texts in (False, True):
+        data = Data(folder=str(tmp_path), sources=(Source("a.jsonl", per_text=2),), same_texts=same_texts)
+        texts = [row.text for row in load_rows(data)]
+        assert sorted(texts) == ["t0", "t0", "t1", "t1", "t2", "t2"]

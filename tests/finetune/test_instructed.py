@@ -4,9 +4,11 @@ import torch
 
 from finetune.contrastive import load_encoder
 from finetune.contrastive_recipe import ContrastiveRecipe, PairData
-from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, tokenized
+from finetune.instructed import UNPOOLED, InstructedCollator, check_instructions, instructed_prompts, tokenized
 from finetune.pairs import Instructed
 from inbedder.errors import RecipeError
+from inbedder.prompting import get_template
+from inbedder.tokenization import PromptTokenizer
 from tests.conftest import TEXTS, TOKENIZERS, assert_close
 
 WORDED = ["Represent the animal: ", "Was braucht der Kunde? ", "x", "Zażółć: "]
@@ -14,7 +16,7 @@ SPOKEN = [text for text in TEXTS if text]
 
 
 def pooled(tokenizer, one, max_length=200):
-    inputs = tokenized(tokenizer, [one], max_length)
+    inputs = tokenized(instructed_prompts(tokenizer, max_length), [one])
     kept = (inputs["attention_mask"] * (1 - inputs[UNPOOLED]))[0].bool()
     return tokenizer.convert_ids_to_tokens(inputs["input_ids"][0][kept].tolist())
 
@@ -49,7 +51,7 @@ def test_vectors_of_rows_with_their_own_instructions_equal_sentence_transformers
     model = load_encoder(recipe).eval()
     rows = [Instructed(instruction, text) for instruction in WORDED for text in ("I love cats", SPOKEN[2], SPOKEN[3])]
     with torch.no_grad():
-        mixed = model(tokenized(model.tokenizer, rows, 128))["sentence_embedding"].numpy()
+        mixed = model(tokenized(instructed_prompts(model.tokenizer, 128), rows))["sentence_embedding"].numpy()
     alone = np.concatenate([model.encode([one.text], prompt=one.instruction) for one in rows])
     assert_close(mixed, alone, 1e-6)
 
@@ -66,5 +68,17 @@ def test_a_batch_has_inputs_for_query_positive_and_each_negative():
 
 
 def test_an_instruction_that_leaves_no_room_is_named():
-    with pytest.raises(RecipeError, match="takes 5 tokens of max_length=5 and leaves no room for a text: 'I love cats'"):
-        check_instructions(TOKENIZERS["wordpiece"](), ["", "I love cats"], 5)
+    with pytest.raises(RecipeError, match="takes 5 tokens or more, max_length=5, and leaves no room for a text: 'I love cats'"):
+        check_instructions(instructed_prompts(TOKENIZERS["wordpiece"](), 5), ["", "I love cats"])
+
+
+@pytest.mark.parametrize("name", ["roberta", "wordpiece", "xlm-r-like"])
+def test_training_reads_what_inference_reads(name):
+    tokenizer = TOKENIZERS[name]()
+    rows = [Instructed("I: ", f"a {tokenizer.sep_token} b"), Instructed(f"{tokenizer.mask_token}: ", "lone \ud83d surrogate")]
+    inference = PromptTokenizer(tokenizer, get_template("instructor"), 64)
+    prompts = inference([one.text for one in rows], [one.instruction for one in rows])
+    inputs = tokenized(instructed_prompts(tokenizer, 64), rows)
+    for ids, attention, prompt in zip(inputs["input_ids"], inputs["attention_mask"], prompts, strict=True):
+        assert ids[attention.bool()].tolist() == prompt.ids.tolist()
+    assert (inputs["input_ids"] == tokenizer.mask_token_id).sum() == 0

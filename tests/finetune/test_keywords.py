@@ -15,11 +15,12 @@ TEXTS = {"The cats and a cat on the sofa": [1, 0.2, 0], "Cold rain!": [0, 0.1, 1
 def calls(monkeypatch):
     made = []
 
-    def vectors(texts, _encoder):
+    def vectors(texts, _encoder, _device):
         made.append(texts)
         return np.array([{**AXES, **TEXTS}[text] for text in texts], dtype=np.float32)
 
     monkeypatch.setattr(inbedder.reencode, "sentence_vectors", vectors)
+    monkeypatch.setattr(inbedder.reencode, "_revision", lambda *_: "pinned")
     return made
 
 
@@ -38,8 +39,9 @@ def test_words_are_kept_on_disk_by_what_made_them(calls, tmp_path):
     assert kept_words(list(TEXTS), 1, "any", str(tmp_path)) == ["cat", "rain", ""]
     assert len(calls) == before
     kept_words(list(TEXTS), 2, "any", str(tmp_path))
-    assert len(calls) > before
-    next(tmp_path.iterdir()).write_text("[", encoding="utf-8")
+    assert len(calls) == before, "the vectors are kept too"
+    assert len(list(tmp_path.glob("words-*"))) == 2
+    next(tmp_path.glob("words-*")).write_text("[", encoding="utf-8")
     assert kept_words(list(TEXTS), 1, "any", str(tmp_path)) == ["cat", "rain", ""]
 
 

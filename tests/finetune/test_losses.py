@@ -18,6 +18,7 @@ from finetune.losses import (
     read_seq2seq,
     reencoded,
 )
+from finetune.recipe import Objective
 
 
 def test_info_nce_equals_the_equation_written_out():
@@ -39,12 +40,21 @@ def test_cosine_draws_each_vector_to_its_own_answer():
     rng = np.random.default_rng(1)
     v, e = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
     cosines = (v * e).sum(1) / np.linalg.norm(v, axis=1) / np.linalg.norm(e, axis=1)
-    read = Read(torch.empty(0), torch.empty(0), torch.tensor(v).unsqueeze(1), torch.ones(3, 1, dtype=torch.bool))
+    read = Read(torch.empty(0), torch.empty(0), torch.tensor(v), torch.arange(3))
     batch = {"vector": torch.tensor(e), "answer": torch.arange(3)}
-    assert amortised(read, batch, "cosine", None, 0.05).item() == pytest.approx((1 - cosines).mean(), rel=1e-5)
-    assert amortised(read, batch, "info_nce", None, 0.05).item() == pytest.approx(
-        info_nce(torch.tensor(v), torch.tensor(e), torch.arange(3), 0.05).item()
-    )
+    far, contrast = (1 - cosines).mean(), info_nce(torch.tensor(v), torch.tensor(e), torch.arange(3), 0.05).item()
+    assert amortised(read, batch, Objective(reencode_loss="cosine")).item() == pytest.approx(far, rel=1e-5)
+    assert amortised(read, batch, Objective()).item() == pytest.approx(contrast)
+    assert amortised(read, batch, Objective(cosine_weight=0.5)).item() == pytest.approx(contrast + far / 2)
+
+
+def test_answers_that_say_nearly_the_same_are_not_each_others_negatives():
+    v = torch.eye(3)[[0, 2]]
+    e = torch.tensor([[1.0, 0, 0], [0, 0, 1]])
+    near = torch.tensor([[0.95, 0.05, 0]])
+    apart = info_nce(torch.cat([v, v[:1]]), torch.cat([e, near]), torch.arange(3), 0.05, alike=0.9)
+    assert apart.item() < 1e-6
+    assert info_nce(torch.cat([v, v[:1]]), torch.cat([e, near]), torch.arange(3), 0.05).item() > 0.4
 
 
 def test_masked_logits_at_the_masks_equal_those_of_the_full_pass(make_model):
@@ -100,7 +110,9 @@ def test_answers_are_carried_over_with_their_cosines():
     assert np.abs(orthonormal(4, 9) @ orthonormal(4, 9).T - np.eye(4)).max() < 1e-6
     assert np.abs(orthonormal(9, 4).T @ orthonormal(9, 4) - np.eye(4)).max() < 1e-6
     own, wide = (
-        reencoded(["cat", "dog", "tax"], "all-MiniLM-L6-v2", 384),
-        reencoded(["cat", "dog", "tax"], "all-MiniLM-L6-v2", 500),
+        reencoded([("cat",), ("dog",), ("tax",)], "all-MiniLM-L6-v2", 384),
+        reencoded([("cat",), ("dog",), ("tax",)], "all-MiniLM-L6-v2", 500),
     )
     torch.testing.assert_close((own.float() @ own.float().T), (wide.float() @ wide.float().T), atol=2e-3, rtol=0)
+    both = reencoded([("cat", "dog")], "all-MiniLM-L6-v2", 384)
+    torch.testing.assert_close(both[0].float(), own[:2].float().mean(0), atol=2e-3, rtol=0)

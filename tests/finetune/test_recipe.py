@@ -85,3 +85,16 @@ def test_a_place_in_a_list_can_be_set_and_what_cannot_is_named(tmp_path):
     for change in ("data.sources.7.cap=5", "data.sources.x.cap=5", "training.output=["):
         with pytest.raises(RecipeError, match="cannot be done"):
             read_recipe(tmp_path / "r.yaml", [change])
+
+
+def test_a_recipe_may_extend_another(tmp_path):
+    (tmp_path / "base.yaml").write_text("model: a\ndata: {sources: [x], folder: f}\ntraining: {seed: 1, group: 4}\n")
+    (tmp_path / "more.yaml").write_text("extends: base.yaml\nmodel: b\ntraining: {seed: 2}\n")
+    recipe = read_recipe(tmp_path / "more.yaml", ["training.epochs=3"])
+    assert (recipe.model, recipe.data.folder, recipe.training.seed) == ("b", "f", 2)
+    assert (recipe.training.group, recipe.training.epochs) == (4, 3)
+
+
+def test_an_unknown_target_is_refused():
+    with pytest.raises(RecipeError, match="target is 'title'; choose one of: answer, text, both"):
+        parse_recipe({"model": "m", "data": {"sources": [{"path": "a", "target": "title"}]}})
