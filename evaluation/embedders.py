@@ -49,6 +49,8 @@ def inbedder_embedders(
     batch_size: int = 64,
     filter_words: Callable[[str], Sequence[str]] | None = None,
     guided: int | None = None,
+    subtract_instruction: bool | None = None,
+    cache: Path | None = None,
 ) -> list[Embedder]:
     """A model of this package, with the instruction and without (which asks ``@generic``, or of an embedding model nothing).
 
@@ -59,23 +61,30 @@ def inbedder_embedders(
         batch_size: Most texts in one pass.
         filter_words: The words to leave out of the answer under an instruction (paper, section 4.3).
         guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
+        subtract_instruction: As ``InBedder`` takes it; not for one that is loaded.
+        cache: As ``InBedder`` takes it; not for one that is loaded.
 
     Returns:
         Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
     """
     if isinstance(model, str) and scores_pairs(model):
         return [_pair_embedder(model, batch_size)]
-    model = InBedder(model, pooling=pooling, layer=layer) if isinstance(model, str) else model.with_pooling(pooling, layer)
+    if isinstance(model, str):
+        model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, cache=cache)
+    else:
+        model = model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
     pooled = [model.pooling] if model.backbone.kind == "instructor" else []  # the same files can be read in two ways
     filtered = [sorted(filter_words(""))] if filter_words else []
     mapped = [f"guided {guided}"] if guided else []
-    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped])
+    subtracted = ["subtract_instruction"] if model.subtract_instruction else []
+    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted])
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
     name += ", filter words" if filter_words else ""
     name += f", guided {guided}" if guided else ""
+    name += "" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}"
 
     @lru_cache(maxsize=1)
     def read_before(texts: tuple[str, ...]) -> Vectors:

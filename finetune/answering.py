@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from finetune.batches import GroupedSampler
+from finetune.answering_trainer import AnsweringTrainer
 from finetune.cache import cached_examples
 from finetune.checks import (
     KNOBS,
@@ -29,24 +28,20 @@ from finetune.checks import (
     check_trainable,
     memory_estimate,
     memory_there,
-    processes,
     shares,
 )
 from finetune.data import Row, hold_out, load_rows, name_of
-from finetune.examples import IGNORED, Collator
-from finetune.losses import Read, amortised, read_causal, read_masked, read_seq2seq, reencoded
+from finetune.losses import reencoded
 from finetune.outputs import card, dry_run, save_curve
-from finetune.packing import PackingCollator
 from finetune.recipe import Recipe, parse_recipe
-from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments, with_adapters
-from inbedder.backbones.base import pad_id_of
+from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.loading import Loaded, LoadOptions, load_model
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 __all__ = ["finetune", "parse_recipe", "preview"]
 
@@ -83,98 +78,6 @@ def _prepare(model: PreTrainedModel, recipe: Recipe) -> Any:
     return _add_lora(model, recipe) if recipe.lora else model
 
 
-def _training_arguments(recipe: Recipe, watches: bool) -> Any:
-    from transformers import TrainingArguments
-
-    training = recipe.training
-    micro, times = shares(recipe)
-    return training_arguments(
-        TrainingArguments,
-        training,
-        per_device_train_batch_size=micro,
-        per_device_eval_batch_size=micro,
-        gradient_accumulation_steps=times,
-        gradient_checkpointing=training.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
-        fsdp=training.fsdp or None,
-        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if training.fsdp else None,
-        eval_strategy="steps" if watches else "no",
-        eval_steps=training.eval_steps if watches else None,
-        prediction_loss_only=True,
-        remove_unused_columns=False,
-        report_to=training.report_to,
-    )
-
-
-def _make_trainer(model: nn.Module, tokenizer: PreTrainedTokenizerBase, parts: Any, recipe: Recipe, kind: str) -> Any:
-    from transformers import Trainer
-
-    learned, watched, vectors = parts
-    objective = recipe.objective
-
-    def read(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
-        if kind == "masked":
-            return read_masked(model, plain, batch, tokenizer.mask_token_id)
-        return read_causal(model, plain, batch) if kind == "causal" else read_seq2seq(model, plain, batch)
-
-    class AnsweringTrainer(Trainer):
-        """transformers' trainer with the loss and the order of this package."""
-
-        model_accepts_loss_kwargs = True
-
-        def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
-            lengths, texts, questions = (learned[name][:].tolist() for name in ("length", "text", "question"))
-            training = recipe.training
-            self.order = GroupedSampler(
-                lengths, texts, questions, training.batch_size, training.group, training.seed, share_texts=training.share_texts
-            )
-            return self.order
-
-        def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-            """The micro-batches of a step, and the answer tokens of the step over all processes."""
-            self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not reach it behind a resume's skip
-            batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-            count = torch.tensor(sum(int((batch["labels"] != IGNORED).sum()) for batch in batches), device=device)
-            return batches, self.accelerator.gather(count).sum()
-
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
-            """Loss of one micro-batch, such that the sum over a step's and mean over processes is the step's."""
-            plain = self.accelerator.unwrap_model(model)
-            plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
-            one = read(model, plain, inputs)
-            learning = num_items_in_batch is not None and model.training
-            tokens = num_items_in_batch / self.accelerator.num_processes if learning else max(len(one.labels), 1)
-            loss = objective.token_weight * F.cross_entropy(one.logits.float(), one.labels, reduction="sum") / tokens
-            if "vector" in inputs:
-                part = amortised(one, inputs, objective)
-                loss = loss + objective.reencode_weight * part / (self.current_gradient_accumulation_steps if learning else 1)
-            return (loss, {}) if return_outputs else loss
-
-        def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
-            """Loss of held-out rows; logits are not gathered."""
-            with torch.no_grad(), self.compute_loss_context_manager():
-                loss = self.compute_loss(model, self._prepare_inputs(inputs))
-            return loss.detach().mean(), None, None
-
-    trainer = AnsweringTrainer(
-        model=model,
-        args=_training_arguments(recipe, bool(watched)),
-        train_dataset=learned,
-        eval_dataset=watched,
-        data_collator=_collator(pad_id_of(tokenizer), vectors, recipe, kind),
-        processing_class=tokenizer,
-    )
-    trainer.model_accepts_loss_kwargs = True
-    return trainer
-
-
-def _collator(pad_id: int, vectors: Tensor | None, recipe: Recipe, kind: str) -> Collator:
-    if recipe.training.share_texts:
-        return PackingCollator(pad_id, vectors)
-    return Collator(pad_id, vectors, "left" if kind == "causal" else "right")  # on the left, labels stand in few columns
-
-
 def finetune(recipe: Recipe) -> Path:
     """Train as a recipe says, with checkpoints from which ``training.resume`` goes on exactly.
 
@@ -201,7 +104,7 @@ def finetune(recipe: Recipe) -> Path:
     check_room(output, model)
     note_run(output, run)
     _say_memory(model, loaded, recipe)
-    trainer = _make_trainer(model, loaded.tokenizer, _parts(loaded, rows, held_out, recipe), recipe, loaded.kind)
+    trainer = AnsweringTrainer(model, loaded.tokenizer, _parts(loaded, rows, held_out, recipe), recipe, loaded.kind)
     started = time.time()
     train(trainer, output, last, KNOBS)
     trainer.save_model(str(output))

@@ -10,7 +10,7 @@ gives what sampling and re-encoding would::
     A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
 
 ``cosine_weight`` adds some of the second to the first.
-j runs over the answers of the step (of all processes, not of other micro-batches) that differ from answer i, and i itself. v is
+j runs over the answers of the step (of all processes and micro-batches) that differ from answer i, and i itself. v is
 the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean of the states that
 predict the answer (avg-gen). Where widths differ, e is carried over by a fixed orthonormal map: cosines between answers stay
 as they are in a wider model and nearly so in a narrower one. A near neighbour is InstEmb (ICML 2026), which distils answers
@@ -20,7 +20,7 @@ into look-ahead tokens of the prompt; here no token is added.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,22 +204,21 @@ def _gathered(targets: Tensor, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return vectors, names, own + before
 
 
-def amortised(read: Read, batch: dict[str, Tensor], objective: Objective) -> Tensor:
+def amortised(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:
     """The amortised re-encoding (A of the module's text).
 
     Args:
-        read: States and where they answer.
-        batch: vector and answer, from the collator.
-        objective: Which loss, of which vector.
+        vectors: v, float32, shape (batch, d).
+        targets: vector (e, shape (batch, d)) and answer (ids, shape (batch,)), as the collator gives them.
+        objective: Which loss.
 
     Returns:
         A scalar.
     """
-    vectors = pooled(read, objective.pooling)
-    distance = (1 - F.cosine_similarity(vectors, batch["vector"].float(), dim=-1)).mean()
+    distance = (1 - F.cosine_similarity(vectors, targets["vector"].to(vectors.dtype), dim=-1)).mean()
     if objective.reencode_loss == "cosine":
         return distance
-    contrast = info_nce(vectors, batch["vector"], batch["answer"], objective.temperature, objective.alike)
+    contrast = info_nce(vectors, targets["vector"], targets["answer"], objective.temperature, objective.alike)
     return contrast + objective.cosine_weight * distance
 
 

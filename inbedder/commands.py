@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.options import Layer, Pooling, TextColumn, check_output, say
+from inbedder.options import Cache, Layer, Pooling, Subtract, TextColumn, check_output, say
 
 
 def finetune(
@@ -56,6 +56,8 @@ def evaluate(
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
     pooling: Pooling = None,
     layer: Layer = -1,
+    subtract_instruction: Subtract = None,
+    cache: Cache = None,
     text_column: TextColumn = None,
 ) -> None:
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
@@ -72,7 +74,8 @@ def evaluate(
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(one.split("=", 1) for one in criterion)
     tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
-    embedders = [one for name in model for one in inbedder_embedders(name, pooling=pooling, layer=layer)]
+    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "subtract_instruction": subtract_instruction, "cache": cache}
+    embedders = [one for name in model for one in inbedder_embedders(name, **how)]
     embedders += [one for name in baseline for one in mteb_embedders(name)]
     quiet = sys.stderr.isatty()  # a progress bar is shown there instead
 

@@ -10,13 +10,14 @@ from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from finetune.examples import IGNORED, Collator
-from finetune.losses import amortised, read_causal, read_masked
+from finetune.losses import amortised, pooled, read_causal, read_masked
+from finetune.recipe import Objective
 
 
 def loss_of(kind, model, batch):
     read = read_causal(model, model, batch) if kind == "causal" else read_masked(model, model, batch, 4)
     tokens = torch.nn.functional.cross_entropy(read.logits, read.labels)
-    return tokens + amortised(read, batch, "info_nce", None, 0.05)
+    return tokens + amortised(pooled(read, None), batch, Objective())
 
 
 def main(kind, folder):

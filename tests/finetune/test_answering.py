@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
-from finetune import answering
+from finetune import answering_trainer
 from finetune.answering import finetune
 from finetune.recipe import parse_recipe, read_recipe
 from inbedder import InBedder
@@ -59,6 +59,8 @@ def losses(folder):
         ("opt", {"lora": {"r": 8, "alpha": 16}, "quantization": "nf4"}),
         ("roberta", {"training": {"gradient_checkpointing": True, "micro_batch": 2}}),
         ("opt", {"training": {"gradient_checkpointing": True, "group": 4}}),
+        ("llama", {"training": {"share_texts": True, "group": 4}, "objective": {"reencode_weight": 1, "pooling": "1st-gen"}}),
+        ("opt", {"training": {"share_texts": True}, "answer_prefix": " ", "lora": {"r": 8, "alpha": 16}}),
     ],
 )
 def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_path, family, settings):
@@ -98,7 +100,7 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     broken = tmp_path / "broken"
     recipe = make_recipe(make_model("bert"), data, broken, lora=lora)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(answering, "read_masked", interrupt_after(4, answering.read_masked))
+        patch.setattr(answering_trainer, "read_masked", interrupt_after(4, answering_trainer.read_masked))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
@@ -108,6 +110,22 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     assert losses(whole) == losses(resumed)
     first, second = (load_file(one / "adapter_model.safetensors") for one in (whole, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_parts_of_a_step_change_neither_loss_nor_weights(make_model, data, tmp_path, family):
+    drawn = {"reencode_weight": 1, "alike": 0.95}
+    curves, weights = [], []
+    for size in (8, 2):
+        training = {"dropout": 0.0, "micro_batch": size, "learning_rate": 1e-3, "max_steps": 3}
+        folder = finetune(make_recipe(make_model(family), data, tmp_path / f"{size}", training=training, objective=drawn))
+        curves.append(losses(folder))
+        weights.append(load_file(folder / "model.safetensors"))
+    assert curves[1] == pytest.approx(curves[0], abs=1e-3)
+    before = InBedder(make_model(family)).backbone.model.state_dict()
+    matrices = [name for name, tensor in weights[0].items() if tensor.ndim == 2]  # AdamW makes noise of biases without gradient
+    assert all((weights[1][name] - weights[0][name]).abs().mean() < 1e-5 for name in matrices)
+    assert any((weights[0][name] - before[name]).abs().mean() > 5e-4 for name in matrices)
 
 
 def interrupt_after(steps, loss):
