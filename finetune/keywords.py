@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from inbedder.cache import Store
 from inbedder.files import atomic_write
-from inbedder.store import Store
 
 WORD = re.compile(r"[^\W\d_]{3,}")
 

@@ -35,8 +35,8 @@ from finetune.examples import IGNORED
 from finetune.recipe import Objective
 from inbedder.backbones.base import body_of, tapped
 from inbedder.backbones.masked import passes_only
+from inbedder.cache import Store
 from inbedder.reencode import reencode
-from inbedder.store import Store
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -6,20 +6,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from inbedder.clustering import ClusterResult, cluster
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
+    from inbedder.grouping.clustering import ClusterResult, cluster
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
 __all__ = ["ClusterResult", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
 
 _HOMES = {
-    "ClusterResult": "inbedder.clustering",
+    "ClusterResult": "inbedder.grouping.clustering",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",
-    "cluster": "inbedder.clustering",
+    "cluster": "inbedder.grouping.clustering",
 }
 
 

@@ -15,16 +15,16 @@ import torch
 
 from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
 from inbedder.backbones.loading import LoadOptions, load_backbone
-from inbedder.backbones.shared import embed_shared, why_not_shared
+from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
 from inbedder.biencoder import Vectors, unasked
+from inbedder.cache import Store
 from inbedder.errors import InputError
+from inbedder.guided import GuidedVectors, guided
 from inbedder.prompt_encoder import PromptEncoder
 from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
-from inbedder.running import finished
-from inbedder.store import Store
+from inbedder.scheduling import finished
 from inbedder.tokenization import PromptTokenizer, PromptTokens
-from inbedder.transform import GuidedVectors, guided
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import numpy as np
 from inbedder.backbones.base import Backbone, Sampling, check_answers
 from inbedder.backbones.revision import settings_hash, weights_revision
 from inbedder.biencoder import BiEncoder, Vectors
+from inbedder.cache import Store
 from inbedder.errors import InputError
 from inbedder.prompting import PromptTemplate
-from inbedder.running import Shelf, Work, finished, pack_vector, run, unpack_vector
-from inbedder.store import Store
+from inbedder.scheduling import Shelf, Work, finished, pack_vector, run, unpack_vector
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.loading import quietly
+from inbedder.cache import Store, entry_key
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.files import sha256_of
 from inbedder.models.bundled import BASE_NAME, resolve_name
-from inbedder.running import pack_vector, unpack_vector
-from inbedder.store import Store, entry_key
+from inbedder.scheduling import pack_vector, unpack_vector
 from inbedder.vectors import KnowingVectors
 
 logger = logging.getLogger(__name__)

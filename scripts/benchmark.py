@@ -163,7 +163,7 @@ def mini_cases() -> Iterator[Case]:
         fresh = InBedder()
 
         def cold() -> Any:
-            from inbedder.store import Store
+            from inbedder.cache import Store
 
             fresh.store = Store(folder / f"cold-{next(turn)}")
             return fresh.encode(rows, QUESTIONS[0])

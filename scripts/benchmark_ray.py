@@ -34,7 +34,7 @@ from pyarrow import parquet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from inbedder.distributed import Machines, _ray_session, embed_job
+from inbedder.distributed.job import Machines, _ray_session, embed_job
 
 WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
 ASKED = "What does the customer talk about?"

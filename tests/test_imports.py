@@ -55,7 +55,7 @@ def test_imports_point_down(path):
     rooms = {name.split(".")[1] for name in imported(path) if name.startswith("inbedder.")} - {parts[0]}
     if parts == ("clustering",):
         rooms.discard("report")  # save_html reaches up, when it is called
-        assert "inbedder.report" not in set(imported(path, top_only=True))
+        assert "inbedder.grouping.report.page" not in set(imported(path, top_only=True))
     assert all(LEVEL[room] < own for room in rooms), rooms
 
 
@@ -74,7 +74,7 @@ def test_importing_the_package_is_cheap_and_names_are_lazy():
 
 
 def test_public_names_stay_what_they_are_whatever_was_imported_before():
-    code = "import inbedder.clustering, inbedder.report; from inbedder import ClusterResult, cluster; assert callable(cluster)"
+    code = "import inbedder.grouping.clustering, inbedder.grouping.report.page; from inbedder import ClusterResult, cluster; assert callable(cluster)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 

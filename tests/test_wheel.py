@@ -40,7 +40,7 @@ def test_the_wheel_embeds_from_an_empty_environment(tmp_path, make_model):
         "finetune/stopwords_en.txt",
         "finetune/recipes/mini.yaml",
         "finetune/written/opinions.yaml",
-        "inbedder/report.html.j2",
+        "inbedder/grouping/report/page.html.j2",
         "inbedder/models/mini/adapter_model.safetensors",
         "evaluation/data/intent_emotion.jsonl",
     ):

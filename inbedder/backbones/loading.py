@@ -160,7 +160,7 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
         found = find_model(name, options)
         return vllm_backbone(found, options), found.settings
     if options.kind == "instructor" or (options.kind is None and _is_sentence_model(name, options.revision)):
-        from inbedder.backbones.instructor import instructor_backbone
+        from inbedder.backbones.embedding import instructor_backbone
 
         return instructor_backbone(name, options)
     loaded = load_model(name, options)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inbedder.backbones.base import Backbone
 from inbedder.backbones.hub import WHOLE_OR_ADAPTER, hub_file, not_loaded
-from inbedder.backbones.modules import module_files
+from inbedder.backbones.sentence_modules import module_files
 from inbedder.files import sha256_of
 from inbedder.models.bundled import resolve_name
 

@@ -249,7 +249,7 @@ def test_the_plain_bi_encoder_is_an_ordinary_folder_of_sentence_transformers(mak
 
 @pytest.mark.parametrize("template", ["{instruction}: {input}", "{input} {instruction}"])
 def test_the_plain_bi_encoder_is_an_inbedder_folder(make_model, tmp_path, template):
-    pytest.importorskip("inbedder.backbones.instructor", reason="that backbone loads folders of sentence-transformers")
+    pytest.importorskip("inbedder.backbones.embedding", reason="that backbone loads folders of sentence-transformers")
     from inbedder import InBedder
 
     model = encoder(make_model, Encoding(template=template))

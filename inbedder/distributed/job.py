@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from inbedder import __version__
+from inbedder.distributed.folder import FAILED, Keys, Source, clear_failures, gather_failures, open_job, settle, survey
 from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning
-from inbedder.jobs import FAILED, Keys, Source, clear_failures, gather_failures, open_job, settle, survey
 from inbedder.prompting import get_template, resolve_instruction
 from inbedder.reencode import Reencoding
 
@@ -169,7 +169,7 @@ def _compute(
     if model.get("cache") is not None:
         model["cache"] = str(Path(model["cache"]).absolute())
     with _ray_session(where) as (cpus, all_gpus):
-        from inbedder.raydata import Plan, run_pipeline
+        from inbedder.distributed.pipeline import Plan, run_pipeline
 
         clear_failures(folder)
         threads = where.threads or _asked_threads() or max(1, cpus // where.workers)

@@ -25,7 +25,7 @@ from inbedder.prompting import resolve_instruction
 from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
-    from inbedder.clustering import ClusterResult
+    from inbedder.grouping.clustering import ClusterResult
 
 MAX_DOTS = 5000
 TSNE_RANGE = range(10, 3001)
@@ -114,7 +114,7 @@ def render_report(results: Sequence[ClusterResult], *, title: str = "inbedder re
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     environment.filters["sha256"] = _sha256
-    template = environment.from_string(files("inbedder").joinpath("report.html.j2").read_text(encoding="utf-8"))
+    template = environment.from_string(files("inbedder.grouping.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     page = template.render(
         title=title,
         total=len(texts),

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
+from inbedder.cache import FILE, Store, entry_key
 from inbedder.errors import InputError
-from inbedder.store import FILE, Store, entry_key
 
 ABOUT = {"model": "tiny", "layer": -1}
 KEYS = [entry_key(text, "Why?") for text in ("a", "b", "", "\ud800", "🙂")]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from inbedder.options import say
+from inbedder.cli.options import say
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove the models that the package brings.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A model that needs installing, such as small.")]

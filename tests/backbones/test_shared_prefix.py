@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.backbones.shared import embed_shared, why_not_shared
+from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
 from tests.conftest import INSTRUCTIONS, TEXTS
 
 CAUSAL = ["opt", "gpt2", "llama", "qwen2"]

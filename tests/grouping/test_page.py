@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from inbedder import report
-from inbedder.clustering import ClusterResult
 from inbedder.errors import InputError
-from inbedder.explain import agreement
-from inbedder.report import project, render_report, save_report
+from inbedder.grouping.clustering import ClusterResult
+from inbedder.grouping.explain import agreement
+from inbedder.grouping.report import page as report
+from inbedder.grouping.report.page import project, render_report, save_report
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

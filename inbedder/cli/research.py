@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.options import Cache, Layer, Pooling, Subtract, TextColumn, check_output, say
+from inbedder.cli.options import Cache, Layer, Pooling, Subtract, TextColumn, check_output, say
 
 
 def finetune(

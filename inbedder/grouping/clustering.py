@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from inbedder.biencoder import Vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
-from inbedder.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
-from inbedder.titles import group_titles
+from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
+from inbedder.grouping.titles import group_titles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -128,7 +128,7 @@ class ClusterResult:
         Args:
             path: The page's file.
         """
-        from inbedder.report import save_report
+        from inbedder.grouping.report.page import save_report
 
         save_report([self], path)
 

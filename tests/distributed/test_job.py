@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.distributed import Machines, embed_job, told
+from inbedder.distributed.folder import survey
+from inbedder.distributed.job import Machines, embed_job, told
 from inbedder.errors import InputError, MissingExtraError, ModelError, TextCutWarning
-from inbedder.jobs import survey
 from tests.conftest import assert_close
 
 ASKED = "What animals do they love?"
@@ -108,8 +108,8 @@ class TestWithRayInstalled:
         assert not (tmp_path / "out").exists()
 
     def test_the_reader_leaves_out_what_is_done_and_names_what_is_wrong(self, tmp_path):
-        from inbedder.jobs import id_key
-        from inbedder.raydata import read_file
+        from inbedder.distributed.folder import id_key
+        from inbedder.distributed.pipeline import read_file
 
         path = tmp_path / "a.jsonl"
         path.write_text('{"key": "a", "text": "cats"}\n{bad\n{"key": "b", "text": 5}\n{"key": "c", "text": "\\ud800!"}\n')
@@ -123,7 +123,7 @@ class TestWithRayInstalled:
     def test_a_row_that_the_model_fails_on_does_not_take_others_with_it(self, make_model):
         import pyarrow
 
-        from inbedder.raydata import Embedder
+        from inbedder.distributed.pipeline import Embedder
 
         worker = Embedder({"model": make_model("bert"), "dtype": "float32"}, {"instruction": ASKED}, 1)
         plain = worker.model.encode
@@ -149,7 +149,7 @@ class TestWithRay:
     @pytest.fixture(scope="class", autouse=True)
     def ray_is_up(self):
         pytest.importorskip("ray.data")
-        from inbedder.distributed import _ray_session
+        from inbedder.distributed.job import _ray_session
 
         with _ray_session(Machines(workers=2)):
             yield
@@ -204,7 +204,7 @@ class TestWithRay:
         assert killed
         assert (result.embedded, result.computed, result.failed) == (600, 600, 0)
         assert sorted(row["id"] for row in rows_of(job.folder)) == sorted(f"k{i}" for i in range(600))
-        monkeypatch.setattr("inbedder.raydata.run_pipeline", None)  # a finished job asks for no worker
+        monkeypatch.setattr("inbedder.distributed.pipeline.run_pipeline", None)  # a finished job asks for no worker
         assert (job(batch_size=1).embedded, job(batch_size=1).computed) == (600, 0)
 
     def test_after_a_kill_of_the_driver_the_next_run_computes_what_is_missing(self, job, many, make_model):

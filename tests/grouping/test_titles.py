@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder, cluster
-from inbedder.titles import group_titles
+from inbedder.grouping.titles import group_titles
 
 
 class Writer:

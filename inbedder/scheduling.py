@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from inbedder.batching import TOKEN_BUDGET, length_sorted_batches, token_budget
+from inbedder.cache import Store, entry_key
 from inbedder.errors import InputError, ModelError, TextCutWarning
-from inbedder.store import Store, entry_key
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 
 LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal

@@ -5,8 +5,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from inbedder.distributed.folder import clear_failures, gather_failures, id_key, is_done, open_job, settle, survey
 from inbedder.errors import InputError
-from inbedder.jobs import clear_failures, gather_failures, id_key, is_done, open_job, settle, survey
 
 
 def write_lines(path, rows):

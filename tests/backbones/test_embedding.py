@@ -9,8 +9,8 @@ from tokenizers import processors
 from transformers import AutoModel, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.backbones.instructor import InstructorBackbone
-from inbedder.backbones.modules import SentenceModules
+from inbedder.backbones.embedding import InstructorBackbone
+from inbedder.backbones.sentence_modules import SentenceModules
 from inbedder.errors import InputError, ModelError
 from inbedder.models.bundled import base_folder
 from tests.backbones.checkpoints import changed, theirs

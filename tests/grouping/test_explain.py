@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inbedder.explain import agreement, central_texts, keywords, mean_differences
+from inbedder.grouping.explain import agreement, central_texts, keywords, mean_differences
 
 LABELS = np.array([0, 0, 0, 1, 1])
 

@@ -3,7 +3,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.errors import InputError
-from inbedder.transform import guided
+from inbedder.guided import guided
 from tests.conftest import TEXTS
 
 

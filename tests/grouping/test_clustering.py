@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder, cluster
-from inbedder.clustering import group
 from inbedder.errors import InputError
+from inbedder.grouping.clustering import group
 from tests.conftest import TEXTS
 
 
@@ -49,7 +49,7 @@ def test_auto_does_not_split_few_texts_into_many_groups():
 
 
 def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):
-    monkeypatch.setattr("inbedder.clustering.SILHOUETTE_SAMPLE", 20)
+    monkeypatch.setattr("inbedder.grouping.clustering.SILHOUETTE_SAMPLE", 20)
     vectors = np.concatenate([blobs((200,)), -blobs((1,))])
     assert len(group(vectors)) == 201
 

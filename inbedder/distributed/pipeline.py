@@ -27,9 +27,9 @@ import ray.data
 from ray.data.block import BlockAccessor, BlockMetadata
 
 from inbedder import errors
+from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, clean_id, is_done, keys_of
 from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning
 from inbedder.files import atomic_write
-from inbedder.jobs import FAILED_PARTS, Keys, Source, SourceFile, clean_id, is_done, keys_of
 from inbedder.tables import BadRow, stream_rows, why_no_text
 from inbedder.tokenization import clean_text
 

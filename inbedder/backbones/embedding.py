@@ -37,7 +37,7 @@ from torch import Tensor
 from inbedder.backbones.base import Sampling, check_layer, dtype_name, pad_id_of, position_limit, tapped
 from inbedder.backbones.hub import SETTINGS_FILE, Settings, hub_file, read_settings
 from inbedder.backbones.loading import LoadOptions, load_model
-from inbedder.backbones.modules import SentenceModules, read_modules
+from inbedder.backbones.sentence_modules import SentenceModules, read_modules
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
 from inbedder.models.bundled import resolve_name

@@ -1,0 +1,60 @@
+"""The command line. Heavy imports wait until a command needs them, so that --help is instant."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from inbedder.cli import groups, kept, models, research, texts
+from inbedder.cli.options import say
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="inbedder",
+    help="Text embeddings that follow an instruction, by answering it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Text embeddings that follow an instruction, by answering it."""
+
+
+for _command in (texts.embed, texts.answer, groups.cluster, kept.cache, research.finetune, research.evaluate):
+    app.command()(_command)
+app.add_typer(models.app, name="models")
+
+
+def main() -> None:
+    """Run the command line: exit code 0 ok, 1 failed, 2 usage; tracebacks only with --debug."""
+    from inbedder.errors import InbedderError
+
+    warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+    try:
+        app()
+    except InbedderError as error:
+        _fail(f"error: {error}")
+    except SystemExit as stop:
+        if stop.code == INTERRUPTED:
+            _fail("Interrupted; no half file was left.")
+        raise
+    except Exception as error:
+        _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")
+
+
+def _fail(message: str) -> None:
+    if "--debug" in sys.argv:
+        import traceback
+
+        traceback.print_exc()
+    say(message)
+    sys.exit(1)

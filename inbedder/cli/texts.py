@@ -1,0 +1,176 @@
+"""``inbedder embed`` and ``inbedder answer``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
+from inbedder.cli.options import (
+    Address,
+    Backbone,
+    BatchSize,
+    Cache,
+    Device,
+    Engine,
+    Guided,
+    IdColumn,
+    Input,
+    Instruction,
+    Layer,
+    MaxLength,
+    MaxNewTokens,
+    Model,
+    Normalize,
+    Number,
+    Pooling,
+    Precision,
+    Quantization,
+    ReEncoder,
+    Seed,
+    SkipBad,
+    Subtract,
+    Temperature,
+    Template,
+    TextColumn,
+    Threads,
+    TopP,
+    VectorsOutput,
+    Workers,
+    check_output,
+    reencoding_of,
+    say,
+)
+
+
+def embed(
+    source: Input,
+    instruction: Instruction = None,
+    output: VectorsOutput = Path("vectors.npy"),
+    model: Model = "mini",
+    pooling: Pooling = None,
+    layer: Layer = -1,
+    template: Template = None,
+    max_length: MaxLength = 512,
+    quantization: Quantization = None,
+    backbone: Backbone = None,
+    precision: Precision = None,
+    device: Device = None,
+    text_column: TextColumn = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+    cache: Cache = None,
+    guided: Guided = None,
+    n: Number = 10,
+    temperature: Temperature = 0.8,
+    top_p: TopP = 0.9,
+    seed: Seed = 0,
+    re_encoder: ReEncoder = "all-MiniLM-L6-v2",
+    max_new_tokens: MaxNewTokens = None,
+    subtract_instruction: Subtract = None,
+    normalize: Normalize = False,
+    engine: Engine = "local",
+    workers: Workers = 1,
+    threads: Threads = None,
+    address: Address = None,
+    id_column: IdColumn = None,
+) -> None:
+    """Write the vector of each text under an instruction: float32, one row a text."""
+    reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
+    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
+    how |= {"backbone": backbone, "quantization": quantization, "dtype": precision, "device": device}
+    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction}
+    if engine == "ray":
+        asked: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
+        where = {"workers": workers, "threads": threads, "address": address}
+        how |= {"reencoding": reencoding if pooling == "re-enc" else None, "normalize_embeddings": normalize}
+        _embed_with_ray(source, output, instruction, guided, where, model=model, **asked, **how)
+        return
+    _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
+    check_output(output, (".npy", ".parquet"))
+    table = read_texts(source, text_column, skip_bad)
+    embedder = load_embedder(model, **how)
+    embedder.reencoding = reencoding
+    if guided is None:
+        vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
+    else:
+        from inbedder.scheduling import finished
+
+        vectors = finished(guided_vectors(embedder, table.texts, [instruction], guided, batch_size)[0], normalize)
+    from inbedder.tables import write_vectors
+
+    write_vectors(output, vectors, table.rows, table.texts)
+    say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
+
+
+def _embed_with_ray(
+    source: str, output: Path, instruction: str | None, guided: int | None, where: dict[str, Any], **options: Any
+) -> None:
+    if guided is not None:
+        raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
+    if output.suffix:
+        raise typer.BadParameter(f"{output}: with --engine ray give a folder, such as vectors/.", param_hint="-o")
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{output}: its folder does not exist.", param_hint="-o")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from inbedder.distributed.job import Machines, embed_job, told
+
+    result = embed_job(source, output, instruction, machines=Machines(**where), **options)
+    say(told(result))
+    if not result.embedded:
+        raise typer.Exit(1)
+
+
+def _only_with_ray(engine: str, **given: Any) -> None:
+    if engine != "local":
+        raise typer.BadParameter("choose local or ray.", param_hint="--engine")
+    for name, value in given.items():
+        if value:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{option} is for --engine ray.", param_hint=option)
+
+
+def answer(
+    source: Input,
+    instruction: Instruction = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file; without it, lines on stdout."),
+    ] = None,
+    n: Number = 1,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    max_new_tokens: MaxNewTokens = None,
+    model: Model = "mini",
+    template: Template = None,
+    max_length: MaxLength = 512,
+    quantization: Quantization = None,
+    backbone: Backbone = None,
+    precision: Precision = None,
+    device: Device = None,
+    text_column: TextColumn = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+    cache: Cache = None,
+) -> None:
+    """Answer the instruction for each text: one line a text, several answers set apart by tabs."""
+    if output is not None:
+        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
+    table = read_texts(source, text_column, skip_bad)
+    how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    embedder = load_embedder(model, **how)
+    said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
+    answers = [[one] if isinstance(one, str) else one for one in said]
+    if output is None:
+        for one in answers:
+            typer.echo("\t".join(" ".join(text.split()) for text in one))
+        return
+    from inbedder.tables import write_answers
+
+    write_answers(output, answers, table.rows, table.texts)
+    say(f"{output}: answers to {len(answers)} texts.")

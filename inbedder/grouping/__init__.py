@@ -1,0 +1,1 @@
+"""Groups of texts under an instruction: found, named, shown."""
