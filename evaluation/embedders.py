@@ -74,7 +74,7 @@ def inbedder_embedders(
     else:
         model = model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
-    pooled = [model.pooling] if model.backbone.kind == "instructor" else []  # the same files can be read in two ways
+    pooled = [model.pooling] if model.backbone.bare else []  # the same files can be read in two ways
     filtered = [sorted(filter_words(""))] if filter_words else []
     mapped = [f"guided {guided}"] if guided else []
     subtracted = ["subtract_instruction"] if model.subtract_instruction else []

@@ -133,7 +133,7 @@ def load_generative(name: str) -> InBedder:
         ModelError: When it is a masked LM.
     """
     model = InBedder(name, template=template(), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
-    if model.backbone.kind == "masked":
+    if model.backbone.mask_length:
         raise ModelError(f"{name} is a masked LM; few-shot prompting needs a generative one (causal or encoder-decoder).")
     return model
 

@@ -35,8 +35,9 @@ from finetune.losses import reencoded
 from finetune.outputs import card, dry_run, save_curve
 from finetune.recipe import Recipe, parse_recipe
 from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
+from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import SETTINGS_FILE
-from inbedder.backbones.loading import Loaded, LoadOptions, load_model
+from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 

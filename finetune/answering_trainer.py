@@ -24,7 +24,7 @@ from finetune.losses import Read, amortised, pooled, read_causal, read_masked, r
 from finetune.packing import PackingCollator
 from finetune.recipe import Recipe
 from finetune.runs import training_arguments
-from inbedder.backbones.base import pad_id_of
+from inbedder.backbones.transformer import pad_id_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from finetune.recipe import Recipe
-from inbedder.backbones.base import position_limit
-from inbedder.backbones.loading import Loaded, has_fast_bf16
+from inbedder.backbones.transformer import position_limit
+from inbedder.backbones.weights import Loaded, has_fast_bf16
 from inbedder.errors import RecipeError
 
 KNOBS = (

@@ -34,8 +34,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from finetune.conditional_encoding import Encoding, broadcast, load_parts, place_of, save_modules, write_json
-from inbedder.backbones.base import pad_id_of, position_limit, tapped
 from inbedder.backbones.hub import PAIRS_FILE
+from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.pooling import masked_mean

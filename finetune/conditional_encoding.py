@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors import SafetensorError
 
+from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE, not_loaded
-from inbedder.backbones.loading import LoadOptions, load_model, quietly
+from inbedder.backbones.weights import LoadOptions, quietly
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_name

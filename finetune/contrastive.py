@@ -37,11 +37,12 @@ from finetune.outputs import card, save_curve
 from finetune.pairs import Pair, load_pairs
 from finetune.runs import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
 from finetune.task_batches import TaskBatchSampler
-from inbedder.backbones.base import position_limit
-from inbedder.backbones.loading import quietly
+from inbedder.backbones.adapters import load_merged
+from inbedder.backbones.transformer import position_limit
+from inbedder.backbones.weights import quietly
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.files import atomic_write
-from inbedder.models.bundled import load_merged, resolve_name
+from inbedder.models.bundled import resolve_name
 
 __all__ = ["finetune", "parse_recipe", "preview", "training_pairs"]
 

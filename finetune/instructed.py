@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from finetune.pairs import Instructed
-from inbedder.backbones.base import pad_id_of
+from inbedder.backbones.transformer import pad_id_of
 from inbedder.batching import pad
 from inbedder.errors import InputError, RecipeError
 from inbedder.prompting import get_template

@@ -33,8 +33,8 @@ from torch import Tensor
 
 from finetune.examples import IGNORED
 from finetune.recipe import Objective
-from inbedder.backbones.base import body_of, tapped
 from inbedder.backbones.masked import passes_only
+from inbedder.backbones.transformer import body_of, tapped
 from inbedder.cache import Store
 from inbedder.reencode import reencode
 

@@ -343,7 +343,7 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         RecipeError: When the file cannot be read or a setting cannot be changed.
     """
     try:
-        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RecipeError(f"Cannot read the recipe {path}: {error}") from error
     if not isinstance(values, dict):
@@ -355,7 +355,7 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
         if not equals:
             raise RecipeError(f"--set takes key=value, such as training.seed=1; it was given {override!r}.")
         _set(values, key, value)
-    return values
+    return dict(values)
 
 
 def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from inbedder.backbones.base import Backbone, Sampling, check_pooling, distinct_words
-from inbedder.backbones.loading import LoadOptions, load_backbone
+from inbedder.backbones.base import Backbone, Sampling, check_pooling
+from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
+from inbedder.backbones.transformer import distinct_words
+from inbedder.backbones.weights import LoadOptions
 from inbedder.biencoder import Vectors, unasked
 from inbedder.cache import Store
 from inbedder.errors import InputError
@@ -92,7 +94,7 @@ class InBedder(PromptEncoder):
         self.backbone, settings = load_backbone(self.name, options)
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self.template = get_template(template if template is not None else settings.template)
-        self.template = replace(self.template, bare=self.template.bare or self.backbone.kind == "instructor")
+        self.template = replace(self.template, bare=self.template.bare or self.backbone.bare)
         self.unasked = unasked(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
         self.reencoding = reencoding or Reencoding()
@@ -101,7 +103,7 @@ class InBedder(PromptEncoder):
         self.quantization = quantization
         self.precision = self.backbone.precision
         limit = self.backbone.position_limit
-        answer_room = self.sampling.max_new_tokens if self.backbone.kind == "causal" else 0
+        answer_room = self.sampling.max_new_tokens if self.backbone.continues_prompt else 0
         room = max_length if limit is None else min(max_length, limit - answer_room)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
 

@@ -45,6 +45,8 @@ class PromptEncoder(BiEncoder):
     """The cache."""
     subtract_instruction: bool
     """Whether v("", i) is taken away."""
+    dimension: Any
+    """Length of a vector."""
     _instruction_vectors: dict[tuple[Any, ...], Vectors]
     """v("", i) of the instructions met so far."""
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.backbones.base import Sampling
-from inbedder.backbones.loading import quietly
+from inbedder.backbones.weights import quietly
 from inbedder.cache import Store, entry_key
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.files import sha256_of

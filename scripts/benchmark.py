@@ -32,7 +32,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
 
 from inbedder import InBedder
-from inbedder.backbones.loading import has_fast_bf16
+from inbedder.backbones.weights import has_fast_bf16
 from inbedder.models.bundled import base_folder
 
 Ways = tuple[Callable[[], Any], Callable[[], Any]]

@@ -21,8 +21,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import SETTINGS_FILE
-from inbedder.backbones.loading import LoadOptions, load_model
+from inbedder.backbones.weights import LoadOptions
 
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
 WHOLE = ["transform", "output.LayerNorm"]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import (
-    Sampling,
+from inbedder.backbones.base import Sampling
+from inbedder.backbones.hub import Settings
+from inbedder.backbones.transformer import (
     body_of,
     check_layer,
     dtype_name,
@@ -25,6 +26,7 @@ from inbedder.backbones.base import (
     stop_ids,
     tapped,
 )
+from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.batching import pad
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -33,10 +35,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+def causal_backbone(loaded: Loaded, _options: LoadOptions) -> tuple[CausalBackbone, Settings]:
+    """The backbone of a loaded causal LM."""
+    backbone = CausalBackbone(loaded.model, loaded.tokenizer)
+    backbone.answers = not loaded.untrained
+    return backbone, loaded.settings
+
+
 class CausalBackbone:
     """A decoder-only language model."""
 
     kind: str = "causal"
+    called = "A causal LM"
+    continues_prompt = True
+    bare = False
     poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
     mask_length = 0
 

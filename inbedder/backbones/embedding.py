@@ -24,8 +24,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -33,51 +32,68 @@ from numpy.typing import NDArray
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from torch import Tensor
+from transformers import AutoModel, AutoModelForTextEncoding
+from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.base import Sampling, check_layer, dtype_name, pad_id_of, position_limit, tapped
-from inbedder.backbones.hub import SETTINGS_FILE, Settings, hub_file, read_settings
-from inbedder.backbones.loading import LoadOptions, load_model
+from inbedder.backbones.base import Sampling
+from inbedder.backbones.hub import EMBEDDING, SETTINGS_FILE, Settings, hub_file
 from inbedder.backbones.sentence_modules import SentenceModules, read_modules
+from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
+from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
-from inbedder.models.bundled import resolve_name
 from inbedder.pooling import TEXT_POOLINGS, masked_mean
 from inbedder.prompting import get_template, template_names
 from inbedder.tokenization import PromptTokens, special_edges
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-def instructor_backbone(name: str, options: LoadOptions) -> tuple[InstructorBackbone, Settings]:
-    """Load an embedding model.
+def embedding_backbone(loaded: Loaded, options: LoadOptions) -> tuple[EmbeddingBackbone, Settings]:
+    """The backbone of a loaded encoder.
 
     Args:
-        name: A folder or a hub id: a checkpoint of sentence-transformers, or any encoder, which then has text-mean and Normalize.
-        options: Device, dtype and the rest.
+        loaded: A checkpoint of sentence-transformers, or any encoder, which then has text-mean and Normalize.
+        options: As the user gave them: whether the backbone was named, and the revision.
 
     Returns:
         The backbone, and the template and prompts that it wants.
 
     Raises:
-        ModelError: When it is not found or not of a form that is known here, or was fine-tuned to answer.
+        ModelError: When it is not of a form that is known here, or was fine-tuned to answer.
     """
-    name = resolve_name(name)
-    settings = Settings() if Path(name).is_file() else read_settings(name, options.revision)
-    if not Path(name).is_file() and hub_file(name, SETTINGS_FILE, options.revision) and settings.backbone != "instructor":
+    name, settings = loaded.adapter or loaded.base, loaded.settings
+    if hub_file(name, SETTINGS_FILE, options.revision) and settings.backbone not in EMBEDDING:
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
-    asked = options.kind is not None
-    modules = SentenceModules() if Path(name).is_file() else read_modules(name, options.revision, asked=asked)
-    loaded = load_model(name, replace(options, kind="instructor"))
+    modules = read_modules(name, options.revision, asked=options.kind is not None)
     missing = [key for key in loaded.untrained if "pooler" not in key]
     if missing:
         raise ModelError(f"{name} lacks weights of its encoder ({', '.join(missing[:3])}), so its vectors would be random.")
     if modules.lower:
         tokenizer = loaded.tokenizer.backend_tokenizer
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])
-    backbone = InstructorBackbone(loaded.model, loaded.tokenizer, modules)
-    backbone.adapter = loaded.adapter
-    return backbone, Settings(template=settings.template or _template(modules), prompts=modules.prompts)
+    wanted = replace(settings, template=settings.template or _template(modules), prompts=modules.prompts)
+    return EmbeddingBackbone(loaded.model, loaded.tokenizer, modules), wanted
+
+
+def encoder_class(config: PretrainedConfig) -> Any:
+    """The class that loads a model without its head, and of an encoder-decoder the encoder alone.
+
+    Args:
+        config: The checkpoint's configuration.
+
+    Returns:
+        A class of transformers with ``from_pretrained``.
+
+    Raises:
+        ModelError: When it is an encoder-decoder whose encoder transformers does not load alone.
+    """
+    if config.model_type in modeling_auto.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES:
+        return AutoModelForTextEncoding
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"transformers loads no encoder alone of {config.model_type!r}. Choose a T5 or an encoder-only model.")
+    return AutoModel
 
 
 def _template(modules: SentenceModules) -> str:
@@ -90,10 +106,13 @@ def _template(modules: SentenceModules) -> str:
     return "instructor" if modules.pooling == "text-mean" else "prefix"
 
 
-class InstructorBackbone:
+class EmbeddingBackbone:
     """A model without a head, its states pooled to one vector."""
 
-    kind: str = "instructor"
+    kind: str = "embedding"
+    called = "An embedding model"
+    continues_prompt = False
+    bare = True
     mask_length = 0
 
     def __init__(

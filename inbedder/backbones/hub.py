@@ -14,6 +14,8 @@ from inbedder.errors import ModelError
 
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
+EMBEDDING = ("embedding", "instructor")
+"""What ``inbedder.json`` calls an embedding model, now and at first."""
 PAIRS_FILE = "conditional.json"
 WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
 
@@ -29,7 +31,7 @@ class Settings:
     mask_length: int | None = None
     """Masks after the prompt."""
     backbone: str | None = None
-    """"instructor" for an embedding model; None where the model's configuration tells."""
+    """"embedding" (or "instructor") for an embedding model; None where the model's configuration tells."""
     max_new_tokens: int | None = None
     """Longest answer in tokens."""
     subtract_instruction: bool | None = None

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Sampling, check_layer
+from inbedder.backbones.base import Sampling
 from inbedder.backbones.masked import MaskedBackbone
+from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.files import atomic_write
 from inbedder.pooling import masked_mean

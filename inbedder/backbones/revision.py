@@ -27,7 +27,7 @@ def weights_revision(name: str, backbone: Backbone) -> str:
     folder = Path(backbone.adapter or resolve_name(name))
     if not folder.is_dir():
         return "unknown" if commit == "None" else commit
-    modules = module_files(folder) if backbone.kind == "instructor" else []
+    modules = module_files(folder) if backbone.bare else []
     digests = [sha256_of(path) for path in (*sorted(folder.glob("*.safetensors")), *modules)]
     if name != "mini" and backbone.adapter:  # the base of mini is checked by its hash
         base = Path(resolve_name(str(backbone.model.config._name_or_path)))

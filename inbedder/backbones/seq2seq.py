@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import (
-    Sampling,
+from inbedder.backbones.base import Sampling
+from inbedder.backbones.causal import generated_answers
+from inbedder.backbones.hub import Settings
+from inbedder.backbones.transformer import (
     check_layer,
     dtype_name,
     likeliest_words,
@@ -23,7 +25,7 @@ from inbedder.backbones.base import (
     special_ids,
     tapped,
 )
-from inbedder.backbones.causal import generated_answers
+from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.batching import pad
 from inbedder.pooling import last_true, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -32,10 +34,20 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+def seq2seq_backbone(loaded: Loaded, _options: LoadOptions) -> tuple[Seq2SeqBackbone, Settings]:
+    """The backbone of a loaded encoder-decoder."""
+    backbone = Seq2SeqBackbone(loaded.model, loaded.tokenizer)
+    backbone.answers = not loaded.untrained
+    return backbone, loaded.settings
+
+
 class Seq2SeqBackbone:
     """An encoder-decoder language model."""
 
     kind: str = "seq2seq"
+    called = "A seq2seq LM"
+    continues_prompt = False
+    bare = False
     poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt")
     mask_length = 0
 

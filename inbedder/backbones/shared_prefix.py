@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from inbedder.backbones.base import Backbone, Sampling, check_layer, tapped
+from inbedder.backbones.base import Backbone, Sampling
 from inbedder.backbones.causal import CausalBackbone
+from inbedder.backbones.transformer import check_layer, tapped
 from inbedder.batching import TOKEN_BUDGET, pad
 from inbedder.prompting import PromptTemplate
 from inbedder.tokenization import common_length
@@ -37,7 +38,7 @@ def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
-    if backbone.kind != "causal":
+    if not backbone.continues_prompt:
         return f"in a model of the kind {backbone.kind!r} the text's states depend on the instruction"
     if pooling != "1st-gen":
         return f"{pooling} needs more than the prompt's last state"

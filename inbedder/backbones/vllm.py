@@ -28,8 +28,9 @@ import yaml
 from torch import Tensor
 from transformers import GenerationConfig
 
-from inbedder.backbones.base import Model, Sampling, check_layer, model_kind, pad_id_of, special_ids, stop_ids
-from inbedder.backbones.loading import Found, LoadOptions, choose_dtype, device_of
+from inbedder.backbones.base import Model, Sampling
+from inbedder.backbones.transformer import check_layer, pad_id_of, special_ids, stop_ids
+from inbedder.backbones.weights import Found, LoadOptions, choose_dtype, device_of
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -58,11 +59,12 @@ class Elsewhere:
     """The kind of device."""
 
 
-def vllm_backbone(found: Found, options: LoadOptions) -> VllmBackbone:
+def vllm_backbone(found: Found, kind: str, options: LoadOptions) -> VllmBackbone:
     """The backbone of a model that was found.
 
     Args:
         found: The model.
+        kind: Its family.
         options: ``kind`` with vLLM's options, dtype, device, revision, trust_remote_code and quantization ("nf4" is vLLM's
             bitsandbytes; its other methods go by their own names, and a checkpoint's own is found without a name).
 
@@ -75,7 +77,6 @@ def vllm_backbone(found: Found, options: LoadOptions) -> VllmBackbone:
         ModelError: When vLLM cannot serve the model so.
     """
     given = read_options(options.kind or "vllm")
-    kind = model_kind(found.config)
     if kind != "causal":
         raise ModelError(f"{found.base} is a {kind} LM; vLLM serves causal ones here. Leave the backbone out.")
     if options.device not in (None, "cpu", "cuda"):
@@ -119,6 +120,9 @@ class VllmBackbone:
     """A decoder-only language model in vLLM's engines."""
 
     kind: str = "causal"
+    called = "A causal LM"
+    continues_prompt = True
+    bare = False
     poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
     mask_length = 0
 

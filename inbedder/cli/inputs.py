@@ -41,7 +41,7 @@ def guided_vectors(
     found = []
     for one in instructions:
         vectors = embedder.encode_guided(texts, one, sample=sample, generic=generic, batch_size=batch_size)
-        read = len(vectors.sample)
+        read = len(texts if vectors.sample is None else vectors.sample)
         mapped = f", the others mapped (cosine of mapped and read vectors {vectors.cosine:.2f})" if read < len(texts) else ""
         say(f"{read} of {len(texts)} texts were read under {one or '@generic'!r}{mapped}.")
         found.append(vectors)

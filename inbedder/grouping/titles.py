@@ -40,7 +40,7 @@ def group_titles(model: InBedder, answers: Sequence[str], labels: NDArray[np.int
         ModelError: When the model does not answer.
     """
     groups = [np.flatnonzero(labels == group) for group in range(int(labels.max()) + 1)]
-    counts = [Counter(answers[row] for row in rows if answers[row]) for rows in groups]
+    counts = [Counter(answers[row] for row in rows.tolist() if answers[row]) for rows in groups]
     read = ["; ".join(answer for answer, _ in count.most_common(ANSWERS_READ)) for count in counts]
     written = model.answer(read, QUESTION)
     titles: list[str] = []

@@ -7,19 +7,14 @@ sentence-transformers/all-MiniLM-L6-v2. ``small`` stands on SmolLM2-135M-Instruc
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from inbedder.errors import ModelError
 from inbedder.files import sha256_of
 from inbedder.models.gguf import gguf_folder
 from inbedder.models.installing import BASE_OF, BASES, installed_folder, required_folder
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
 
 ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
 """The folders of the models that the package brings."""
@@ -95,49 +90,3 @@ def resolve_name(name: str) -> str:
     if name.endswith(".gguf") and Path(name).is_file():
         return str(gguf_folder(Path(name)))
     return name
-
-
-def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
-    """Merge a plain LoRA adapter into a model without importing peft, which takes seconds.
-
-    The delta of a linear layer is scale * B @ A (LoRA, Hu et al. 2021, section 4.1); biases and modules that were trained
-    whole replace their namesakes.
-
-    Args:
-        model: The adapter's base; changed in place.
-        adapter: A folder that peft saved.
-
-    Returns:
-        False, with the model unchanged, when the adapter is more than plain LoRA; peft must load it then.
-    """
-    import torch
-    from safetensors.torch import load_file
-
-    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-    weights_file = adapter / "adapter_model.safetensors"
-    plain = config.get("peft_type") == "LORA"
-    unplain = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
-    if not plain or any(config.get(key) for key in unplain) or not weights_file.is_file():
-        return False
-    tensors = {
-        name.removeprefix("base_model.model.").replace(".base_layer.", "."): tensor
-        for name, tensor in load_file(weights_file).items()
-    }
-    if any(".lora_" in name and not name.endswith((".lora_A.weight", ".lora_B.weight")) for name in tensors):
-        return False
-    scale = config["lora_alpha"] / config["r"]
-    target = dict(model.named_parameters(remove_duplicate=False))
-    deltas = {}
-    for name, tensor in tensors.items():
-        if name.endswith(".lora_A.weight"):
-            other = tensors[name.replace(".lora_A.", ".lora_B.")]
-            deltas[name.replace(".lora_A.", ".")] = scale * (other.float() @ tensor.float())
-    whole = {name: tensor for name, tensor in tensors.items() if ".lora_" not in name}
-    if not (deltas.keys() | whole.keys()) <= target.keys():
-        return False
-    with torch.no_grad():
-        for name, delta in deltas.items():
-            target[name] += delta.to(target[name].dtype)
-        for name, tensor in whole.items():
-            target[name].copy_(tensor)
-    return True

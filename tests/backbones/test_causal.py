@@ -4,7 +4,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.backbones.base import pad_id_of
+from inbedder.backbones.transformer import pad_id_of
 from tests.conftest import CAUSAL, INSTRUCTIONS, TEXTS, assert_close
 
 POOLINGS = ["1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all"]

@@ -9,7 +9,7 @@ from tokenizers import processors
 from transformers import AutoModel, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.backbones.embedding import InstructorBackbone
+from inbedder.backbones.embedding import EmbeddingBackbone
 from inbedder.backbones.sentence_modules import SentenceModules
 from inbedder.errors import InputError, ModelError
 from inbedder.models.bundled import base_folder
@@ -26,7 +26,7 @@ PLAIN = [text for text in TEXTS if "[MASK]" not in text]  # sentence-transformer
 def test_vectors_equal_sentence_transformers_without_the_prompt(make_sentence_model, family, dense, instruction):
     folder = make_sentence_model(family, dense=dense)
     model = InBedder(folder)
-    assert (model.backbone.kind, model.pooling, model.dimension) == ("instructor", "text-mean", 16 if dense else 32)
+    assert (model.backbone.kind, model.pooling, model.dimension) == ("embedding", "text-mean", 16 if dense else 32)
     texts = ["cats", *PLAIN]
     assert np.abs(model.encode(texts, instruction) - theirs(folder, texts, instruction)).max() < 1e-5
 
@@ -136,7 +136,7 @@ def test_left_and_right_padding_give_the_same_vectors(make_sentence_model, famil
     right = InBedder(make_sentence_model(family), pooling=pooling)
     vectors = right.encode(TEXTS, ASKED)
     modules = SentenceModules()
-    right.backbone = InstructorBackbone(right.backbone.model, right.backbone.tokenizer, modules, padding_side="left")
+    right.backbone = EmbeddingBackbone(right.backbone.model, right.backbone.tokenizer, modules, padding_side="left")
     assert_close(right.encode(TEXTS, ASKED), vectors)
 
 
@@ -214,7 +214,7 @@ def test_an_adapter_over_an_encoder_is_merged(make_sentence_model, make_model, t
     for file in ("model.safetensors", "config.json"):
         (copy / file).unlink()
     model.save_pretrained(copy)
-    assert InBedder(copy).backbone.kind == "instructor"
+    assert InBedder(copy).backbone.kind == "embedding"
     assert np.abs(InBedder(copy).encode(PLAIN, ASKED) - theirs(copy, PLAIN, ASKED)).max() < 1e-5
 
 
@@ -232,7 +232,7 @@ def test_kept_vectors_know_modules_poolings_and_instructions(make_sentence_model
 
 def test_the_bundled_base_equals_sentence_transformers():
     model = InBedder("all-MiniLM-L6-v2")
-    assert (model.backbone.kind, model.pooling, model.tokenizer.max_length) == ("instructor", "mean", 256)
+    assert (model.backbone.kind, model.pooling, model.tokenizer.max_length) == ("embedding", "mean", 256)
     texts = ["I love cats", "The delivery was late."]
     for instruction in (None, ASKED):
         assert np.abs(model.encode(texts, instruction) - theirs(base_folder(), texts, instruction)).max() < 1e-5

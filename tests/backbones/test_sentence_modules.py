@@ -41,7 +41,7 @@ def test_the_folders_name_says_nothing(make_model, make_sentence_model, tmp_path
     (tmp_path / "instructor-large").symlink_to(make_model("bert"))
     (tmp_path / "opt-7b").symlink_to(make_sentence_model())
     assert InBedder(tmp_path / "instructor-large").backbone.kind == "masked"
-    assert InBedder(tmp_path / "opt-7b").backbone.kind == "instructor"
+    assert InBedder(tmp_path / "opt-7b").backbone.kind == "embedding"
     assert InBedder(tmp_path / "opt-7b", backbone="masked").backbone.kind == "masked"
 
 

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForMaskedLM
 
 from inbedder import InBedder
+from inbedder.backbones.adapters import load_merged
 from inbedder.errors import ModelError
 from inbedder.models import bundled
 
@@ -100,7 +101,7 @@ def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
     model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3", "bias": "none"}))
-    assert not bundled.load_merged(model, tmp_path)
+    assert not load_merged(model, tmp_path)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -118,7 +119,7 @@ def test_a_model_trained_whole_is_packed_as_an_adapter(make_model, tmp_path):
     save_file(weights, tmp_path / "adapter_model.safetensors")
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     plain = AutoModelForMaskedLM.from_pretrained(folder)
-    assert bundled.load_merged(plain, tmp_path)
+    assert load_merged(plain, tmp_path)
     expected = trained.state_dict()
     assert all(torch.allclose(tensor, expected[name], atol=1e-5) for name, tensor in plain.state_dict().items())
     rough = pack_adapter.low_rank(expected, AutoModelForMaskedLM.from_pretrained(folder), rank=width // 4).merge_and_unload()

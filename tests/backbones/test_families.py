@@ -9,8 +9,9 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BertConfig, OPTConfig, ViTConfig
 
 from inbedder import InBedder
-from inbedder.backbones import loading
-from inbedder.backbones.base import check_layer, model_kind
+from inbedder.backbones import adapters, hub, weights
+from inbedder.backbones.families import model_kind
+from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from tests.conftest import GOLDEN, TEXTS
 
@@ -101,9 +102,9 @@ def test_layers_count_from_both_ends_and_others_are_refused():
 
 @pytest.mark.parametrize("fast_bf16", [True, False])
 def test_half_precision_on_a_cpu_needs_a_cpu_that_computes_in_it(monkeypatch, fast_bf16):
-    monkeypatch.setattr(loading, "has_fast_bf16", lambda _device: fast_bf16)
-    assert loading.choose_dtype(None, torch.device("cpu")) == (torch.bfloat16 if fast_bf16 else torch.float32)
-    assert loading.choose_dtype("float16", torch.device("cpu")) == torch.float16
+    monkeypatch.setattr(weights, "has_fast_bf16", lambda _device: fast_bf16)
+    assert weights.choose_dtype(None, torch.device("cpu")) == (torch.bfloat16 if fast_bf16 else torch.float32)
+    assert weights.choose_dtype("float16", torch.device("cpu")) == torch.float16
 
 
 def make_adapter(base: str, folder, model_class, **extra):
@@ -159,8 +160,8 @@ def test_an_adapter_on_the_hub_brings_its_settings(make_model, tmp_path, monkeyp
             raise EntryNotFoundError(f"no {file}")
         return str(adapter / file)
 
-    monkeypatch.setattr(loading, "hf_hub_download", download)
-    monkeypatch.setattr(loading, "snapshot_download", lambda *_args, **_options: str(adapter))
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    monkeypatch.setattr(adapters, "snapshot_download", lambda *_args, **_options: str(adapter))
     model = InBedder("someone/adapter", revision="v1")
     assert (model.template.name, model.backbone.mask_length) == ("alpaca", 5)
     assert np.array_equal(model.encode("a", "What?"), InBedder(adapter).encode("a", "What?"))

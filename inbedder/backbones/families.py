@@ -1,0 +1,135 @@
+"""The families of models, one row each: what loads them, and what makes a backbone of them.
+
+A checkpoint's family is read from its configuration's architecture, never from its name. Checkpoints of sentence-transformers are
+embedding models; vLLM is no family but an engine for causal LMs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+from transformers.models.auto import modeling_auto
+
+from inbedder.backbones.base import Backbone
+from inbedder.backbones.causal import causal_backbone
+from inbedder.backbones.embedding import embedding_backbone, encoder_class
+from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
+from inbedder.backbones.masked import masked_backbone
+from inbedder.backbones.seq2seq import seq2seq_backbone
+from inbedder.backbones.weights import Loaded, LoadOptions, find_model, load_weights
+from inbedder.errors import ModelError
+from inbedder.models.bundled import resolve_name
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of model."""
+
+    model_class: Callable[[PretrainedConfig], Any]
+    """From a configuration to the class of transformers that loads such a model."""
+    backbone: Callable[[Loaded, LoadOptions], tuple[Backbone, Settings]]
+    """From a loaded model, and what the user asked for, to a backbone and what it wants to be asked."""
+    dtypes: tuple[str, ...] = ()
+    """Dtypes of its own, beside torch's."""
+    headless: bool = False
+    """Whether it is loaded without its language-model head."""
+
+
+FAMILIES = {
+    "causal": Family(lambda _config: AutoModelForCausalLM, causal_backbone),
+    "masked": Family(lambda _config: AutoModelForMaskedLM, masked_backbone, dtypes=("int8",)),
+    "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, seq2seq_backbone),
+    "embedding": Family(encoder_class, embedding_backbone, headless=True),
+}
+
+
+def model_kind(config: PretrainedConfig) -> str:
+    """Tell the kind of a model from its configuration, never from its name.
+
+    Args:
+        config: The checkpoint's configuration.
+
+    Returns:
+        "causal", "masked" or "seq2seq".
+
+    Raises:
+        ModelError: When the architecture has no language-model head in transformers.
+    """
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    if getattr(config, "is_encoder_decoder", False):
+        return "seq2seq"
+    if architecture.endswith("ForMaskedLM"):
+        return "masked"
+    if architecture.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "masked"
+    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "causal"
+    raise ModelError(
+        f"{config.model_type!r} ({architecture or 'no architecture named'}) is no causal, masked or encoder-decoder language "
+        "model. Choose a model with a language-model head, or name the kind: InBedder(..., backbone='masked' or 'embedding')."
+    )
+
+
+def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
+    """Load a model for embedding and answering.
+
+    Args:
+        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
+        options: Device, dtype and the rest.
+
+    Returns:
+        The backbone of the model's kind, and what its training left beside the weights.
+
+    Raises:
+        ModelError: When the model is not found, of no known kind, or an option does not fit.
+    """
+    if options.kind and options.kind.startswith("vllm"):
+        from inbedder.backbones.vllm import vllm_backbone
+
+        found = find_model(name, options)
+        return vllm_backbone(found, model_kind(found.config), options), found.settings
+    kind = options.kind or ("embedding" if _is_sentence_model(name, options.revision) else None)
+    loaded = load_model(name, replace(options, kind=kind))
+    backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
+    backbone.adapter = loaded.adapter
+    return backbone, settings
+
+
+def _is_sentence_model(name: str, revision: str | None) -> bool:
+    """Whether it is a checkpoint of sentence-transformers, and none that was fine-tuned here to answer."""
+    name = resolve_name(name)
+    if Path(name).is_file() or hub_file(name, MODULES_FILE, revision) is None:
+        return False
+    return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone in EMBEDDING
+
+
+def load_model(name: str, options: LoadOptions) -> Loaded:
+    """Load weights and tokenizer; merge an adapter unless its base is quantized.
+
+    Args:
+        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
+        options: Device, dtype and the rest.
+
+    Returns:
+        The model, and what is known of it.
+
+    Raises:
+        ModelError: When the model is not found, of no known kind, or an option does not fit.
+    """
+    found = find_model(name, options)
+    kind = options.kind or model_kind(found.config)
+    family = FAMILIES.get(kind)
+    if family is None:
+        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, vllm.")
+    if options.dtype == "int8" and "int8" not in family.dtypes:
+        raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
+    return load_weights(found, kind, family.model_class(found.config), options, headless=family.headless)

@@ -1,0 +1,162 @@
+"""What is the same in every transformer of transformers: its blocks, its layers' states, its special ids, its words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from inbedder.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+def blocks_of(body: nn.Module, count: int) -> nn.ModuleList:
+    """The transformer blocks of a model without its head.
+
+    Args:
+        body: The model.
+        count: How many blocks the configuration promises.
+
+    Returns:
+        The blocks in order.
+
+    Raises:
+        ModelError: When no list of that many blocks is found.
+    """
+    for module in body.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return module
+    raise ModelError(f"{type(body).__name__} keeps its {count} blocks in no list; only its last layer can be used.")
+
+
+def check_layer(layer: int, num_layers: int) -> int:
+    """Count a negative layer from the end.
+
+    Args:
+        layer: -1 - num_layers .. num_layers.
+        num_layers: L.
+
+    Returns:
+        0 .. num_layers.
+
+    Raises:
+        ModelError: When the model has no such layer.
+    """
+    if not -num_layers - 1 <= layer <= num_layers:
+        raise ModelError(f"No layer {layer}: the model has layers 0 (embeddings) to {num_layers}, or -1 for the last.")
+    return layer if layer >= 0 else num_layers + 1 + layer
+
+
+@contextmanager
+def tapped(body: nn.Module, layer: int, num_layers: int) -> Iterator[list[Tensor]]:
+    """Collect one layer's states at every forward pass of ``body``, and nothing else.
+
+    Hidden state i < L is the input of block i; hidden state L is the output of the body, after the final norm. These are
+    transformers' ``hidden_states``.
+
+    Args:
+        body: The model without its head.
+        layer: 0 .. L.
+        num_layers: L.
+
+    Yields:
+        A list that grows by one tensor, shape (batch, positions, d), at every pass.
+    """
+    states: list[Tensor] = []
+
+    def keep_output(_module: nn.Module, _args: Any, output: Any) -> None:
+        states.append(output[0])
+
+    def keep_input(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        states.append(args[0] if args else kwargs["hidden_states"])
+
+    if layer == num_layers:
+        handle = body.register_forward_hook(keep_output)
+    else:
+        handle = blocks_of(body, num_layers)[layer].register_forward_pre_hook(keep_input, with_kwargs=True)
+    try:
+        yield states
+    finally:
+        handle.remove()
+
+
+def special_ids(tokenizer: PreTrainedTokenizerBase, filter_ids: Sequence[int], device: torch.device) -> Tensor:
+    """Ids whose hidden states are left out: special tokens and the words of section 4.3."""
+    return torch.tensor(sorted({*tokenizer.all_special_ids, *filter_ids}), dtype=torch.long, device=device)
+
+
+def position_limit(model: PreTrainedModel) -> int | None:
+    """Most positions a model can take: RoBERTa's start behind the padding index, so it has fewer than its table's rows."""
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if limit is None:
+        return None
+    tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
+    offset = tables[0].padding_idx if tables and isinstance(tables[0], nn.Embedding) else None
+    return int(limit) if offset is None else int(limit) - int(offset) - 1
+
+
+def pad_id_of(tokenizer: PreTrainedTokenizerBase) -> int:
+    """The id to pad with; padding is masked, so any id serves where the tokenizer has none."""
+    for one in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if one is not None:
+            return int(one)
+    return 0
+
+
+def stop_ids(generation: GenerationConfig | None, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Ids of the tokens that end an answer: those of the generation settings, else also the tokenizer's."""
+    configured = getattr(generation, "eos_token_id", None)
+    ids = configured if isinstance(configured, list) else [configured, tokenizer.eos_token_id]
+    return sorted({one for one in ids if one is not None})
+
+
+def dtype_name(model: PreTrainedModel) -> str:
+    """The dtype of a model's weights, such as "float32"."""
+    return str(model.dtype).removeprefix("torch.")
+
+
+def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int) -> list[list[str]]:
+    """The likeliest tokens, special tokens left out.
+
+    Args:
+        logits: Shape (m, vocabulary).
+        tokenizer: The model's.
+        top: How many tokens a row.
+
+    Returns:
+        m lists of decoded tokens.
+    """
+    logits = logits.float()
+    logits[:, [one for one in tokenizer.all_special_ids if one < logits.shape[1]]] = float("-inf")
+    best = logits.topk(min(top, logits.shape[1])).indices.tolist()
+    return [tokenizer.batch_decode([[one] for one in row]) for row in best]
+
+
+def distinct_words(tokens: Sequence[str], top: int) -> list[str]:
+    """The first tokens that are words, each once.
+
+    Args:
+        tokens: Decoded tokens.
+        top: At most so many words.
+
+    Returns:
+        Words in lower case.
+    """
+    words: list[str] = []
+    for token in tokens:
+        word = token.strip().lower()
+        if len(word) > 1 and word.isalnum() and word not in words:
+            words.append(word)
+    return words[:top]
+
+
+def body_of(model: PreTrainedModel) -> nn.Module:
+    """The model without its language-model head."""
+    body = model.base_model
+    assert isinstance(body, nn.Module)
+    return body
