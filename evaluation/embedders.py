@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.tasks.base import Similarity, fingerprint
-from finetune.conditional_encoding import scores_pairs
+from inbedder.conditional.encoding import scores_pairs
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.files import sha256_of
@@ -110,7 +110,7 @@ def inbedder_embedders(
 
 
 def _pair_embedder(folder: str, batch_size: int) -> Embedder:
-    from finetune.conditional import ConditionalEncoder
+    from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
     files = sorted(Path(folder).rglob("*.safetensors"))

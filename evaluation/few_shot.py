@@ -26,8 +26,7 @@ from evaluation.results import Cell, aligned, load_cells, save_cells, table
 from evaluation.runner import about_of
 from evaluation.tasks.base import fingerprint
 from evaluation.tasks.conditional_sts import csts_of_table, csts_prompts
-from finetune.conditional_data import COLUMNS, Rated, contrasting, read_rated
-from finetune.conditional_losses import LEAST, MOST
+from inbedder.conditional.rated_rows import COLUMNS, LEAST, MOST, Rated, contrasting, read_rated
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.prompting import PromptTemplate

@@ -215,7 +215,7 @@ def uninformative_words(instruction: str) -> list[str]:
     Returns:
         The words, lower case and as the instruction writes them.
     """
-    from finetune.data import stopwords
+    from inbedder.words import stopwords
 
     return sorted({*stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction)})
 

@@ -11,9 +11,9 @@ from finetune.recipe import read_settings
 from inbedder.errors import RecipeError
 
 METHODS = {
-    "answering": "finetune.answering",
-    "contrastive": "finetune.contrastive",
-    "conditional": "finetune.conditional_training",
+    "answering": "finetune.answering.training",
+    "contrastive": "finetune.contrastive.training",
+    "conditional": "finetune.conditional.training",
 }
 """Method -> module; ``answering`` is meant where a recipe names none."""
 

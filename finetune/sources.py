@@ -7,17 +7,71 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from finetune.composing import compose
-from finetune.recipe import Source
 from inbedder.errors import MissingExtraError, RecipeError
 
 Record = Mapping[str, Any]
 KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".yaml")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One set of question-answer rows: a file (jsonl, jsonl.gz, json, csv, tsv, parquet) or a set of the hub."""
+
+    path: str = ""
+    """File, relative to ``data.folder`` or, when it is not there, to the shipped ``finetune/written``."""
+    hub: str | None = None
+    """Id on the hub, in place of a file."""
+    config: str | None = None
+    """Configuration of the hub's set."""
+    split: str = "train"
+    """Split of the hub's set."""
+    revision: str | None = None
+    """Commit of the hub's set."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Where input, instruction and output stand, when they have other names."""
+    cap: int | None = None
+    """At most so many rows, drawn with the recipe's seed."""
+    weight: float = 1.0
+    """Each row comes so often: 2 is twice, 0.5 a drawn half."""
+    min_characters: int = 0
+    """Leave out rows whose input is shorter."""
+    max_characters: int | None = None
+    """Leave out rows whose input is longer."""
+    keep: Mapping[str, str] = field(default_factory=dict)
+    """Keep only rows whose fields hold these values, such as ``{split: train}``."""
+    drop_flags: tuple[str, ...] = ()
+    """Leave out rows whose ``flags`` hold one of these, such as needs_options."""
+    choices: str | None = None
+    """Multiple choice: the field that lists the choices; the answer field then holds the right one's number or letter."""
+    licence: str | None = None
+    """Licence of the data, for the card."""
+    instructions: tuple[str, ...] = ()
+    """When given, each row is asked one of these (drawn) in place of its own instruction."""
+    only: tuple[str, ...] = ()
+    """When given, only rows that carry one of these instructions."""
+    answer_from: str = "output"
+    """The field that holds the answer, such as a label of another criterion."""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """When given, the answers are renamed by this table and rows with other answers are left out."""
+    keywords: int = 0
+    """When above 0, the answer is so many most salient words of the input (``keywords``), for questions of topic."""
+    beside: str | None = None
+    """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
+    questions: int = 2
+    """Questions per composed text (yaml files of phrases)."""
+    long: bool = False
+    """Composed opinions of about fifteen sentences in place of six."""
+    target: str = "answer"
+    """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
+    per_text: int | None = None
+    """At most so many rows per text."""
 
 
 def file_records(path: Path, questions: int = 2, *, long: bool = False) -> Iterator[tuple[int, Any]]:

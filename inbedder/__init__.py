@@ -6,16 +6,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from inbedder.conditional import ConditionalEncoder
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
     from inbedder.grouping.clustering import ClusterResult, cluster
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
-__all__ = ["ClusterResult", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
+__all__ = ["ClusterResult", "ConditionalEncoder", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
 
 _HOMES = {
     "ClusterResult": "inbedder.grouping.clustering",
+    "ConditionalEncoder": "inbedder.conditional",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",

@@ -1,4 +1,4 @@
-"""Tables of texts in and out: csv, tsv, jsonl, parquet, plain text and standard input."""
+"""Tables of texts: csv, tsv, jsonl, parquet, plain text and standard input."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from inbedder.errors import InputError, MissingExtraError
-from inbedder.files import atomic_write
-from inbedder.tokenization import clean_text
+from inbedder.errors import InputError
+from inbedder.outputs import import_parquet
 
 READABLE = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
 LINE_COLUMN = "text"
@@ -231,7 +227,7 @@ def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record
 
 
 def _read_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, Record | BadRow]]:
-    pyarrow, parquet = _import_parquet()
+    pyarrow, parquet = import_parquet()
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
@@ -241,25 +237,6 @@ def _read_parquet(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[i
                     yield number, record
     except pyarrow.ArrowInvalid as error:
         raise InputError(f"{path} is not a parquet file ({error}).") from error
-
-
-def check_writable(path: Path) -> None:
-    """Find out before the work whether a table's library is there.
-
-    Args:
-        path: The table to be written.
-    """
-    if path.suffix.lower() == ".parquet":
-        _import_parquet()
-
-
-def _import_parquet() -> tuple[Any, Any]:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "report") from error
-    return pyarrow, pyarrow.parquet
 
 
 def _columns(records: Sequence[Record]) -> list[str]:
@@ -286,75 +263,3 @@ def _share(records: Sequence[Record], name: str, holds: Callable[[str], bool]) -
     values = [record.get(name) for record in records[:GUESSED_FROM]]
     filled = [value for value in values if why_no_text(value) != "is empty (NaN)" and value != ""]
     return sum(isinstance(value, str) and holds(value) for value in filled) / max(1, len(filled))
-
-
-def write_records(records: Iterable[Record], path: str | Path) -> None:
-    """Write rows, all at once or not at all.
-
-    Args:
-        records: The rows, all with the same columns.
-        path: A .csv, .tsv, .jsonl, .json or .parquet file.
-
-    Raises:
-        InputError: When the type is unknown or the file cannot be written.
-    """
-    path, kind, rows = Path(path), Path(path).suffix.lower(), list(records)
-    with atomic_write(path) as temporary:
-        if kind == ".parquet":
-            pyarrow, parquet = _import_parquet()
-            cleaned = [{k: clean_text(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-            parquet.write_table(pyarrow.Table.from_pylist(cleaned), temporary)
-        elif kind == ".json":
-            temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-        elif kind == ".jsonl":
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        elif kind in (".csv", ".tsv"):
-            with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                writer = csv.DictWriter(file, list(rows[0]) if rows else [], delimiter="\t" if kind == ".tsv" else ",")
-                writer.writeheader()
-                writer.writerows(rows)
-        else:
-            raise InputError(f"{path}: cannot write {kind!r}. Give .csv, .tsv, .jsonl, .json or .parquet.")
-
-
-def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]) -> None:
-    """Write one vector a text, all at once or not at all.
-
-    Args:
-        path: A .npy file for the vectors alone, or a .parquet file.
-        vectors: float32, shape (n, d); with ``answers`` where they were re-encoded from some.
-        rows: n row numbers.
-        texts: n texts.
-
-    Raises:
-        InputError: When the file cannot be written.
-    """
-    if path.suffix.lower() == ".npy":
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.save(file, vectors, allow_pickle=False)
-        return
-    records: list[Record] = [
-        {"row": row, "text": text, "embedding": vector} for row, text, vector in zip(rows, texts, vectors.tolist(), strict=True)
-    ]
-    for record, answers in zip(records, getattr(vectors, "answers", ()), strict=False):
-        record["answers"] = answers
-    write_records(records, path)
-
-
-def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str]) -> None:
-    """Write the answers to each text, all at once or not at all: one in the column "answer", or several numbered from 1.
-
-    Args:
-        path: As for ``write_records``.
-        answers: n lists of equally many answers.
-        rows: n row numbers.
-        texts: n texts.
-
-    Raises:
-        InputError: When the file cannot be written.
-    """
-    records: list[Record] = []
-    for row, text, some in zip(rows, texts, answers, strict=True):
-        names = ["answer"] if len(some) == 1 else [f"answer_{i + 1}" for i in range(len(some))]
-        records.append({"row": row, "text": text, **dict(zip(names, some, strict=True))})
-    write_records(records, path)

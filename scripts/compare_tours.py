@@ -20,7 +20,7 @@ from statistics import mean
 
 import numpy as np
 
-from finetune.tours import Floats, greedy_tour, order_tasks, tour_similarity, two_opt
+from finetune.curriculum.tours import Floats, greedy_tour, order_tasks, tour_similarity, two_opt
 from inbedder.files import atomic_write
 
 KINDS = {"uniform": 0, "cosines of 384 normal numbers": 384, "cosines of 8 normal numbers": 8}

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluation.results import Cell, load_cells, save_cells
-from finetune.contrastive import training_pairs
-from finetune.data_cube import UNDERFITTING_FILE, note_underfitting
+from finetune.contrastive.training import training_pairs
+from finetune.curriculum.data_cube import UNDERFITTING_FILE, note_underfitting
 from finetune.methods import read_method
 
 RECIPE = Path(__file__).parents[1] / "finetune" / "recipes" / "instructor-minilm.yaml"

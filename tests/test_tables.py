@@ -6,7 +6,8 @@ import pyarrow.parquet
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.tables import read_table, write_records
+from inbedder.outputs import write_records
+from inbedder.tables import read_table
 
 ROWS = [{"id": "1", "text": "I love cats"}, {"id": "2", "text": 'dogs, "too"\nand birds'}]
 

@@ -18,7 +18,7 @@ from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, ro
 from evaluation.tasks.standard import HUB_CLUSTERINGS, RERANKINGS, hub_clustering, reranking, standard_sets, standard_task
 from evaluation.tasks.text_evaluation import SETS as TEXT_EVALUATIONS
 from evaluation.tasks.text_evaluation import TextEvaluation
-from finetune.conditional_data import COLUMNS
+from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
 from inbedder.tables import BadRow, stream_rows
 

@@ -16,7 +16,7 @@ import yaml
 
 from evaluation.metrics import pearson, row_cosines, spearman
 from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, Similarity, TaskInfo, fingerprint, read_hub, read_jsonl
-from finetune.conditional_data import COLUMNS, read_rated
+from inbedder.conditional.rated_rows import COLUMNS, read_rated
 from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
 
@@ -127,7 +127,7 @@ def instruct_stsb_of_hub() -> ConditionalSTS:
 
 
 def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test") -> ConditionalSTS:
-    """C-STS from the file that its authors gave the user (``finetune.conditional_data`` says how to ask), or one like it.
+    """C-STS from the file that its authors gave the user (``inbedder.conditional.rated_rows`` says how to ask), or one like it.
 
     Args:
         path: A .csv, .tsv, .jsonl or .parquet file with sentence1, sentence2, condition and label (1 to 5), such as

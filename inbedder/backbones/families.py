@@ -18,7 +18,7 @@ from inbedder.backbones.base import Backbone
 from inbedder.backbones.causal import causal_backbone
 from inbedder.backbones.embedding import embedding_backbone, encoder_class
 from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
-from inbedder.backbones.masked import masked_backbone
+from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.seq2seq import seq2seq_backbone
 from inbedder.backbones.weights import Loaded, LoadOptions, find_model, load_weights
 from inbedder.errors import ModelError
@@ -26,6 +26,10 @@ from inbedder.models.bundled import resolve_name
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
+
+
+MASK_LENGTH = 3
+"""Masks behind a prompt where neither the user nor the model's settings say."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,19 @@ class Family:
     """Dtypes of its own, beside torch's."""
     headless: bool = False
     """Whether it is loaded without its language-model head."""
+
+
+def masked_backbone(loaded: Loaded, options: LoadOptions) -> tuple[Backbone, Settings]:
+    """The backbone of a loaded masked LM, through ONNX Runtime for int8."""
+    asked = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
+    make: type[MaskedBackbone] = MaskedBackbone
+    if options.dtype == "int8":
+        from inbedder.backbones.onnx import OnnxMaskedBackbone
+
+        make = OnnxMaskedBackbone
+    backbone = make(loaded.model, loaded.tokenizer, MASK_LENGTH if asked is None else asked)
+    backbone.answers = not loaded.untrained
+    return backbone, loaded.settings
 
 
 FAMILIES = {

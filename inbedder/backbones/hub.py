@@ -68,7 +68,7 @@ def not_loaded(name: str, error: Exception) -> ModelError:
     """What a user is told of a model that cannot be found or read."""
     if (Path(name) / PAIRS_FILE).is_file():
         told = "scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task csts."
-        return ModelError(f"{name} {told} Load it: finetune.conditional.ConditionalEncoder.load.")
+        return ModelError(f"{name} {told} Load it: inbedder.conditional.ConditionalEncoder.load.")
     reason = " ".join(str(error).split()) or type(error).__name__
     return ModelError(
         f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.backbones.base import Sampling
-from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
     blocks_of,
     body_of,
@@ -26,7 +25,6 @@ from inbedder.backbones.transformer import (
     position_limit,
     tapped,
 )
-from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.pooling import masked_mean
@@ -65,23 +63,6 @@ def passes_only(module: nn.Module, keep: Tensor) -> Iterator[None]:
 
 STEM = 5
 """Words that share so many first letters (transfer, transferred), or all but an s (card, cards), are one word to an answer."""
-
-
-MASK_LENGTH = 3
-"""Masks behind a prompt where neither the user nor the model's settings say."""
-
-
-def masked_backbone(loaded: Loaded, options: LoadOptions) -> tuple[MaskedBackbone, Settings]:
-    """The backbone of a loaded masked LM; through ONNX Runtime for int8."""
-    asked = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
-    kind = MaskedBackbone
-    if options.dtype == "int8":
-        from inbedder.backbones.onnx import OnnxMaskedBackbone
-
-        kind = OnnxMaskedBackbone
-    backbone = kind(loaded.model, loaded.tokenizer, MASK_LENGTH if asked is None else asked)
-    backbone.answers = not loaded.untrained
-    return backbone, loaded.settings
 
 
 class MaskedBackbone:

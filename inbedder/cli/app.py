@@ -8,8 +8,12 @@ from typing import Annotated
 
 import typer
 
-from inbedder.cli import groups, kept, models, research, texts
+from inbedder.cli.groups import cluster
+from inbedder.cli.kept import cache
+from inbedder.cli.models import app as models_app
 from inbedder.cli.options import say
+from inbedder.cli.research import evaluate, finetune
+from inbedder.cli.texts import answer, embed
 
 INTERRUPTED = 130
 
@@ -29,9 +33,9 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (texts.embed, texts.answer, groups.cluster, kept.cache, research.finetune, research.evaluate):
+for _command in (embed, answer, cluster, cache, finetune, evaluate):
     app.command()(_command)
-app.add_typer(models.app, name="models")
+app.add_typer(models_app, name="models")
 
 
 def main() -> None:

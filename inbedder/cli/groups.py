@@ -99,7 +99,7 @@ def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequen
 
             save_report(results, path)
         else:
-            from inbedder.tables import write_records
+            from inbedder.outputs import write_records
 
             write_records((row for result in results for row in result.rows(table.rows)), path)
     for result in results:

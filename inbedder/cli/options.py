@@ -78,7 +78,7 @@ def check_output(path: Path, allowed: tuple[str, ...]) -> None:
         raise typer.BadParameter(f"{path}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
     if not path.absolute().parent.is_dir():
         raise typer.BadParameter(f"{path}: its folder does not exist.", param_hint="-o")
-    from inbedder.tables import check_writable
+    from inbedder.outputs import check_writable
 
     check_writable(path)
 

@@ -100,7 +100,7 @@ def embed(
         from inbedder.scheduling import finished
 
         vectors = finished(guided_vectors(embedder, table.texts, [instruction], guided, batch_size)[0], normalize)
-    from inbedder.tables import write_vectors
+    from inbedder.outputs import write_vectors
 
     write_vectors(output, vectors, table.rows, table.texts)
     say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
@@ -170,7 +170,7 @@ def answer(
         for one in answers:
             typer.echo("\t".join(" ".join(text.split()) for text in one))
         return
-    from inbedder.tables import write_answers
+    from inbedder.outputs import write_answers
 
     write_answers(output, answers, table.rows, table.texts)
     say(f"{output}: answers to {len(answers)} texts.")

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.words import stopwords
+
 STANDS_OUT = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
-NEGATIONS = frozenset({"no", "not", "nor", "none", "nothing", "never", "nobody", "nowhere", "neither"})
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,11 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
     Returns:
         k lists of words, the most telling first; empty where a cluster's answers hold no word.
     """
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
     count = int(labels.max()) + 1 if len(labels) else 0
     documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
-    vectorizer = TfidfVectorizer(
-        token_pattern=r"(?u)\b\w[\w'-]+\b", stop_words=sorted(ENGLISH_STOP_WORDS - NEGATIONS), sublinear_tf=True
-    )
+    vectorizer = TfidfVectorizer(token_pattern=r"(?u)\b\w[\w'-]+\b", stop_words=sorted(stopwords()), sublinear_tf=True)
     try:
         weights = vectorizer.fit_transform(documents).toarray()
     except ValueError:  # no word in any document

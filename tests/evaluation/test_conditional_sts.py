@@ -7,7 +7,7 @@ from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.base import TaskInfo
 from evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb_of_hub
 from inbedder.errors import InputError
-from inbedder.tables import write_records
+from inbedder.outputs import write_records
 from tests.evaluation.test_tasks import ignorant
 
 INFO = TaskInfo("toy", "cosine_spearman", "toy", "1", "none", "")

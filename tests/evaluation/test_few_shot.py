@@ -3,7 +3,7 @@ from typer.testing import CliRunner
 
 from evaluation.few_shot import app, context_of, load_generative, parse_answers, query_of
 from evaluation.results import load_cells
-from finetune.conditional_data import contrasting, read_rated
+from inbedder.conditional.rated_rows import contrasting, read_rated
 from inbedder.errors import InputError, ModelError
 from tests.evaluation.test_conditional_sts import CSV
 

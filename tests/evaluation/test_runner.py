@@ -13,10 +13,10 @@ from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
-from finetune.conditional import ConditionalEncoder
-from finetune.conditional_encoding import Encoding
 from inbedder import InBedder
 from inbedder.cli import app as cli
+from inbedder.conditional.encoder import ConditionalEncoder
+from inbedder.conditional.encoding import Encoding
 from inbedder.errors import InputError, ModelError
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 

@@ -9,9 +9,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-from finetune.examples import IGNORED, Collator
-from finetune.losses import amortised, pooled, read_causal, read_masked
-from finetune.recipe import Objective
+from finetune.answering.examples import IGNORED, Collator
+from finetune.answering.losses import amortised, pooled, read_causal, read_masked
+from finetune.answering.recipe import Objective
 
 
 def loss_of(kind, model, batch):

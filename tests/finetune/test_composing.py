@@ -3,9 +3,10 @@ import re
 
 import pytest
 
+from finetune.answering.recipe import AnsweringData
+from finetune.answering.rows import load_rows
 from finetune.composing import WRITTEN, compose
-from finetune.data import load_rows
-from finetune.recipe import Data, Source
+from finetune.sources import Source
 from inbedder.errors import RecipeError
 
 OPINIONS = WRITTEN / "opinions.yaml"
@@ -63,11 +64,11 @@ def test_messages_of_feelings_that_upset_are_upset():
 
 
 def test_shipped_phrases_are_found_beside_a_folder_of_data(tmp_path):
-    rows = load_rows(Data((Source("opinions.yaml", cap=20),), folder=str(tmp_path)))
+    rows = load_rows(AnsweringData((Source("opinions.yaml", cap=20),), folder=str(tmp_path)))
     assert len(rows) == 20
     (tmp_path / "opinions.yaml").write_text("rows: [", encoding="utf-8")
     with pytest.raises(RecipeError, match=r"Cannot read .*opinions.yaml"):
-        load_rows(Data((Source("opinions.yaml"),), folder=str(tmp_path)))
+        load_rows(AnsweringData((Source("opinions.yaml"),), folder=str(tmp_path)))
 
 
 def test_long_opinions_are_longer_and_ask_more():

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from finetune import answering
+from finetune.answering import training as answering
+from finetune.answering.recipe import AnsweringRecipe
 from finetune.methods import read_method
-from finetune.recipe import Recipe
 from inbedder.errors import RecipeError
 
 RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
@@ -13,7 +13,7 @@ RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
 def test_a_recipe_without_a_method_is_one_of_answering():
     method, recipe = read_method(RECIPES / "tiny-opt.yaml")
     assert method is answering
-    assert isinstance(recipe, Recipe)
+    assert isinstance(recipe, AnsweringRecipe)
 
 
 def test_a_method_that_does_not_exist_is_named_with_those_that_do():

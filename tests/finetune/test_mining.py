@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from finetune import mining
-from finetune.contrastive_recipe import PairSource
+from finetune.contrastive.recipe import PairSource
+from finetune.contrastive.rows import read_pairs
 from finetune.mining import Task, as_instruction, mine, mine_file, read_tasks
-from finetune.pairs import read_pairs
 from inbedder.errors import InputError
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
+from finetune.answering.recipe import parse_recipe, read_recipe
 from finetune.methods import read_method
-from finetune.recipe import parse_recipe, read_recipe
 from inbedder.errors import RecipeError
 
 RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))

@@ -1,0 +1,46 @@
+"""What a run would learn, shown before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from finetune.answering.examples import IGNORED, make_examples
+from finetune.answering.recipe import AnsweringRecipe
+from finetune.answering.rows import Row
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def dry_run(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe, shown: int = 2) -> str:
+    """What would be learned: the first rows of each source as the model reads them, and a table of the sources.
+
+    Args:
+        kind: Family of the model.
+        tokenizer: Its tokenizer.
+        rows: All rows.
+        recipe: Template and lengths.
+        shown: Rows a source.
+
+    Returns:
+        Text for a terminal.
+    """
+    lines, table = [], [("source", "rows", "answer words", "cut at the first 1,000")]
+    for source in dict.fromkeys(row.source for row in rows):
+        own = [row for row in rows if row.source == source]
+        sample = make_examples(kind, tokenizer, own[:1000], recipe)
+        lines.append(f"== {source}")
+        for row, example in zip(own[:shown], sample, strict=False):
+            carrying = [int(one) for one in example["labels"] if one != IGNORED]
+            lines += [
+                f"prompt: {tokenizer.decode(example['input_ids'])!r}",
+                f"answer: {row.answer!r}",
+                f"loss on: {carrying} {tokenizer.convert_ids_to_tokens(carrying)}",
+            ]
+        words = mean(len(row.answer.split()) for row in own)
+        table.append((source, f"{len(own):,}", f"{words:.1f}", f"{mean(one['cut'] for one in sample):.1%}"))
+    widths = [max(len(row[i]) for row in table) for i in range(4)]
+    lines += ["", *("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table)]
+    return "\n".join(lines)

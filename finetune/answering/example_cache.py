@@ -1,0 +1,118 @@
+"""Tokenized examples on disk, found again by everything that made them.
+
+The name of a cache file is a hash of the rows themselves, the template, the lengths, the tokenizer, and the code that renders
+and tokenizes: whatever changes, another file is made. Files are written
+aside and renamed, so an interrupted run leaves none; examples are memory-mapped, so a set may be larger than memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import finetune.answering.examples
+import inbedder.prompting
+import inbedder.tokenization
+from finetune.answering.examples import make_examples
+from finetune.answering.recipe import AnsweringRecipe
+from finetune.answering.rows import Row
+from inbedder.errors import MissingExtraError
+from inbedder.files import atomic_write
+from inbedder.prompting import get_template
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+CHUNK = 2000
+MAKERS = (finetune.answering.examples, inbedder.prompting, inbedder.tokenization)
+
+
+def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> str:
+    """What the examples depend on.
+
+    Args:
+        kind: Family of the model.
+        tokenizer: Its tokenizer.
+        rows: What is learned.
+        recipe: Template and lengths.
+
+    Returns:
+        A hash of 32 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps([row.text, row.instruction, row.answer, row.target]).encode())
+    backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
+    lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens, recipe.answer_prefix]
+    code = [inspect.getsource(module) for module in MAKERS]
+    content = [kind, get_template(recipe.template).pattern, lengths, backend, tokenizer.all_special_tokens, code]
+    digest.update(json.dumps(content).encode())
+    return digest.hexdigest()[:32]
+
+
+def cached_examples(
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe
+) -> tuple[Dataset, list[tuple[str, ...]]]:
+    """Tokenize rows chunk by chunk into a file, or take the file that the same recipe made before.
+
+    Args:
+        kind: Family of the model.
+        tokenizer: Its tokenizer.
+        rows: What is learned.
+        recipe: Template, lengths, and data.cache.
+
+    Returns:
+        A data set of numpy examples (input_ids, labels, cut, length, and the numbers of answer, text and question), and
+        what vectors are drawn to (distinct answers, lower case, unless a source says otherwise), in the order of their numbers.
+    """
+    try:
+        from datasets import Dataset
+    except ImportError as error:
+        raise MissingExtraError("datasets", "finetune") from error
+    numbers: dict[tuple[str, ...], int] = {}
+    answers = [numbers.setdefault(row.drawn_to, len(numbers)) for row in rows]
+    if recipe.data.cache is None:
+        examples = [one for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for one in chunk]
+        return Dataset.from_list(examples).with_format("numpy"), list(numbers)
+    folder = Path(recipe.data.cache).expanduser()
+    path = folder / f"{examples_key(kind, tokenizer, rows, recipe)}.arrow"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(path, _chunks(kind, tokenizer, rows, recipe, answers))
+    return Dataset.from_file(str(path)).with_format("numpy"), list(numbers)
+
+
+def _chunks(
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe, answers: Sequence[int]
+) -> Iterator[list[dict[str, Any]]]:
+    texts: dict[str, int] = {}
+    questions: dict[str, int] = {}
+    for start in range(0, len(rows), CHUNK):
+        some = rows[start : start + CHUNK]
+        chunk = make_examples(kind, tokenizer, some, recipe)
+        for example, row, answer in zip(chunk, some, answers[start:], strict=False):
+            example["length"] = len(example["input_ids"])
+            example["answer"] = answer
+            example["text"] = texts.setdefault(row.text, len(texts))
+            example["question"] = questions.setdefault(row.instruction, len(questions))
+        yield chunk
+
+
+def _write(path: Path, chunks: Iterator[list[dict[str, Any]]]) -> None:
+    import pyarrow as pa
+
+    ids, number = pa.list_(pa.int32()), pa.int32()
+    kinds = {"input_ids": ids, "labels": ids, "cut": pa.bool_()}
+    kinds |= dict.fromkeys(("length", "answer", "text", "question"), number)
+    schema = pa.schema(kinds)
+    with atomic_write(path) as temporary, pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for chunk in chunks:
+            columns = {
+                name: [one[name].tolist() if name in ("input_ids", "labels") else one[name] for one in chunk] for name in kinds
+            }
+            writer.write_batch(pa.record_batch(columns, schema=schema))

@@ -1,0 +1,260 @@
+"""What is minimised: the answer's tokens, and the amortised re-encoding of the answer.
+
+Re-encoding (InBedder paper, section 4.1, equation 2) embeds a text x under an instruction I by sampling answers and embedding
+them with another encoder R: the mean of R(y) over y ~ P(y | I, x). That costs generation. Its amortised form trains the
+model's own pooled state v(I, x) towards the re-encoded reference answer e = R(y), y from the data, so that one forward pass
+gives what sampling and re-encoding would::
+
+    L = token_weight * CE(y | I, x) + reencode_weight * A
+    A = mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )      "info_nce"
+    A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
+
+``cosine_weight`` adds some of the second to the first.
+j runs over the answers of the step (of all processes and micro-batches) that differ from answer i, and i itself. v is
+the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean of the states that
+predict the answer (avg-gen). Where widths differ, e is carried over by a fixed orthonormal map: cosines between answers stay
+as they are in a wider model and nearly so in a narrower one. A near neighbour is InstEmb (ICML 2026), which distils answers
+into look-ahead tokens of the prompt; here no token is added.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from finetune.answering.examples import IGNORED
+from finetune.answering.recipe import Objective
+from inbedder.backbones.masked import passes_only
+from inbedder.backbones.transformer import body_of, tapped
+from inbedder.cache import Store
+from inbedder.reencode import reencode
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True)
+class Read:
+    """What one forward pass tells of a batch."""
+
+    logits: Tensor
+    """Logits where a label stands, shape (labels, vocabulary)."""
+    labels: Tensor
+    """The labels, shape (labels,)."""
+    states: Tensor
+    """The states of the last layer that predict the labels, shape (labels, d)."""
+    owner: Tensor
+    """The example of each label, shape (labels,); those of one example stand together, in order."""
+
+
+def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], mask_id: int) -> Read:
+    """A masked LM's pass, with logits at the masks alone.
+
+    Args:
+        model: The model to call, wrapped or not.
+        plain: The model itself.
+        batch: input_ids, attention_mask, labels (the targets of the masks, in order).
+        mask_id: The mask token.
+
+    Returns:
+        Logits, labels and states.
+    """
+    is_mask = batch["input_ids"] == mask_id
+    body, layers = body_of(plain), plain.config.num_hidden_layers
+    carries = batch["labels"] != IGNORED
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    if bool(carries.all()):
+        with tapped(body, layers, layers) as states, passes_only(body, is_mask):
+            logits = model(**inputs).logits.flatten(0, 1)
+    else:
+        with tapped(body, layers, layers) as states:
+            logits = model(**inputs).logits[is_mask]
+    return Read(logits, batch["labels"][carries], states[0][is_mask], is_mask.nonzero()[:, 0])
+
+
+def read_causal(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
+    """A causal LM's pass, with logits at the columns where any row of the batch answers.
+
+    Args:
+        model: The model to call, wrapped or not.
+        plain: The model itself.
+        batch: input_ids, attention_mask, labels (``IGNORED`` at the prompt).
+
+    Returns:
+        Logits, labels and states.
+    """
+    next_label = F.pad(batch["labels"][:, 1:], (0, 1), value=IGNORED)
+    carries = next_label != IGNORED
+    if "owner" in batch:
+        return _read_packed(model, plain, batch, next_label, carries)
+    columns = carries.any(0).nonzero().flatten()
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    if "position_ids" in inspect.signature(body_of(plain).forward).parameters:
+        inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    logits, states = _causal_pass(model, plain, inputs, columns)
+    return Read(logits[carries[:, columns]], next_label[carries], states[carries], carries.nonzero()[:, 0])
+
+
+def _causal_pass(model: Any, plain: PreTrainedModel, inputs: dict[str, Tensor], columns: Any) -> tuple[Tensor, Tensor]:
+    """Logits at some columns, and the last layer's states."""
+    layers = plain.config.num_hidden_layers
+    body = body_of(plain)
+    body = getattr(body, "decoder", body)  # OPT's head calls the decoder past its body
+    with tapped(body, layers, layers) as states:
+        logits = model(**inputs, use_cache=False, logits_to_keep=columns).logits
+    return logits, states[0]
+
+
+def _read_packed(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], labels: Tensor, carries: Tensor) -> Read:
+    """A causal LM's pass over packs (``packing``): the head reads the labelled states alone, which stand anywhere."""
+    seen = batch["attention_mask"]
+    if plain.config._attn_implementation == "eager":  # which adds its mask to the scores
+        seen = torch.zeros(seen.shape, device=seen.device).masked_fill(~seen, torch.finfo(torch.float32).min)
+    inputs = {"input_ids": batch["input_ids"], "position_ids": batch["position_ids"], "attention_mask": seen}
+    _, states = _causal_pass(model, plain, inputs, 1)
+    owner = batch["owner"][carries]
+    order = owner.argsort(stable=True)
+    found = states[carries][order]
+    return Read(plain.get_output_embeddings()(found), labels[carries][order], found, owner[order])
+
+
+def read_seq2seq(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
+    """An encoder-decoder's pass.
+
+    Args:
+        model: The model to call, wrapped or not.
+        plain: The model itself.
+        batch: input_ids, attention_mask, labels (the answer).
+
+    Returns:
+        Logits, labels and the decoder's states.
+    """
+    config = plain.config
+    layers = getattr(config, "num_decoder_layers", None) or getattr(config, "decoder_layers", config.num_hidden_layers)
+    said = batch["labels"].masked_fill(batch["labels"] == IGNORED, config.pad_token_id)
+    start = torch.full_like(said[:, :1], config.decoder_start_token_id)
+    with tapped(plain.get_decoder(), layers, layers) as states:
+        logits = model(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            decoder_input_ids=torch.cat([start, said[:, :-1]], 1),
+            use_cache=False,
+        ).logits
+    carries = batch["labels"] != IGNORED
+    return Read(logits[carries], batch["labels"][carries], states[0][carries], carries.nonzero()[:, 0])
+
+
+def pooled(read: Read, pooling: str | None) -> Tensor:
+    """The vector that is drawn to the answer.
+
+    Args:
+        read: States and where they answer.
+        pooling: "1st-gen" for the first of them, otherwise their mean.
+
+    Returns:
+        float32, shape (batch, d).
+    """
+    states, counts = read.states.float(), read.owner.bincount()
+    if pooling == "1st-gen":
+        return states[counts.cumsum(0) - counts]
+    return states.new_zeros(len(counts), states.shape[1]).index_add(0, read.owner, states) / counts.unsqueeze(1)
+
+
+def info_nce(vectors: Tensor, targets: Tensor, answers: Tensor, temperature: float, alike: float = 1.0) -> Tensor:
+    """InfoNCE of each vector to its own target among the targets of other answers, those of all processes.
+
+    Args:
+        vectors: v, shape (batch, d).
+        targets: e, shape (batch, d); they carry no gradient.
+        answers: Ids of the answers, shape (batch,); equal ids are the same answer and never each other's negative.
+        temperature: t.
+        alike: Targets with at least this cosine to a row's own are not its negatives either; 1 keeps all that differ.
+
+    Returns:
+        The mean loss, a scalar.
+    """
+    everyone, names, own = _gathered(targets, answers)
+    unit = F.normalize(everyone.float(), dim=-1)
+    similarity = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
+    same = answers.unsqueeze(1) == names.unsqueeze(0)
+    if alike < 1:
+        same |= unit[own] @ unit.T >= alike
+    same[torch.arange(len(own), device=own.device), own] = False
+    return F.cross_entropy(similarity.masked_fill(same, float("-inf")), own)
+
+
+def _gathered(targets: Tensor, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Targets and answers of all processes, and where the own ones stand."""
+    own = torch.arange(len(targets), device=targets.device)
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return targets, answers, own
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, (targets.cpu(), answers.cpu()))
+    before = sum(len(part[1]) for part in parts[: dist.get_rank()])
+    vectors, names = (torch.cat([part[i] for part in parts]).to(targets.device) for i in (0, 1))
+    return vectors, names, own + before
+
+
+def amortised(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:
+    """The amortised re-encoding (A of the module's text).
+
+    Args:
+        vectors: v, float32, shape (batch, d).
+        targets: vector (e, shape (batch, d)) and answer (ids, shape (batch,)), as the collator gives them.
+        objective: Which loss.
+
+    Returns:
+        A scalar.
+    """
+    distance = (1 - F.cosine_similarity(vectors, targets["vector"].to(vectors.dtype), dim=-1)).mean()
+    if objective.reencode_loss == "cosine":
+        return distance
+    contrast = info_nce(vectors, targets["vector"], targets["answer"], objective.temperature, objective.alike)
+    return contrast + objective.cosine_weight * distance
+
+
+def reencoded(drawn_to: Sequence[tuple[str, ...]], reencoder: str, width: int, cache: str | None = None) -> Tensor:
+    """What vectors are drawn to: the frozen re-encoder's vectors of answers, in the model's width.
+
+    Args:
+        drawn_to: m times one answer, or several texts whose mean vector it is.
+        reencoder: A sentence-transformers model.
+        width: d of the model that learns.
+        cache: Folder that keeps the re-encoder's vectors; None keeps none.
+
+    Returns:
+        float16, shape (m, width).
+
+    Raises:
+        MissingExtraError: When sentence-transformers is not installed.
+    """
+    store = None if cache is None else Store(Path(cache).expanduser())
+    carried = np.asarray(reencode(drawn_to, reencoder, store=store))
+    if carried.shape[1] != width:
+        carried = carried @ orthonormal(carried.shape[1], width)
+    return torch.from_numpy(carried).half()
+
+
+def orthonormal(rows: int, columns: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """A fixed map between widths: orthonormal rows when it widens, orthonormal columns when it narrows.
+
+    Args:
+        rows: Width of what is carried over.
+        columns: Width that it gets.
+        seed: Seed of the draw.
+
+    Returns:
+        Shape (rows, columns).
+    """
+    draw = np.random.default_rng(seed).normal(size=(max(rows, columns), min(rows, columns)))
+    basis = np.linalg.qr(draw)[0].astype(np.float32)
+    return basis.T if columns > rows else basis

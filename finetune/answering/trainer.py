@@ -1,0 +1,204 @@
+"""transformers' trainer with the losses and the order of answering.
+
+The loss of a step is the mean over its answer tokens plus InfoNCE over all of its rows. Rows that do not fit into memory at once
+are read in parts of ``training.micro_batch``. Their InfoNCE is that of the whole step by GradCache (Gao et al. 2021): a first
+pass without gradients gives the vectors of all parts, the loss gives the gradient of each vector, and a second pass, part by
+part, carries it into the weights. Parts change memory and speed, not the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import Trainer, TrainingArguments
+
+from finetune.answering.examples import IGNORED, Collator, Example
+from finetune.answering.losses import Read, amortised, pooled, read_causal, read_masked, read_seq2seq
+from finetune.answering.order import GroupedSampler
+from finetune.answering.packing import PackingCollator
+from finetune.answering.recipe import AnsweringRecipe
+from finetune.preflight import processes, shares
+from finetune.training_run import training_arguments
+from inbedder.backbones.transformer import pad_id_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Part = dict[str, Tensor]
+RandomStates = tuple[Tensor, list[Tensor]]
+
+
+class PartsCollator:
+    """A step's rows in parts of at most ``micro_batch``."""
+
+    def __init__(self, collator: Collator, micro_batch: int) -> None:
+        """Take the collator of a part.
+
+        Args:
+            collator: Makes one part.
+            micro_batch: Most rows of a part.
+        """
+        self.collator, self.micro_batch = collator, micro_batch
+
+    def __call__(self, examples: Sequence[Example]) -> dict[str, list[Part]]:
+        """The parts, in order."""
+        starts = range(0, len(examples), self.micro_batch)
+        return {"parts": [self.collator(examples[start : start + self.micro_batch]) for start in starts]}
+
+
+class AnsweringTrainer(Trainer):
+    """transformers' trainer with the loss and the order of this package."""
+
+    def __init__(
+        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, data: Any, recipe: AnsweringRecipe, kind: str
+    ) -> None:
+        """Bring a run's parts together.
+
+        Args:
+            model: With its adapters, if any.
+            tokenizer: Its own.
+            data: Learned examples, watched examples or None, and what the vectors of both are drawn to, or None.
+            recipe: Objective and schedule.
+            kind: "causal", "masked" or "seq2seq".
+        """
+        learned, watched, vectors = data
+        self.objective, self.schedule, self.kind = recipe.objective, recipe.training, kind
+        self.mask_id = tokenizer.mask_token_id
+        super().__init__(
+            model=model,
+            args=_training_arguments(recipe, bool(watched)),
+            train_dataset=learned,
+            eval_dataset=watched,
+            data_collator=PartsCollator(_collator(pad_id_of(tokenizer), vectors, recipe, kind), shares(recipe)[0]),
+            processing_class=tokenizer,
+        )
+        self.model_accepts_loss_kwargs = True
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
+        lengths, texts, questions = (self.train_dataset[name][:].tolist() for name in ("length", "text", "question"))
+        how = self.schedule
+        self.order = GroupedSampler(lengths, texts, questions, how.batch_size, how.group, how.seed, share_texts=how.share_texts)
+        return self.order
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
+        """The rows of a step, and its answer tokens over all processes."""
+        self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not reach it behind a resume's skip
+        batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
+        labels = [part["labels"] for batch in batches for part in batch["parts"]]
+        count = torch.tensor(sum(int((one != IGNORED).sum()) for one in labels), device=device)
+        return batches, self.accelerator.gather(count).sum()
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """Gradients of a step, part by part.
+
+        Args:
+            model: As the trainer wraps it.
+            inputs: The step's parts.
+            num_items_in_batch: Answer tokens of the step over all processes.
+
+        Returns:
+            The loss, such that its mean over processes is the step's.
+        """
+        model.train()
+        parts: list[Part] = self._prepare_inputs(inputs)["parts"]
+        tokens = num_items_in_batch / self.accelerator.num_processes
+        total = torch.zeros((), device=self.args.device)
+        gradients: list[Tensor] = []
+        states: list[RandomStates] = []
+        if "vector" in parts[0] and len(parts) > 1:
+            total, gradients, states = self._contrast(model, parts)
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            with nullcontext() if last else self.accelerator.no_sync(model):
+                with self.compute_loss_context_manager(), _repeated(states[number] if states else None):
+                    read = self._read(model, part)
+                    loss = self._tokens_loss(read) / tokens
+                    if "vector" in part and not gradients:
+                        loss = loss + self._drawn(pooled(read, self.objective.pooling), part)
+                    total += loss.detach()
+                    if gradients:
+                        loss = loss + (pooled(read, self.objective.pooling) * gradients[number]).sum()
+                self.accelerator.backward(loss)
+        return total
+
+    def _contrast(self, model: Any, parts: Sequence[Part]) -> tuple[Tensor, list[Tensor], list[RandomStates]]:
+        """What draws the step's vectors, its gradient in those of each part, and the random states they were read with."""
+        states, vectors = [], []
+        with torch.no_grad(), self.compute_loss_context_manager():
+            for part in parts:
+                states.append(_random_states())
+                vectors.append(pooled(self._read(model, part), self.objective.pooling))
+        whole = torch.cat(vectors).requires_grad_()
+        loss = self._drawn(whole, {name: torch.cat([part[name] for part in parts]) for name in ("vector", "answer")})
+        (gradient,) = torch.autograd.grad(loss, whole)
+        return loss.detach(), list(gradient.split([len(one) for one in vectors])), states
+
+    def _read(self, model: Any, part: Part) -> Read:
+        plain = self.accelerator.unwrap_model(model)
+        plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
+        if self.kind == "masked":
+            return read_masked(model, plain, part, self.mask_id)
+        return read_causal(model, plain, part) if self.kind == "causal" else read_seq2seq(model, plain, part)
+
+    def _tokens_loss(self, read: Read) -> Tensor:
+        return self.objective.token_weight * F.cross_entropy(read.logits.float(), read.labels, reduction="sum")
+
+    def _drawn(self, vectors: Tensor, targets: Part) -> Tensor:
+        return self.objective.reencode_weight * amortised(vectors, targets, self.objective)
+
+    def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
+        """Loss of held-out rows; logits are not gathered."""
+        losses = []
+        with torch.no_grad(), self.compute_loss_context_manager():
+            for part in self._prepare_inputs(inputs)["parts"]:
+                read = self._read(model, part)
+                loss = self._tokens_loss(read) / max(len(read.labels), 1)
+                losses.append(loss + self._drawn(pooled(read, self.objective.pooling), part) if "vector" in part else loss)
+        return torch.stack(losses).mean(), None, None
+
+
+def _training_arguments(recipe: AnsweringRecipe, watches: bool) -> Any:
+    training = recipe.training
+    micro, times = shares(recipe)
+    return training_arguments(
+        TrainingArguments,
+        training,
+        per_device_train_batch_size=micro * times,
+        per_device_eval_batch_size=micro,
+        gradient_checkpointing=training.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
+        ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
+        fsdp=training.fsdp or None,
+        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if training.fsdp else None,
+        eval_strategy="steps" if watches else "no",
+        eval_steps=training.eval_steps if watches else None,
+        prediction_loss_only=True,
+        remove_unused_columns=False,
+        report_to=training.report_to,
+    )
+
+
+def _collator(pad_id: int, vectors: Tensor | None, recipe: AnsweringRecipe, kind: str) -> Collator:
+    if recipe.training.share_texts:
+        return PackingCollator(pad_id, vectors)
+    return Collator(pad_id, vectors, "left" if kind == "causal" else "right")  # on the left, labels stand in few columns
+
+
+def _random_states() -> RandomStates:
+    """The states that dropout draws from."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+
+
+@contextmanager
+def _repeated(states: RandomStates | None) -> Iterator[None]:
+    """Draw as in a pass before."""
+    if states is not None:
+        torch.set_rng_state(states[0])
+        if states[1]:
+            torch.cuda.set_rng_state_all(states[1])
+    yield

@@ -1,0 +1,315 @@
+"""Training a conditional encoder (C-STS, Deshpande et al. 2023, section 4.1), the method ``conditional`` of a recipe.
+
+transformers' trainer, with both rows of a pair in one batch, gradient clipping, a linear schedule with warm-up 0.1, and Spearman
+and Pearson of the validation rows after every epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from finetune.card import save_curve
+from finetune.conditional.losses import mse, quad, scaled
+from finetune.conditional.recipe import ConditionalRecipe, parse_recipe
+from finetune.conditional.rows import PairSampler, draw_pairs, find_file
+from finetune.preflight import check_reporting, check_room, processes
+from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments, with_adapters
+from inbedder.conditional.encoder import ConditionalEncoder, collate
+from inbedder.conditional.encoding import check_place
+from inbedder.conditional.rated_rows import Rated, contrasting, read_rated
+from inbedder.errors import RecipeError
+from inbedder.files import atomic_write
+
+__all__ = ["finetune", "load_rated", "parse_recipe", "preview"]
+
+logger = logging.getLogger(__name__)
+
+KNOBS = "a smaller training.batch_size or encoding.max_length"
+
+
+def load_rated(recipe: ConditionalRecipe) -> tuple[list[Rated], list[Rated]]:
+    """Read a recipe's rows.
+
+    Args:
+        recipe: Files, objective and seed.
+
+    Returns:
+        The learned rows, and those of the validation (none where the recipe names none).
+
+    Raises:
+        RecipeError: When a file is missing, two sentences are both learned and watched, or nothing is left to learn.
+        InputError: When a file's rows cannot be used (``read_rated``, ``contrasting``, ``draw_pairs``).
+    """
+    data = recipe.data
+    found: list[list[Rated]] = []
+    for name, split in ((data.train, "train"), (data.validation, "validation")):
+        path = find_file(name or "", data.folder)
+        if name is not None and not path.is_file():
+            raise RecipeError(f"No file {path}. Set data.folder to where {name} lies.")
+        found.append([] if name is None else read_rated(path, split, skip_bad=data.skip_bad))
+    learned, watched = found
+    known = {frozenset((row.sentence1, row.sentence2)): row for row in reversed(learned)}
+    for row in watched:
+        same = known.get(frozenset((row.sentence1, row.sentence2)))
+        if same:
+            raise RecipeError(
+                f"Row {same.row} of {data.train} and row {row.row} of {data.validation} hold the same two sentences, so the "
+                "validation would measure what was learned. Give two files, one with a column split, or data.validation=null."
+            )
+    if recipe.objective.loss != "mse":
+        learned = contrasting(learned, skip_bad=data.skip_bad)
+    if not learned:
+        raise RecipeError(f"{data.train} leaves no row to learn.")
+    return draw_pairs(learned, data.pairs, recipe.training.seed), watched
+
+
+def preview(recipe: ConditionalRecipe) -> str:
+    """The dry run of a recipe: nothing is trained or written.
+
+    Args:
+        recipe: Encoder and data.
+
+    Returns:
+        The inputs and scaled ratings of the first two pairs, and how many rows there are.
+    """
+    learned, watched = load_rated(recipe)
+    encoder = ConditionalEncoder.of_base(recipe.model, recipe.encoding)
+    first = [learned[place] for group in PairSampler(learned).groups[:2] for place in group]
+    lines = []
+    for row, example in zip(first, _examples(encoder, first, recipe), strict=True):
+        lines += [f"== row {row.row}, rating {row.label:g}, scaled {example['target']:g}"]
+        lines += [f"input: {encoder.tokenizer.decode(ids)!r}" for ids in example["parts"]]
+    counts = (("learned", learned), ("validation", watched))
+    lines += ["", *(f"{name:10s} {len(rows):6,d} rows {len({row.pair for row in rows}):6,d} pairs" for name, rows in counts)]
+    return "\n".join(lines)
+
+
+def finetune(recipe: ConditionalRecipe) -> Path:
+    """Train as a recipe says, with checkpoints from which ``training.resume`` goes on exactly.
+
+    Args:
+        recipe: Encoder, data, objective and schedule.
+
+    Returns:
+        The folder of the result, which ``ConditionalEncoder.load`` loads (see ``inbedder.conditional.encoding``), with a
+        card and the curve.
+
+    Raises:
+        RecipeError: When the rows do not fit, several processes are started, memory or disk run out, or the output holds another
+            run's checkpoints or another kind of encoder.
+        InputError: When the rows cannot be used.
+        ModelError: When the base cannot be loaded, or the encoding does not fit it.
+    """
+    from transformers import set_seed
+
+    output = Path(recipe.training.output)
+    run = identity(recipe)
+    last = checkpoint_to_resume(output, run, resume=recipe.training.resume)
+    if processes() > 1:
+        raise RecipeError(
+            "The method conditional trains in one process: both rows of a pair stand in one batch. Start it without torchrun."
+        )
+    check_reporting(recipe.training.report_to)
+    check_place(output, recipe.encoding)
+    learned, watched = load_rated(recipe)
+    set_seed(recipe.training.seed)
+    encoder = ConditionalEncoder.of_base(recipe.model, recipe.encoding)
+    if recipe.lora:
+        _add_lora(encoder, recipe)
+    check_room(output, encoder)
+    note_run(output, run)
+    logger.info("%d rows are learned, %d are watched", len(learned), len(watched))
+    trainer = _make_trainer(encoder, learned, watched, recipe)
+    started = time.time()
+    train(trainer, output, last, KNOBS)
+    if recipe.lora:
+        encoder.backbone = encoder.backbone.merge_and_unload()
+    encoder.save(output, {"base": recipe.model, "recipe": asdict(recipe)})
+    history = trainer.state.log_history
+    with atomic_write(output / "README.md") as temporary:
+        temporary.write_text(card(recipe, learned, history, time.time() - started), encoding="utf-8")
+    save_curve(history, output / "curve.png")
+    return output
+
+
+def _add_lora(encoder: ConditionalEncoder, recipe: ConditionalRecipe) -> None:
+    """Adapt the backbone; a pooler of its own is trained whole, as the head is."""
+    assert recipe.lora is not None
+    config = lora_config(recipe.lora)
+    if recipe.encoding.pooler == "cls":
+        config.modules_to_save = sorted({*(config.modules_to_save or ()), "pooler"})
+    encoder.backbone = with_adapters(encoder.backbone, config)
+
+
+def _examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: ConditionalRecipe) -> list[dict[str, Any]]:
+    texts = [[getattr(row, name) for row in rows] for name in ("sentence1", "sentence2", "condition")]
+    read, cut = encoder.read(*texts)
+    if cut:
+        logger.warning("%d of %d pairs are cut to %d tokens.", cut, len(rows), recipe.encoding.max_length)
+    low, high = recipe.encoding.scaled
+    targets = [scaled(row.label, low, high) for row in rows]
+    return [{"parts": parts, "target": target} for parts, target in zip(read, targets, strict=True)]
+
+
+def loss_of(scores: Tensor, targets: Tensor, recipe: ConditionalRecipe) -> Tensor:
+    """The loss of one batch.
+
+    Args:
+        scores: y, shape (n,); for Quad rows 0, 2, ... are rated higher than rows 1, 3, ... of the same sentences.
+        targets: Scaled ratings, shape (n,).
+        recipe: The objective.
+
+    Returns:
+        A scalar.
+    """
+    objective = recipe.objective
+    if objective.loss == "mse":
+        return mse(scores, targets)
+    contrast = quad(scores[0::2], scores[1::2], objective.margin)
+    if objective.loss == "quad":
+        return contrast
+    return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)
+
+
+def _give_the_head_its_rate(optimizer: torch.optim.Optimizer, encoder: ConditionalEncoder, rate: float | None) -> None:
+    """Move the head's weights to groups of their own."""
+    if rate is None:
+        return
+    head = {id(weight) for name, weight in encoder.named_parameters() if not name.startswith("backbone.")}
+    for group in list(optimizer.param_groups):
+        moved = [weight for weight in group["params"] if id(weight) in head]
+        if moved:
+            group["params"] = [weight for weight in group["params"] if id(weight) not in head]
+            optimizer.add_param_group({**group, "params": moved, "lr": rate})
+
+
+def _training_arguments(recipe: ConditionalRecipe, watches: bool) -> Any:
+    from transformers import TrainingArguments
+
+    return training_arguments(
+        TrainingArguments,
+        recipe.training,
+        max_grad_norm=recipe.training.max_grad_norm,
+        eval_strategy="epoch" if watches else "no",
+        remove_unused_columns=False,
+        report_to=recipe.training.report_to,
+    )
+
+
+def _make_trainer(
+    encoder: ConditionalEncoder, learned: Sequence[Rated], watched: Sequence[Rated], recipe: ConditionalRecipe
+) -> Any:
+    from transformers import Trainer
+
+    def batch(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        ids, mask = collate([one["parts"] for one in examples], encoder.tokenizer)
+        return {"input_ids": ids, "attention_mask": mask, "targets": torch.tensor([one["target"] for one in examples])}
+
+    class ConditionalTrainer(Trainer):
+        """transformers' trainer with the loss, the order and the measure of this package."""
+
+        def _get_train_sampler(self, train_dataset: Any = None) -> PairSampler:
+            self.order = PairSampler(learned, recipe.training.seed)
+            return self.order
+
+        def get_batch_samples(self, *args: Any, **options: Any) -> Any:
+            """The batches of a step, in the order of their epoch (a resumed run's too)."""
+            self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))
+            return super().get_batch_samples(*args, **options)
+
+        def create_optimizer(self, *args: Any, **options: Any) -> Any:
+            """The optimizer, with the head's own rate."""
+            optimizer = super().create_optimizer(*args, **options)
+            _give_the_head_its_rate(optimizer, encoder, recipe.training.head_learning_rate)
+            return optimizer
+
+        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_options: Any) -> Any:
+            """Loss of one batch."""
+            loss = loss_of(model(inputs["input_ids"], inputs["attention_mask"]), inputs["targets"], recipe)
+            return (loss, {}) if return_outputs else loss
+
+        def evaluate(self, *args: Any, **options: Any) -> Any:
+            """Measure without drawing on the random numbers of training, so that a resumed run has the same ones."""
+            with torch.random.fork_rng(devices=[]):
+                return super().evaluate(*args, **options)
+
+        def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
+            """Squared error, scores and scaled ratings of one batch."""
+            inputs = self._prepare_inputs(inputs)
+            with torch.no_grad(), self.compute_loss_context_manager():
+                scores = model(inputs["input_ids"], inputs["attention_mask"])
+            return mse(scores, inputs["targets"]), scores, inputs["targets"]
+
+    return ConditionalTrainer(
+        model=encoder,
+        args=_training_arguments(recipe, bool(watched)),
+        train_dataset=_examples(encoder, learned, recipe),
+        eval_dataset=_examples(encoder, watched, recipe) if watched else None,
+        data_collator=batch,
+        compute_metrics=lambda found: correlations(found.predictions, found.label_ids),
+    )
+
+
+def correlations(scores: Any, ratings: Any) -> dict[str, float]:
+    """How scores follow ratings, times 100 (paper, section 5).
+
+    Args:
+        scores: n numbers.
+        ratings: n numbers.
+
+    Returns:
+        spearman and pearson; 0 where one side is constant.
+    """
+    import numpy as np
+    from scipy.stats import pearsonr, spearmanr
+
+    if np.ptp(scores) == 0 or np.ptp(ratings) == 0:
+        return {"spearman": 0.0, "pearson": 0.0}
+    found = {"spearman": spearmanr(scores, ratings), "pearson": pearsonr(scores, ratings)}
+    return {name: round(100 * float(one.statistic), 2) for name, one in found.items()}
+
+
+def card(recipe: ConditionalRecipe, learned: Sequence[Rated], history: Sequence[dict[str, Any]], seconds: float) -> str:
+    """The model card of a run.
+
+    Args:
+        recipe: What was asked.
+        learned: What was learned.
+        history: The trainer's log.
+        seconds: How long it took.
+
+    Returns:
+        Markdown.
+    """
+    name = Path(recipe.training.output).name
+    epochs = [(entry["epoch"], entry["eval_spearman"], entry["eval_pearson"]) for entry in history if "eval_spearman" in entry]
+    rows = "\n".join(f"| {epoch:g} | {spearman:.1f} | {pearson:.1f} |" for epoch, spearman, pearson in epochs)
+    also = (
+        f'`InBedder("{name}")` embeds with it under a condition, and sentence-transformers loads it too.'
+        if recipe.encoding.is_plain
+        else "It gives a score for two sentences, no vector for one: `InBedder` does not load it."
+    )
+    return f"""# {name}
+
+A {recipe.encoding.kind}-encoder on {recipe.model} for the similarity of two sentences under a condition, fine-tuned by inbedder.
+`inbedder.conditional.ConditionalEncoder.load("{name}").similarity(sentence1, sentence2, condition=...)` gives its score. {also}
+
+{len(learned):,} rows of {len({row.pair for row in learned}):,} pairs from {recipe.data.train}, {seconds / 60:.1f} minutes.
+
+| epoch | validation Spearman | Pearson |
+| --- | --: | --: |
+{rows}
+
+```json
+{json.dumps(asdict(recipe), indent=1)}
+```
+"""

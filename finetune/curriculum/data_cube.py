@@ -1,0 +1,114 @@
+"""Data-CUBE on the pairs of a recipe: measure margins and task vectors, arrange batches, and say what stays underfitted.
+
+``curriculum`` holds the method; this is where it meets the rows of contrastive training (Min et al. 2024, algorithm 1).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from finetune.contrastive.recipe import Curriculum
+from finetune.contrastive.rows import Instructed, Pair
+from finetune.curriculum.arranging import arrange, instance_margins, loss_mask, task_vectors, underfitting
+from inbedder.files import atomic_write
+
+if TYPE_CHECKING:
+    from inbedder import InBedder
+
+UNDERFITTING_FILE = "underfitting.json"
+
+
+def read_margins(pairs: Sequence[Pair], model: InBedder, *, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """How clearly a model tells each row's positive from its nearest negative (phi of the paper's equation 8).
+
+    Args:
+        pairs: n rows. One without a hard negative is given the positive of a drawn other row of its task, which is what the loss
+            sets against it; a task of one such row has its own positive, a margin of 0.
+        model: An embedding model.
+        seed: Seed of those draws.
+
+    Returns:
+        Shape (n,), from -2 to 2.
+    """
+    draw = random.Random(f"{seed} negatives")
+    others: dict[str, list[Instructed]] = defaultdict(list)
+    for row in pairs:
+        others[row.task].append(row.positive)
+
+    def negatives(row: Pair) -> tuple[Instructed, ...]:
+        return row.negatives or (
+            next(
+                (one for one in draw.sample(others[row.task], min(5, len(others[row.task]))) if one != row.positive), row.positive
+            ),
+        )
+
+    sides = [[row.query for row in pairs], [row.positive for row in pairs], [one for row in pairs for one in negatives(row)]]
+    queries, positives, against = (_embed(side, model) for side in sides)
+    owners = np.repeat(np.arange(len(pairs)), [max(1, len(row.negatives)) for row in pairs])
+    margins = np.full(len(pairs), np.inf)
+    np.minimum.at(margins, owners, instance_margins(queries[owners], positives[owners], against))
+    return margins
+
+
+def data_cube_batches(pairs: Sequence[Pair], settings: Curriculum, batch_size: int, seed: int) -> list[list[int]]:
+    """The batches of every epoch in Data-CUBE's order.
+
+    Args:
+        pairs: The rows, each of one task.
+        settings: Which halves of the curriculum are used, and what measures.
+        batch_size: Rows a batch.
+        seed: Seed of all draws.
+
+    Returns:
+        Row numbers, a list a batch.
+
+    Raises:
+        ModelError: When the measuring model cannot be loaded.
+    """
+    from inbedder import InBedder
+
+    model = InBedder(settings.model, backbone="instructor")
+    tasks = [row.task for row in pairs]
+    margins = read_margins(pairs, model, seed=seed) if settings.instances or settings.threshold is not None else None
+    vectors = None
+    if settings.tasks:
+        vectors = task_vectors(
+            [row.query.instruction + row.query.text for row in pairs], tasks, model, sample=settings.sample, seed=seed
+        )
+    keep = None
+    if margins is not None and settings.threshold is not None:
+        keep = loss_mask(margins, settings.threshold, direction=settings.direction)
+    return arrange(
+        tasks, margins if settings.instances else None, vectors, batch_size, seed=seed, keep=keep, steps=settings.steps
+    )
+
+
+def note_underfitting(pairs: Sequence[Pair], before: str, folder: Path, seed: int) -> None:
+    """Write the share of rows that are not clearly told apart (figures 1b and 2), before training and after.
+
+    Args:
+        pairs: The learned rows.
+        before: The model that training began with.
+        folder: Its result, where the file is written too.
+        seed: Seed of the draws of ``read_margins``.
+    """
+    from inbedder import InBedder
+
+    tasks = [row.task for row in pairs]
+    shares = {
+        when: underfitting(tasks, read_margins(pairs, InBedder(model, backbone="instructor"), seed=seed))
+        for when, model in (("before", before), ("after", str(folder)))
+    }
+    with atomic_write(folder / UNDERFITTING_FILE) as temporary:
+        temporary.write_text(json.dumps(shares, indent=1), encoding="utf-8")
+
+
+def _embed(side: Sequence[Instructed], model: InBedder) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return model.encode([one.text for one in side], [one.instruction for one in side])

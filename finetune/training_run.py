@@ -1,0 +1,194 @@
+"""What runs of every method share: adapters, the folder, from which checkpoint a run goes on, and what is said when it cannot."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from finetune.preflight import out_of_memory, uses_bf16
+from finetune.recipe import Lora, Schedule
+from inbedder.errors import MissingExtraError, RecipeError
+from inbedder.files import atomic_write
+
+RUN_FILE = "run.json"
+FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
+"""Settings of ``training`` that a resumed run may change: they do not change what is learned."""
+
+
+def lora_config(lora: Lora) -> Any:
+    """The adapters of a recipe, as peft takes them.
+
+    Args:
+        lora: The recipe's section.
+
+    Returns:
+        A ``LoraConfig``.
+
+    Raises:
+        MissingExtraError: When peft is not installed.
+    """
+    try:
+        from peft import LoraConfig
+    except ImportError as error:
+        raise MissingExtraError("peft", "finetune") from error
+    return LoraConfig(
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.target_modules) if isinstance(lora.target_modules, tuple) else lora.target_modules,
+        modules_to_save=list(lora.modules_to_save) or None,
+    )
+
+
+def with_adapters(model: Any, config: Any) -> Any:
+    """A model with new adapters.
+
+    Args:
+        model: One of transformers.
+        config: As ``lora_config`` gives it.
+
+    Returns:
+        peft's model.
+
+    Raises:
+        RecipeError: When the model has no modules of such a name.
+    """
+    from peft import get_peft_model
+
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        raise RecipeError(
+            f"lora does not fit the model: {str(error).removesuffix('.')}. Name other lora.target_modules."
+        ) from error
+
+
+def training_arguments(kind: type[Any], training: Schedule, **own: Any) -> Any:
+    """What every method tells transformers' trainer.
+
+    Args:
+        kind: ``TrainingArguments``, or sentence-transformers' own.
+        training: The recipe's schedule.
+        **own: What the method adds or says otherwise.
+
+    Returns:
+        The arguments; one process takes one GPU.
+    """
+    on_gpu = torch.cuda.is_available()
+    shared = {
+        "output_dir": training.output,
+        "num_train_epochs": training.epochs,
+        "max_steps": training.max_steps,
+        "per_device_train_batch_size": training.batch_size,
+        "per_device_eval_batch_size": training.batch_size,
+        "learning_rate": training.learning_rate,
+        "warmup_steps": training.warmup,
+        "lr_scheduler_type": training.scheduler,
+        "weight_decay": training.weight_decay,
+        "bf16": uses_bf16(training.bf16),
+        "use_cpu": not on_gpu,
+        "save_steps": training.save_steps,
+        "save_total_limit": 2,
+        "logging_steps": training.log_steps,
+        "seed": training.seed,
+        "dataloader_pin_memory": on_gpu,
+        "report_to": "none",
+    }
+    arguments = kind(**{**shared, **own})
+    if arguments.device.type == "cuda":
+        arguments._n_gpu = 1  # torchrun for more
+    return arguments
+
+
+def identity(recipe: Any, **more: Any) -> dict[str, Any]:
+    """What a run is: everything that changes what is learned.
+
+    Args:
+        recipe: A recipe of any method: a dataclass with training and data.
+        **more: What else does, such as a hash of the order.
+
+    Returns:
+        Nested tables as JSON gives them back.
+    """
+    content = asdict(recipe) | more
+    content["training"] = {key: value for key, value in content["training"].items() if key not in FREE}
+    content["data"] = {key: value for key, value in content["data"].items() if key not in ("folder", "cache")}
+    return dict(json.loads(json.dumps(content)))
+
+
+def checkpoint_to_resume(output: Path, run: dict[str, Any], *, resume: bool) -> str | None:
+    """The checkpoint from which a run goes on.
+
+    Args:
+        output: Folder of the run, which need not exist.
+        run: The run's ``identity``.
+        resume: Whether the recipe asks to go on.
+
+    Returns:
+        Its folder, or None for a run that begins.
+
+    Raises:
+        RecipeError: When there are checkpoints and the recipe does not ask for them, or they are another run's.
+    """
+    last = last_checkpoint(output)
+    if last and not resume:
+        raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
+    if last and (output / RUN_FILE).exists():
+        before = json.loads((output / RUN_FILE).read_text(encoding="utf-8"))
+        changed = [key for key in run if before.get(key) != run[key]]
+        if changed:
+            raise RecipeError(
+                f"The checkpoints in {output} are of a run with another {', '.join(changed)}. Resume with the recipe that it "
+                "began with, or choose another training.output."
+            )
+    return last
+
+
+def train(trainer: Any, output: Path, last: str | None, knobs: str) -> None:
+    """Train, from a checkpoint or from the start.
+
+    Args:
+        trainer: One of transformers' or sentence-transformers'.
+        output: Folder of the run.
+        last: A checkpoint of it.
+        knobs: The settings that save memory, for the message.
+
+    Raises:
+        RecipeError: When memory or disk run out.
+    """
+    try:
+        trainer.train(resume_from_checkpoint=last)
+    except (RuntimeError, MemoryError) as error:
+        if out_of_memory(error):
+            raise RecipeError(f"Memory ran out. Try {knobs}. Checkpoints in {output} are kept.") from error
+        raise
+    except OSError as error:
+        raise RecipeError(f"Cannot write to {output}: {error.strerror or error}. Its earlier checkpoints are kept.") from error
+
+
+def note_run(output: Path, run: dict[str, Any]) -> None:
+    """Write what the run is beside its checkpoints."""
+    with atomic_write(output / RUN_FILE) as temporary:
+        temporary.write_text(json.dumps(run, indent=1), encoding="utf-8")
+
+
+def last_checkpoint(output: Path) -> str | None:
+    """The last whole checkpoint of a run; one that a kill cut short is passed over (the trainer's state is written last).
+
+    Args:
+        output: Folder of the run, which need not exist.
+
+    Returns:
+        Its folder, or None.
+    """
+    for folder in sorted(output.glob("checkpoint-*"), key=lambda one: int(one.name.split("-")[1]), reverse=True):
+        try:
+            json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        return str(folder)
+    return None

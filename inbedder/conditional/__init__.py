@@ -1,0 +1,5 @@
+"""Conditional similarity: how alike two sentences are under a condition (C-STS)."""
+
+from inbedder.conditional.encoder import ConditionalEncoder
+
+__all__ = ["ConditionalEncoder"]

@@ -1,0 +1,196 @@
+"""How a conditional encoder is set up, what it is built on, and the folder it becomes.
+
+A saved model is safetensors and json. The bi-encoder with pooler "mean" and without MLP is an ordinary folder of
+sentence-transformers (mean over all tokens, then length 1): ``SentenceTransformer(folder).encode(s, prompt=f"{c}: ")`` and
+``InBedder(folder).encode(s, c)`` give its vectors; with a template that puts the condition behind the sentence only the second
+does. Every other setting keeps its backbone in ``backbone/`` and its head in ``head.safetensors``, so that no loader takes it for
+an embedder: ``ConditionalEncoder.load`` alone reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+
+from inbedder.backbones.families import load_model
+from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE, not_loaded
+from inbedder.backbones.weights import LoadOptions, quietly
+from inbedder.errors import InputError, ModelError, RecipeError
+from inbedder.files import atomic_write
+from inbedder.models.bundled import resolve_name
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+POOLERS = ("cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans")
+"""The backbone's own pooler; the state of the first token; the mean of the last layer's states over all tokens; of the states of
+the token embeddings' layer and the last one; of the last two layers; cross-encoder alone: the last layer's mean over each
+sentence, the two compared (not of the paper)."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How two sentences and a condition become a score; saved with the model."""
+
+    kind: str = "bi"
+    """"cross", "bi" or "tri"."""
+    pooler: str = "mean"
+    """One of ``POOLERS``."""
+    transform: bool = False
+    """Whether an MLP (dropout, linear, the backbone's activation) follows the pooler."""
+    combine: str = "hadamard"
+    """Tri-encoder: "hadamard" or "mlp"."""
+    template: str = "{instruction}: {input}"
+    """Bi-encoder: how condition (the instruction) and sentence (the input) are put together."""
+    reads: str = "all"
+    """"all", or an ablation of the paper (appendix A.3): "sentences" (cross, bi) or "condition" alone (cross)."""
+    max_length: int = 128
+    """Longest input in tokens; sentences are cut at their end, conditions never."""
+    scaled: tuple[float, ...] = (0.0, 1.0)
+    """What the ratings 1 and 5 become (``finetune.conditional.losses.scaled``)."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the model is an ordinary sentence-transformers folder."""
+        return self.kind == "bi" and self.pooler == "mean" and not self.transform and self.reads == "all"
+
+
+def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
+    """The one loader of backbones: any BERT-like model.
+
+    Args:
+        name: all-MiniLM-L6-v2 or mini (both bundled), a hub id or a folder; an adapter of a masked LM, as mini is, is merged.
+
+    Returns:
+        The model without a head, float32, and its tokenizer.
+
+    Raises:
+        ModelError: When it is not found, damaged, or no BERT-like encoder.
+    """
+    from transformers import AutoModel, AutoTokenizer
+
+    place = resolve_name(name)
+    if name == "mini" or (Path(place) / "adapter_config.json").is_file():
+        loaded = load_model(name, LoadOptions(kind="masked", dtype="float32", device="cpu"))
+        return loaded.model.base_model, loaded.tokenizer
+    try:
+        with quietly(True):
+            backbone = AutoModel.from_pretrained(place, dtype=torch.float32, use_safetensors=True)
+            tokenizer = AutoTokenizer.from_pretrained(place)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise not_loaded(name, error) from error
+    if backbone.config.is_encoder_decoder or tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+        raise ModelError(
+            f"{name} is no BERT-like encoder (with [CLS] and [SEP]). Choose one such as all-MiniLM-L6-v2 or roberta-base."
+        )
+    return backbone, tokenizer
+
+
+def place_of(folder: Path, encoding: Encoding) -> Path:
+    """Where the backbone of a saved encoder lies.
+
+    Args:
+        folder: The encoder's.
+        encoding: Its settings.
+
+    Returns:
+        The folder itself, or ``backbone`` in it.
+    """
+    return folder if encoding.is_plain else folder / "backbone"
+
+
+def scores_pairs(folder: Path | str) -> bool:
+    """Whether a folder holds an encoder that ``ConditionalEncoder.load`` alone reads.
+
+    Args:
+        folder: A folder, or any other name of a model.
+
+    Returns:
+        True where it does.
+    """
+    return (Path(folder) / PAIRS_FILE).is_file() and not (Path(folder) / MODULES_FILE).is_file()
+
+
+def check_place(folder: Path, encoding: Encoding) -> None:
+    """Refuse a folder whose encoder would leave files behind that do not fit.
+
+    Args:
+        folder: Where an encoder shall be saved; it need not exist.
+        encoding: Its settings.
+
+    Raises:
+        RecipeError: When another kind of encoder lies there.
+    """
+    try:
+        before = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    changed = [name for name, value in json.loads(json.dumps(asdict(encoding))).items() if before.get(name) != value]
+    if changed:
+        raise RecipeError(
+            f"{folder} holds an encoder with another {', '.join(changed)}. Remove it, or choose another training.output."
+        )
+
+
+def save_modules(folder: Path, width: int, encoding: Encoding) -> None:
+    """Write what makes a folder one of sentence-transformers (of any version) and of ``InBedder``.
+
+    Args:
+        folder: Where the backbone and its tokenizer are.
+        width: Length of a vector.
+        encoding: Template and length.
+    """
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (kind, path) in enumerate((("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")))
+    ]
+    pooling = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True, "include_prompt": True}
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    write_json(folder / "1_Pooling" / "config.json", pooling)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoding.max_length, "do_lower_case": False})
+    write_json(folder / MODULES_FILE, modules)
+    write_json(folder / SETTINGS_FILE, {"backbone": "instructor", "template": encoding.template})
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a json file, whole or not at all.
+
+    Args:
+        path: The file.
+        content: What it holds.
+    """
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
+    """Make columns of one length.
+
+    Args:
+        given: By name, a text for all rows or one a row.
+
+    Returns:
+        Lists of texts, in the order of the names.
+
+    Raises:
+        InputError: When lengths differ or something is not a string.
+    """
+    for name, one in given.items():
+        if not isinstance(one, Collection):
+            raise InputError(f"{name} is {one!r} ({type(one).__name__}), not a string or a list of strings.")
+    counts = {name: len(one) for name, one in given.items() if not isinstance(one, str)}
+    if len(set(counts.values())) > 1:
+        raise InputError(f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one a pair.")
+    count = next(iter(counts.values()), 1)
+    columns = [[one] * count if isinstance(one, str) else list(one) for one in given.values()]
+    for name, column in zip(given, columns, strict=True):
+        for place, one in enumerate(column):
+            if not isinstance(one, str):
+                raise InputError(f"{name} {place} is {one!r} ({type(one).__name__}), not a string.")
+    return columns

@@ -1,0 +1,180 @@
+"""Rows of conditional similarity: two sentences, a condition, and how alike they are under it, from 1 to 5.
+
+The columns are those of C-STS (Deshpande et al. 2023): sentence1, sentence2, condition, label. Its files are encrypted and may
+not be handed on: ask for the password by the form that https://github.com/princeton-nlp/c-sts links (it comes by mail at once),
+run the authors' ``extract.sh``, and name ``csts_train.csv`` and ``csts_validation.csv`` in a recipe (their test file hides its
+labels: all are -1). ``finetune/written`` holds rows written for this project (CC BY 4.0), with two columns more: pair (two rows
+each, one rated higher and one lower) and split (train, validation, test; a pair is in one of them).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inbedder.errors import InputError
+from inbedder.tables import BadRow, stream_rows, why_no_text
+
+logger = logging.getLogger(__name__)
+
+TEXTS = ("sentence1", "sentence2", "condition")
+COLUMNS = (*TEXTS, "label")
+LEAST, MOST = 1.0, 5.0
+"""The scale of ratings."""
+MEND = "Mend or delete the row (a recipe leaves such rows out with data.skip_bad=true)."
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Two sentences under a condition."""
+
+    sentence1: str
+    """One sentence."""
+    sentence2: str
+    """The other."""
+    condition: str
+    """In which respect they are compared."""
+    label: float
+    """How alike they are in that respect, 1 to 5."""
+    pair: str
+    """What stands for the two sentences: the column ``pair``, or the sentences themselves, in whatever order."""
+    row: int
+    """Row number in the file, from 1, the header not counted."""
+
+
+def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = False) -> list[Rated]:
+    """Read rated rows.
+
+    Args:
+        path: A .csv, .tsv, .jsonl or .parquet file with the columns sentence1, sentence2, condition and label.
+        split: Where the file has a column ``split``, only rows of this split; None for all.
+        skip_bad: Leave out rows that lack a text or a rating from 1 to 5, instead of stopping at the first.
+
+    Returns:
+        The rows.
+
+    Raises:
+        InputError: When a column is missing, a cell is empty (NaN), a rating is none or outside 1 to 5, or all are hidden; the
+            message names file, row and column.
+    """
+    records: list[tuple[int, Any]] = list(stream_rows(str(path)))
+    present = list(dict.fromkeys(name for _, record in records if not isinstance(record, BadRow) for name in record))
+    missing = [column for column in COLUMNS if column not in present]
+    if missing:
+        raise InputError(
+            f"{path} lacks the column {', '.join(missing)}; it has {', '.join(present) or 'no row'}. "
+            f"Conditional similarity needs {', '.join(COLUMNS)}."
+        )
+    if split is not None and "split" in present:
+        records = _of_split(path, records, split)
+    if all(not isinstance(record, BadRow) and str(record.get("label")).strip() in ("-1", "-1.0") for _, record in records):
+        raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Give the validation file.")
+    reasons = [_why_bad(record) for _, record in records]
+    bad = [(number, reason) for (number, _), reason in zip(records, reasons, strict=True) if reason]
+    if bad and not skip_bad:
+        raise InputError(f"{path}: row {bad[0][0]} {bad[0][1]}. {MEND}")
+    if bad:
+        logger.warning("%s: %d bad rows were left out.", path, len(bad))
+    return [_rated(number, record) for (number, record), reason in zip(records, reasons, strict=True) if not reason]
+
+
+def _of_split(path: Path | str, records: Sequence[tuple[int, Any]], split: str) -> list[tuple[int, Any]]:
+    chosen = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
+    if not chosen:
+        others = ", ".join(dict.fromkeys(repr(record.get("split")) for _, record in records))
+        raise InputError(f"{path} holds no row of the split {split!r}, only of {others}. Rename one in the column split.")
+    return chosen
+
+
+def _why_bad(record: Mapping[str, Any] | BadRow) -> str | None:
+    if isinstance(record, BadRow):
+        return f"cannot be read: {str(record).removesuffix('.')}"
+    for column in TEXTS:
+        reason = why_no_text(record.get(column))
+        if reason:
+            return f"has no text in column {column!r} (it {reason})"
+    try:
+        label = float(record["label"])
+    except (TypeError, ValueError, KeyError):
+        label = float("nan")
+    if label != label:
+        return f"has {record.get('label')!r} in column 'label', not a rating"
+    return None if LEAST <= label <= MOST else f"has the rating {label:g} in column 'label', outside 1 to 5"
+
+
+def _rated(number: int, record: Mapping[str, Any]) -> Rated:
+    first, second, condition = (str(record[column]).strip() for column in TEXTS)
+    pair = record.get("pair")
+    unnamed = pair is None or pair != pair or not str(pair).strip()
+    name = " / ".join(map(repr, sorted((first, second)))) if unnamed else str(pair)
+    return Rated(first, second, condition, float(record["label"]), name, number)
+
+
+def pairs_of(rows: Sequence[Rated]) -> dict[str, list[int]]:
+    """The rows about the same two sentences.
+
+    Args:
+        rows: The rows.
+
+    Returns:
+        Places of the rows by pair, the higher rating first.
+
+    Raises:
+        InputError: When rows of one ``pair`` hold different sentences, or the same ones swapped.
+    """
+    found: dict[str, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        first = rows[found[row.pair][0]] if row.pair in found else row
+        if (first.sentence1, first.sentence2) == (row.sentence2, row.sentence1) != (row.sentence1, row.sentence2):
+            raise InputError(
+                f"Rows {first.row} and {row.row} hold the same two sentences, swapped. Write them in one order, or name them as "
+                "two pairs in a column pair."
+            )
+        if (first.sentence1, first.sentence2) != (row.sentence1, row.sentence2):
+            raise InputError(f"Rows {first.row} and {row.row} are of pair {row.pair} but hold different sentences.")
+        found[row.pair].append(place)
+    return {pair: sorted(places, key=lambda place: -rows[place].label) for pair, places in found.items()}
+
+
+def contrasting(rows: Sequence[Rated], *, skip_bad: bool = False) -> list[Rated]:
+    """Rows whose pair has two conditions, one rated higher and one lower, as Quad and few-shot examples need it.
+
+    Args:
+        rows: The rows.
+        skip_bad: Leave out other pairs instead of stopping at the first.
+
+    Returns:
+        The rows of whole pairs, pair after pair, the higher rating first.
+
+    Raises:
+        InputError: When a pair lacks its partner, has more than two rows, or the same rating twice.
+    """
+    kept: list[Rated] = []
+    left = 0
+    for pair, places in pairs_of(rows).items():
+        some = [rows[place] for place in places]
+        if len(some) == 2 and some[0].label > some[1].label:
+            kept += some
+            continue
+        left += 1
+        if not skip_bad:
+            numbers = ", ".join(str(row.row) for row in sorted(some, key=lambda one: one.row))
+            raise InputError(
+                f"Pair {pair} (row {numbers}) {_why_no_contrast(some)}. Give it, or leave such pairs out: data.skip_bad."
+            )
+    if left:
+        logger.warning("%d pairs without a higher- and a lower-rated condition were left out.", left)
+    return kept
+
+
+def _why_no_contrast(rows: Sequence[Rated]) -> str:
+    if len(rows) == 1:
+        partner = "lower" if rows[0].label > (LEAST + MOST) / 2 else "higher"
+        return f"has one condition, rated {rows[0].label:g}, and lacks the {partner}-rated one"
+    if len(rows) > 2:
+        return f"has {len(rows)} conditions, not a higher- and a lower-rated one"
+    return f"has the rating {rows[0].label:g} twice, and lacks a higher- and a lower-rated condition"

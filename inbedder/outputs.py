@@ -1,0 +1,117 @@
+"""Vectors, answers and rows on disk."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.files import atomic_write
+from inbedder.tokenization import clean_text
+
+Record = dict[str, Any]
+
+
+def check_writable(path: Path) -> None:
+    """Find out before the work whether a table's library is there.
+
+    Args:
+        path: The table to be written.
+    """
+    if path.suffix.lower() == ".parquet":
+        import_parquet()
+
+
+def import_parquet() -> tuple[Any, Any]:
+    """Pyarrow and its parquet module.
+
+    Returns:
+        Both.
+
+    Raises:
+        MissingExtraError: When pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "report") from error
+    return pyarrow, pyarrow.parquet
+
+
+def write_records(records: Iterable[Record], path: str | Path) -> None:
+    """Write rows, all at once or not at all.
+
+    Args:
+        records: The rows, all with the same columns.
+        path: A .csv, .tsv, .jsonl, .json or .parquet file.
+
+    Raises:
+        InputError: When the type is unknown or the file cannot be written.
+    """
+    path, kind, rows = Path(path), Path(path).suffix.lower(), list(records)
+    with atomic_write(path) as temporary:
+        if kind == ".parquet":
+            pyarrow, parquet = import_parquet()
+            cleaned = [{k: clean_text(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
+            parquet.write_table(pyarrow.Table.from_pylist(cleaned), temporary)
+        elif kind == ".json":
+            temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        elif kind == ".jsonl":
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        elif kind in (".csv", ".tsv"):
+            with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
+                writer = csv.DictWriter(file, list(rows[0]) if rows else [], delimiter="\t" if kind == ".tsv" else ",")
+                writer.writeheader()
+                writer.writerows(rows)
+        else:
+            raise InputError(f"{path}: cannot write {kind!r}. Give .csv, .tsv, .jsonl, .json or .parquet.")
+
+
+def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]) -> None:
+    """Write one vector a text, all at once or not at all.
+
+    Args:
+        path: A .npy file for the vectors alone, or a .parquet file.
+        vectors: float32, shape (n, d); with ``answers`` where they were re-encoded from some.
+        rows: n row numbers.
+        texts: n texts.
+
+    Raises:
+        InputError: When the file cannot be written.
+    """
+    if path.suffix.lower() == ".npy":
+        with atomic_write(path) as temporary, temporary.open("wb") as file:
+            np.save(file, vectors, allow_pickle=False)
+        return
+    records: list[Record] = [
+        {"row": row, "text": text, "embedding": vector} for row, text, vector in zip(rows, texts, vectors.tolist(), strict=True)
+    ]
+    for record, answers in zip(records, getattr(vectors, "answers", ()), strict=False):
+        record["answers"] = answers
+    write_records(records, path)
+
+
+def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str]) -> None:
+    """Write the answers to each text, all at once or not at all: one in the column "answer", or several numbered from 1.
+
+    Args:
+        path: As for ``write_records``.
+        answers: n lists of equally many answers.
+        rows: n row numbers.
+        texts: n texts.
+
+    Raises:
+        InputError: When the file cannot be written.
+    """
+    records: list[Record] = []
+    for row, text, some in zip(rows, texts, answers, strict=True):
+        names = ["answer"] if len(some) == 1 else [f"answer_{i + 1}" for i in range(len(some))]
+        records.append({"row": row, "text": text, **dict(zip(names, some, strict=True))})
+    write_records(records, path)

@@ -1,0 +1,182 @@
+"""C-STS of our own: the trained encoders and ablations, the models without training, and the curve over training size.
+
+    python scripts/csts_experiments.py table -o finetune/results/csts.json          (C-STS paper, tables 2, 3 and 10)
+    python scripts/csts_experiments.py curve -o finetune/results/csts.json          (figure 3)
+    python scripts/csts_experiments.py table -o finetune/results/csts.json --data finetune/written/csts.csv
+
+The shipped captions are read where --data names no other file. All keep to one file, so that what two of them train is trained
+once. Each model is measured on the rows of "test" and on those of "validation", a trained one with each seed; the tables show
+mean and standard deviation over the seeds. A finished cell is not computed again. Weights are not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from statistics import mean
+from typing import Annotated, Any
+
+import typer
+
+from evaluation.embedders import inbedder_embedders, mteb_embedders
+from evaluation.figures import lines
+from evaluation.results import Cell, load_cells, markdown, save_cells, table
+from evaluation.runner import about_of, run
+from evaluation.tasks.base import fingerprint
+from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table
+from inbedder.errors import InbedderError, InputError
+from inbedder.models.bundled import BASE_NAME
+
+RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
+KINDS = ("bi", "cross", "tri")
+PAPERS_POOLER = ("encoding.pooler=mean", "encoding.transform=true")
+TRAINED: dict[str, tuple[str, ...]] = {
+    **{f"{kind}-encoder, trained": (kind,) for kind in KINDS},
+    "bi-encoder on all-MiniLM-L6-v2, trained": ("bi", f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"'),
+    "cross-encoder of the paper, trained": ("cross", *PAPERS_POOLER),
+    "cross-encoder, sentences alone": ("cross", "encoding.reads=sentences"),
+    "cross-encoder, condition alone": ("cross", "encoding.reads=condition", *PAPERS_POOLER),
+    "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
+}
+SIZES = (90, 360)
+SPLITS = ("test", "validation")
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="C-STS: trained encoders, baselines, ablations.")
+Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the curve's figure goes beside it.")]
+DataFile = Annotated[Path | None, typer.Option("--data", help="A file with a column split; None is the shipped one.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Seeds of training.")]
+Changes = Annotated[list[str], typer.Option("--set", help="Change a setting of every recipe; may repeat.")]
+
+
+@app.command("table")
+def whole_table(
+    output: Output,
+    data: DataFile = None,
+    seeds: Seeds = 3,
+    changes: Changes = [],  # noqa: B006 - typer copies defaults
+    model: Annotated[list[str], typer.Option(help="Models without training on these rows; may repeat.")] = ["mini"],  # noqa: B006
+    baseline: Annotated[list[str], typer.Option(help="Baselines as inbedder evaluate takes them.")] = [BASE_NAME],  # noqa: B006
+) -> None:
+    """The models without training, the three encoders, and the paper's ablations."""
+    path = _check(output, data)
+    embedders = [one for name in model for one in inbedder_embedders(name)]
+    embedders += [one for name in baseline for one in mteb_embedders(name)]
+    tasks = [*(csts_of_table(path, split=split) for split in SPLITS), csts_of_table(path, as_questions=True)]
+    run(embedders, tasks, output, seeds=range(1))
+    for name, (kind, *own) in TRAINED.items():
+        for seed in range(seeds):
+            trained_cells(name, kind, [*own, *changes], seed, path, output)
+    typer.echo(markdown(table(load_cells(output))))
+
+
+@app.command()
+def curve(
+    output: Output,
+    data: DataFile = None,
+    seeds: Seeds = 3,
+    changes: Changes = [],  # noqa: B006
+    size: Annotated[list[int], typer.Option(min=1, help="Fewer pairs than there are; may repeat.")] = list(SIZES),  # noqa: B006
+) -> None:
+    """The three encoders, trained on more and more pairs, at last on all."""
+    from inbedder.conditional.rated_rows import read_rated
+
+    path = _check(output, data)
+    every = len({row.pair for row in read_rated(path, "train")})
+    if max(size) > every:
+        raise InputError(f"{path} has {every} pairs to learn: give --size up to that, not {max(size)}.")
+    found: dict[int, dict[str, float]] = {}
+    for pairs in sorted({*size, every}):
+        for kind in KINDS:
+            name, own = (
+                (f"{kind}-encoder, trained", [])
+                if pairs == every
+                else (f"{kind}-encoder, {pairs} pairs", [f"data.pairs={pairs}"])
+            )
+            cells = [trained_cells(name, kind, [*own, *changes], seed, path, output)[0] for seed in range(seeds)]
+            found.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
+    title = f"Spearman on the test rows of {path.name}, mean of {seeds} seeds"
+    lines(found, output.with_name(f"{output.stem}_curve.png"), title, "pairs learned")
+    typer.echo(markdown(table(load_cells(output))))
+
+
+def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path: Path, output: Path) -> list[Cell]:
+    """Train an encoder, or find it measured.
+
+    Args:
+        name: What tables call it.
+        kind: Which of ``finetune/recipes/csts-*.yaml``.
+        changes: Settings of the recipe to change.
+        seed: Seed of training.
+        path: The rows, with a column split.
+        output: Results file.
+
+    Returns:
+        The cells of the test rows and of the validation rows, which the file now holds.
+    """
+    from finetune.methods import read_method
+    from inbedder.conditional.rated_rows import read_rated
+
+    data = {"folder": str(path.parent), "train": path.name, "validation": path.name}
+    where = [*(f"data.{key}={json.dumps(value)}" for key, value in data.items()), f"training.seed={seed}"]
+    method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", [*where, *changes])
+    tasks = [csts_of_table(path, split=split) for split in SPLITS]
+    learned = read_rated(path, "train")
+    revision = fingerprint([asdict(row) for row in learned], _identity(recipe))
+    keys = [(name, revision, task.info.name, task.info.revision, "raw", seed) for task in tasks]
+    known = {cell.key: cell for cell in load_cells(output)}
+    if all(key in known for key in keys):
+        return [known[key] for key in keys]
+    started = time.time()
+    pairs = recipe.data.pairs or len({row.pair for row in learned})
+    settings = {"recipe": f"csts-{kind}.yaml", "changes": list(changes), "pairs": pairs}
+    with tempfile.TemporaryDirectory() as folder:
+        result = method.finetune(replace(recipe, training=replace(recipe.training, output=folder)))
+        measured = [_measured(result, task) for task in tasks]
+    seconds = round(time.time() - started, 1)
+    for key, task, (scores, first) in zip(keys, tasks, measured, strict=True):
+        known[key] = Cell(*key, "spearman", scores, first, seconds, {**about_of(task.info), **settings})
+    save_cells(known.values(), output)
+    return [known[key] for key in keys]
+
+
+def _measured(folder: Path, task: ConditionalSTS) -> tuple[dict[str, float], str]:
+    """Scores of a trained encoder, and what it reads of the first pair."""
+    from inbedder.conditional.encoder import ConditionalEncoder
+
+    encoder = ConditionalEncoder.load(folder)
+    scores = task.evaluate_pairs(lambda first, second, asked: encoder.similarity(first, second, condition=asked))
+    first = task.rows[0]
+    parts, _ = encoder.read([str(first["sentence1"])], [str(first["sentence2"])], task.instructions[:1])
+    return {name: round(score, 2) for name, score in scores.items()}, " | ".join(
+        encoder.tokenizer.decode(ids) for ids in parts[0]
+    )
+
+
+def _identity(recipe: Any) -> Mapping[str, Any]:
+    """What of a recipe changes what is learned, the seed and the names of files left aside."""
+    content: dict[str, Any] = asdict(recipe)
+    aside = ("output", "seed", "save_steps", "log_steps")
+    training = {key: value for key, value in content["training"].items() if key not in aside}
+    return {**content, "training": training, "data": {"pairs": recipe.data.pairs, "skip_bad": recipe.data.skip_bad}}
+
+
+def _check(output: Path, data: Path | None) -> Path:
+    from finetune.conditional.rows import find_file
+
+    if output.suffix != ".json":
+        raise InputError(f"{output} must be a .json file; the figure goes beside it.")
+    path = find_file("csts-captions.csv") if data is None else data
+    if not path.is_file():
+        raise InputError(f"There is no {path}. Give the rows by --data.")
+    return path
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except InbedderError as error:
+        raise SystemExit(f"error: {error}") from error

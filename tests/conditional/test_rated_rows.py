@@ -1,0 +1,181 @@
+import json
+
+import pytest
+
+from finetune.composing import WRITTEN
+from finetune.conditional.rows import PairSampler, draw_pairs, find_file
+from inbedder.conditional.rated_rows import contrasting, pairs_of, read_rated
+from inbedder.errors import InputError
+from inbedder.outputs import write_records
+
+CSV = """sentence1,sentence2,condition,label
+A man rides a red bike,A man drives a red car,The colour of the vehicle,5
+A man rides a red bike,A man drives a red car,The kind of vehicle,2
+Two dogs sleep,Two cats run,What the animals do,1
+Two dogs sleep,Two cats run,The number of animals,5
+"""
+
+
+def write(tmp_path, text=CSV, name="c.csv"):
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_rows_come_from_every_kind_of_table(tmp_path, kind):
+    rows = read_rated(write(tmp_path))
+    names = ("sentence1", "sentence2", "condition", "label")
+    write_records([{name: getattr(row, name) for name in names} for row in rows], tmp_path / f"t.{kind}")
+    assert read_rated(tmp_path / f"t.{kind}") == rows
+    assert (rows[0].condition, rows[0].label, rows[0].row) == ("The colour of the vehicle", 5.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("condition,label", "respect,label", r"c.csv lacks the column condition; it has sentence1, sentence2, respect, label"),
+        ("vehicle,2", "vehicle,7", r"c.csv: row 2 has the rating 7 in column 'label', outside 1 to 5. Mend or delete the row"),
+        ("vehicle,2", "vehicle,0.5", "row 2 has the rating 0.5 in column 'label', outside 1 to 5"),
+        ("vehicle,2", "vehicle,", "row 2 has '' in column 'label', not a rating"),
+        ("vehicle,2", "vehicle,nan", "row 2 has 'nan' in column 'label', not a rating"),
+        ("What the animals do", " ", r"row 3 has no text in column 'condition' \(it is empty\)"),
+        ("vehicle,2", "vehicle,2,9", r"row 2 cannot be read: 5 cells under 4 columns. Mend"),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_may_be_left_out(tmp_path, old, new, message):
+    path = write(tmp_path, CSV.replace(old, new))
+    with pytest.raises(InputError, match=message):
+        read_rated(path)
+    if "lacks" not in message:
+        assert len(read_rated(path, skip_bad=True)) == 3
+
+
+def test_an_empty_cell_of_a_typed_table_is_named(tmp_path):
+    lines = [{"sentence1": "a", "sentence2": None, "condition": "c", "label": 3}]
+    with pytest.raises(InputError, match=r"row 1 has no text in column 'sentence2' \(it is empty \(NaN\)\)"):
+        read_rated(write(tmp_path, json.dumps(lines[0]) + "\n", "c.jsonl"))
+    lines = [{"sentence1": "a", "sentence2": "b", "condition": "c", "label": float("nan")}]
+    with pytest.raises(InputError, match="row 1 has nan in column 'label', not a rating"):
+        read_rated(write(tmp_path, json.dumps(lines[0]) + "\n", "d.jsonl"))
+
+
+def test_hidden_labels_are_told(tmp_path):
+    hidden = "\n".join(line[: line.rfind(",")] + ",-1" for line in CSV.splitlines()[1:])
+    with pytest.raises(InputError, match="hides its labels"):
+        read_rated(write(tmp_path, f"{CSV.splitlines()[0]}\n{hidden}\n"))
+
+
+def test_a_column_split_chooses_rows(tmp_path):
+    lines = CSV.splitlines()
+    text = "\n".join([f"split,{lines[0]}", *(f"train,{one}" for one in lines[1:3]), *(f"test,{one}" for one in lines[3:])])
+    path = write(tmp_path, text)
+    assert [row.row for row in read_rated(path, "test")] == [3, 4]
+    assert len(read_rated(path)) == 4
+    with pytest.raises(InputError, match=r"holds no row of the split 'validation', only of 'train', 'test'. Rename one"):
+        read_rated(path, "validation")
+
+
+def test_a_pair_is_its_sentences_unless_a_column_names_it(tmp_path):
+    assert list(pairs_of(read_rated(write(tmp_path))).values()) == [[0, 1], [3, 2]]  # the higher rating first
+    lines = CSV.splitlines()
+    path = write(tmp_path, "\n".join([f"pair,{lines[0]}", *(f"p1,{one}" for one in lines[1:])]))
+    with pytest.raises(InputError, match="Rows 1 and 3 are of pair p1 but hold different sentences"):
+        pairs_of(read_rated(path))
+
+
+def test_swapped_sentences_are_named_unless_they_are_pairs_of_their_own(tmp_path):
+    text = CSV.replace("Two dogs sleep,Two cats run,What", "Two cats run,Two dogs sleep,What")
+    with pytest.raises(InputError, match=r"Rows 3 and 4 hold the same two sentences, swapped. Write them in one order"):
+        pairs_of(read_rated(write(tmp_path, text)))
+    head, *lines = text.splitlines()
+    one_pair, two_pairs = (
+        [f"pair,{head}", *(f"{name},{line}" for name, line in zip(names, lines, strict=True))] for names in ("aabb", "aabc")
+    )
+    with pytest.raises(InputError, match="Rows 3 and 4 hold the same two sentences, swapped"):
+        pairs_of(read_rated(write(tmp_path, "\n".join(one_pair))))
+    assert list(pairs_of(read_rated(write(tmp_path, "\n".join(two_pairs))))) == ["a", "b", "c"]
+
+
+def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
+    row = {"sentence1": "a", "sentence2": "b", "condition": "c", "label": 3, "split": "test", "pair": float("nan")}
+    rows = [
+        {key: value for key, value in row.items() if key not in ("label", "split")},
+        row,
+        row | {"sentence1": "d", "pair": " "},
+    ]
+    path = write(tmp_path, "\n".join(map(json.dumps, rows)), "c.jsonl")
+    assert [one.pair for one in read_rated(path, "test")] == ["'a' / 'b'", "'b' / 'd'"]
+    with pytest.raises(InputError, match="row 1 has None in column 'label', not a rating"):
+        read_rated(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "Two dogs sleep,Two cats run,What the animals do,1\n",
+            "",
+            r"\(row 3\) has one condition, rated 5, and lacks the lower-rated",
+        ),
+        (
+            "Two dogs sleep,Two cats run,The number of animals,5\n",
+            "",
+            r"\(row 3\) has one condition, rated 1, and lacks the higher",
+        ),
+        ("The number of animals,5\n", "The number of animals,1\n", r"\(row 3, 4\) has the rating 1 twice"),
+        ("The number of animals,5\n", "a,5\nTwo dogs sleep,Two cats run,b,4\n", r"\(row 3, 4, 5\) has 3 conditions"),
+    ],
+)
+def test_a_pair_without_its_partner_is_named_and_may_be_left_out(tmp_path, old, new, message):
+    rows = read_rated(write(tmp_path, CSV.replace(old, new)))
+    with pytest.raises(InputError, match=message):
+        contrasting(rows)
+    assert [row.row for row in contrasting(rows, skip_bad=True)] == [1, 2]
+
+
+def test_whole_pairs_come_with_the_higher_rating_first(tmp_path):
+    assert [row.label for row in contrasting(read_rated(write(tmp_path)))] == [5, 2, 5, 1]
+
+
+def many(count, tmp_path):
+    lines = [f"a {i},b {i},{c},{label}" for i in range(count) for c, label in (("x", 1), ("y", 4))]
+    return read_rated(write(tmp_path, "\n".join([CSV.splitlines()[0], *lines])))
+
+
+def test_pairs_are_drawn_whole_by_seed_and_larger_draws_hold_smaller_ones(tmp_path):
+    rows = many(20, tmp_path)
+    small, large = ({row.pair for row in draw_pairs(rows, count, seed=3)} for count in (5, 10))
+    assert len(small) == 5 and small < large
+    assert all(len(places) == 2 for places in pairs_of(draw_pairs(rows, 5, seed=3)).values())
+    assert small != {row.pair for row in draw_pairs(rows, 5, seed=4)}
+    assert draw_pairs(rows, None) == rows
+    with pytest.raises(InputError, match="21 pairs cannot be drawn of 20"):
+        draw_pairs(rows, 21)
+
+
+def test_every_row_comes_once_and_no_pair_is_split_between_batches(tmp_path):
+    rows = many(11, tmp_path)
+    del rows[3], rows[7]  # two rows are left alone
+    sampler = PairSampler(rows, seed=1)
+    first = list(sampler)
+    assert sorted(first) == list(range(20)) and len(sampler) == 20
+    batches = [first[i : i + 4] for i in range(0, 20, 4)]
+    for pair in pairs_of(rows).values():
+        assert sum(bool(set(batch) & set(pair)) for batch in batches) == 1
+    assert first == list(PairSampler(rows, seed=1))
+    sampler.set_epoch(1)
+    assert list(sampler) != first
+
+
+def test_whole_pairs_stand_higher_before_lower(tmp_path):
+    rows = many(6, tmp_path)
+    order = list(PairSampler(rows))
+    assert [rows[place].label for place in order] == [4, 1] * 6
+    assert all(rows[a].pair == rows[b].pair for a, b in zip(order[::2], order[1::2], strict=True))
+
+
+def test_a_file_lies_in_the_folder_or_is_a_shipped_one(tmp_path):
+    assert find_file("opinions.yaml", tmp_path) == WRITTEN / "opinions.yaml"
+    (tmp_path / "opinions.yaml").touch()
+    assert find_file("opinions.yaml", tmp_path) == tmp_path / "opinions.yaml"
+    assert find_file("none.csv", tmp_path) == tmp_path / "none.csv"

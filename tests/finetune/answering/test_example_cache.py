@@ -1,0 +1,97 @@
+import json
+import shutil
+
+import pytest
+
+from finetune import examples as examples_module
+from finetune.answering.example_cache import cached_examples, examples_key
+from finetune.answering.examples import make_examples
+from finetune.answering.recipe import parse_recipe
+from finetune.answering.rows import load_rows
+from tests.conftest import TOKENIZERS
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [
+        {"input": f"I love cats {i}", "instruction": "Which animals?", "output": "Cats" if i % 2 else "dogs"} for i in range(9)
+    ]
+    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def recipe(folder, data=None, **settings):
+    data = {"folder": str(folder), "sources": ["qa.jsonl"], "cache": str(folder / "cache"), **(data or {})}
+    return parse_recipe({"model": "m", "max_length": 96, "data": data, **settings})
+
+
+def test_examples_come_back_from_disk_as_they_were(folder, monkeypatch):
+    tokenizer = TOKENIZERS["byte-level"]()
+    rows = load_rows(recipe(folder).data)
+    direct = make_examples("causal", tokenizer, rows, recipe(folder))
+    first, answers = cached_examples("causal", tokenizer, rows, recipe(folder))
+    monkeypatch.setattr("finetune.answering.example_cache.make_examples", None)
+    again, _ = cached_examples("causal", tokenizer, rows, recipe(folder))
+    assert answers == [("dogs",), ("cats",)]
+    for example, one, two in zip(direct, first, again, strict=True):
+        assert one["input_ids"].tolist() == two["input_ids"].tolist() == example["input_ids"].tolist()
+        assert one["labels"].tolist() == example["labels"].tolist()
+        assert int(one["length"]) == len(example["input_ids"])
+    assert [int(one["answer"]) for one in again] == [0, 1] * 4 + [0]
+    assert [int(one["text"]) for one in again] == list(range(9))
+    assert {int(one["question"]) for one in again} == {0}
+
+
+def test_without_a_cache_examples_are_the_same(folder):
+    tokenizer = TOKENIZERS["roberta"]()
+    rows = load_rows(recipe(folder).data)
+    kept, _ = cached_examples("masked", tokenizer, rows, recipe(folder))
+    made, _ = cached_examples("masked", tokenizer, rows, recipe(folder, {"cache": None}))
+    assert [one["input_ids"].tolist() for one in kept] == [one["input_ids"].tolist() for one in made]
+
+
+def key(folder, kind="masked", tokenizer="roberta", **change):
+    settings = recipe(folder, **change)
+    return examples_key(kind, TOKENIZERS[tokenizer](), load_rows(settings.data, settings.training.seed), settings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_length": 80},
+        {"mask_length": 5},
+        {"max_answer_tokens": 7},
+        {"template": "alpaca"},
+        {"data": {"sources": [{"path": "qa.jsonl", "cap": 3}]}},
+        {"data": {"sources": [{"path": "qa.jsonl", "instructions": ["Who?"]}]}},
+        {"kind": "causal"},
+        {"tokenizer": "wordpiece"},
+    ],
+)
+def test_whatever_changes_the_examples_changes_the_key(folder, change):
+    assert key(folder, **change) != key(folder)
+
+
+def test_rows_and_code_change_the_key_and_the_place_of_the_data_does_not(folder, monkeypatch, tmp_path):
+    shutil.copytree(folder, tmp_path / "elsewhere", ignore=shutil.ignore_patterns("elsewhere"))
+    assert key(tmp_path / "elsewhere") == key(folder)
+    before = key(folder)
+    text = (folder / "qa.jsonl").read_text()
+    (folder / "qa.jsonl").write_text(text.replace("cats 3", "cats three"))
+    assert key(folder) != before
+    (folder / "qa.jsonl").write_text(text)
+    assert key(folder) == before
+    monkeypatch.setattr(
+        "finetune.answering.example_cache.inspect.getsource", lambda module: "new" if module is examples_module else "old"
+    )
+    assert key(folder) != before
+
+
+def test_an_interrupted_run_leaves_no_file(folder, monkeypatch):
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("finetune.answering.example_cache.make_examples", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cached_examples("causal", TOKENIZERS["byte-level"](), load_rows(recipe(folder).data), recipe(folder))
+    assert not list((folder / "cache").iterdir())

@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+import torch
+
+from finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, make_examples, masked_examples
+from finetune.answering.recipe import parse_recipe
+from finetune.answering.rows import Row
+from inbedder.prompting import get_template
+from inbedder.tokenization import PromptTokenizer
+from tests.conftest import TOKENIZERS
+
+ROWS = [
+    Row("I love cats", "What animals do they love?", "cats", "f"),
+    Row("The delivery was late", "What product is it?", "box crushed lamp inside still works fine", "f"),
+    Row("long " * 500, "Do they love animals?", "</s> <mask>", "f"),
+]
+
+
+def recipe(**settings):
+    return parse_recipe({"model": "m", "data": {"sources": ["a"]}, "max_length": 96, **settings})
+
+
+@pytest.mark.parametrize("masks", [1, 3, 5])
+def test_the_training_prompt_is_the_inference_prompt(masks):
+    tokenizer = TOKENIZERS["roberta"]()
+    examples = masked_examples(tokenizer, ROWS, recipe(mask_length=masks))
+    prompts = PromptTokenizer(tokenizer, get_template(), 96, masks)([r.text for r in ROWS], [r.instruction for r in ROWS])
+    for example, prompt in zip(examples, prompts, strict=True):
+        assert np.array_equal(example["input_ids"], prompt.ids)
+
+
+def test_fixed_masks_hold_the_first_answer_tokens_and_then_the_end():
+    tokenizer = TOKENIZERS["wordpiece"]()
+    short, long, _ = masked_examples(tokenizer, ROWS, recipe(mask_length=3))
+    cats = tokenizer("cats", add_special_tokens=False)["input_ids"]
+    assert short["labels"].tolist() == (cats + [tokenizer.sep_token_id] * 3)[:3]
+    encoded = tokenizer(ROWS[1].answer, add_special_tokens=False)
+    kept = _cut(encoded["input_ids"], encoded.word_ids(), 3)
+    assert long["labels"].tolist() == kept + [tokenizer.sep_token_id] * (3 - len(kept))
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [([0, 1, 2, 3], 3), ([0, 0, 1, 1], 2), ([0, 1, 1, 1, 1], 1), ([0, 0, 0, 0], 3), ([0, 0, 1], 3), ([0], 1)],
+)
+def test_an_answer_is_cut_between_words_unless_it_is_one_word(words, kept):
+    assert _cut(list(range(len(words))), words, 3) == list(range(kept))
+
+
+def test_as_many_masks_as_the_answer_has_tokens():
+    tokenizer = TOKENIZERS["roberta"]()
+    for example, row in zip(masked_examples(tokenizer, ROWS, recipe(mask_length="answer")), ROWS, strict=True):
+        expected = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:40]
+        assert example["labels"].tolist() == expected
+        assert (example["input_ids"] == tokenizer.mask_token_id).sum() == len(expected)
+        assert example["input_ids"][-1] == tokenizer.eos_token_id
+        assert len(example["input_ids"]) <= 96
+
+
+def test_causal_loss_is_on_the_answer_and_the_end_alone():
+    tokenizer = TOKENIZERS["byte-level"]()
+    examples = causal_examples(tokenizer, ROWS, recipe(max_answer_tokens=30))
+    prompts = PromptTokenizer(tokenizer, get_template(), 96 - 31)([r.text for r in ROWS], [r.instruction for r in ROWS])
+    for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
+        answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
+        size = len(prompt.ids)
+        assert np.array_equal(example["input_ids"][:size], prompt.ids)
+        assert set(example["labels"][:size].tolist()) == {IGNORED}
+        assert example["labels"][size:].tolist() == [*answer, tokenizer.eos_token_id] == example["input_ids"][size:].tolist()
+
+
+def test_collation_pads_on_the_right_and_ignores_padding():
+    batch = Collator(9, torch.arange(10).reshape(5, 2).half())(
+        [
+            {"input_ids": np.array([1, 2]), "labels": np.array([5]), "answer": 0},
+            {"input_ids": np.array([3]), "labels": np.array([6, 7]), "answer": 4},
+        ]
+    )
+    assert batch["input_ids"].tolist() == [[1, 2], [3, 9]]
+    assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
+    assert batch["labels"].tolist() == [[5, IGNORED], [6, 7]]
+    assert batch["answer"].tolist() == [0, 4]
+    assert batch["vector"].tolist() == [[0, 1], [8, 9]]
+    assert batch["vector"].dtype == torch.float32
+
+
+def test_an_encoder_decoder_learns_the_answer_and_its_end():
+    tokenizer = TOKENIZERS["t5-like"]()
+    examples = make_examples("seq2seq", tokenizer, ROWS, recipe(max_answer_tokens=30))
+    prompts = PromptTokenizer(tokenizer, get_template(), 96)([r.text for r in ROWS], [r.instruction for r in ROWS])
+    for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
+        answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
+        assert np.array_equal(example["input_ids"], prompt.ids)
+        assert example["labels"].tolist() == [*answer, tokenizer.eos_token_id]
+
+
+def test_over_long_examples_lose_text_and_say_so():
+    for kind, name in (("causal", "byte-level"), ("masked", "roberta"), ("seq2seq", "t5-like")):
+        tokenizer = TOKENIZERS[name]()
+        examples = make_examples(kind, tokenizer, ROWS, recipe(max_answer_tokens=10))
+        assert [example["cut"] for example in examples] == [False, False, True]
+        assert "Do they love animals?" in tokenizer.decode(examples[2]["input_ids"])

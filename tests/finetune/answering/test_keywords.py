@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+import inbedder.reencode
+from finetune.answering.keywords import kept_words, salient_words
+from finetune.answering.recipe import AnsweringData
+from finetune.answering.rows import load_rows
+from finetune.sources import Source
+from tests.finetune.answering.test_rows import write
+
+AXES = {"cat": [1, 0, 0], "cats": [0.9, 0.1, 0], "sofa": [0.6, 0.6, 0], "rain": [0, 0, 1], "cold": [0, 0.5, 0.5]}
+TEXTS = {"The cats and a cat on the sofa": [1, 0.2, 0], "Cold rain!": [0, 0.1, 1], "It is 12.": [1, 1, 1]}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+
+    def vectors(texts, _encoder, _device):
+        made.append(texts)
+        return np.array([{**AXES, **TEXTS}[text] for text in texts], dtype=np.float32)
+
+    monkeypatch.setattr(inbedder.reencode, "sentence_vectors", vectors)
+    monkeypatch.setattr(inbedder.reencode, "_revision", lambda *_: "pinned")
+    return made
+
+
+def test_the_words_nearest_to_the_text_are_named_one_of_each_stem(calls):
+    assert salient_words(list(TEXTS), 2, "any") == ["cat sofa", "rain cold", ""]
+
+
+def test_texts_without_content_words_have_no_answer(calls):
+    assert salient_words(["It is 12.", "the"], 3, "any") == ["", ""]
+    assert calls == []
+
+
+def test_words_are_kept_on_disk_by_what_made_them(calls, tmp_path):
+    assert kept_words(list(TEXTS), 1, "any", str(tmp_path)) == ["cat", "rain", ""]
+    before = len(calls)
+    assert kept_words(list(TEXTS), 1, "any", str(tmp_path)) == ["cat", "rain", ""]
+    assert len(calls) == before
+    kept_words(list(TEXTS), 2, "any", str(tmp_path))
+    assert len(calls) == before, "the vectors are kept too"
+    assert len(list(tmp_path.glob("words-*"))) == 2
+    next(tmp_path.glob("words-*")).write_text("[", encoding="utf-8")
+    assert kept_words(list(TEXTS), 1, "any", str(tmp_path)) == ["cat", "rain", ""]
+
+
+def test_a_source_may_ask_for_keywords(calls, tmp_path):
+    write(tmp_path / "a.jsonl", [{"input": text, "instruction": "Why?", "output": "x"} for text in TEXTS for _ in range(2)])
+    source = Source("a.jsonl", keywords=2, instructions=("What is it about?",))
+    rows = load_rows(AnsweringData((source,), folder=str(tmp_path), cache=None))
+    assert [(row.instruction, row.answer) for row in rows] == [
+        ("What is it about?", "cat sofa"),
+        ("What is it about?", "rain cold"),
+    ]

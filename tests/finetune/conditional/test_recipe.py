@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from finetune.conditional import training as conditional_training
+from finetune.conditional.recipe import parse_recipe
+from finetune.methods import read_method
+from inbedder.errors import InbedderError
+
+RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
+
+
+@pytest.mark.parametrize("kind", ["cross", "bi", "tri"])
+def test_every_shipped_recipe_is_one_of_the_method(kind):
+    method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", ["training.seed=2"])
+    assert method is conditional_training
+    assert (recipe.encoding.kind, recipe.training.seed, recipe.encoding.scaled) == (kind, 2, (0, 1))
+    assert recipe.training.warmup == 0.1 and recipe.training.scheduler == "linear" and recipe.training.max_grad_norm == 1
+
+
+def test_only_the_bi_encoder_with_the_plain_mean_is_an_ordinary_embedder():
+    plain = [
+        parse_recipe({"encoding": encoding}).encoding.is_plain
+        for encoding in ({}, {"transform": True}, {"pooler": "cls"}, {"kind": "tri"}, {"kind": "cross"}, {"reads": "sentences"})
+    ]
+    assert plain == [True, False, False, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"encoding": {"kind": "quad"}}, "encoding.kind is 'quad'; choose one of: cross, bi, tri"),
+        ({"encoding": {"pooler": "max"}}, "encoding.pooler is 'max'; choose one of: cls, cls-before-pooler, mean"),
+        ({"encoding": {"combine": "sum"}}, "encoding.combine is 'sum'"),
+        ({"objective": {"loss": "triplet"}}, "objective.loss is 'triplet'; choose one of: mse, quad, quad.mse"),
+        (
+            {"objective": {"loss": "quad"}, "encoding": {"kind": "cross"}},
+            "needs the vectors of both sentences, which a cross-encoder",
+        ),
+        ({"encoding": {"reads": "condition"}}, "encoding.reads=condition is no ablation of the bi-encoder"),
+        ({"encoding": {"reads": "sentences", "kind": "tri"}}, "encoding.reads=sentences is no ablation of the tri-encoder"),
+        ({"encoding": {"reads": "sentences"}, "objective": {"loss": "quad"}}, "Quad has nothing to learn"),
+        ({"encoding": {"scaled": [1, 0]}}, "encoding.scaled must be two numbers, the lower first"),
+        ({"encoding": {"scaled": ["a", "b"]}}, "encoding.scaled must be two numbers"),
+        ({"training": {"batch_size": 7}}, "training.batch_size=7 must be even"),
+        ({"training": {"max_grad_norm": 0}}, "max_grad_norm must be above 0: gradients are clipped"),
+        ({"training": {"head_learning_rate": 0}}, "training.head_learning_rate=0 must be above 0"),
+        ({"objective": {"margin": -1}}, "objective.margin and the weights must be 0 or more"),
+        ({"objective": {"quad_weight": 0, "mse_weight": 0}}, "one weight above 0: nothing is learned otherwise"),
+        ({"training": {"lr": 1}}, "training has unknown settings lr"),
+        ({"encoding": {"template": "{input}"}}, "must hold {input} and {instruction} exactly once each"),
+        ({"lora": 8}, "lora must be a table"),
+    ],
+)
+def test_a_wrong_setting_is_named(values, message):
+    with pytest.raises(InbedderError, match=message):
+        parse_recipe(values)

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+
+from finetune.contrastive.instructed import UNPOOLED, InstructedCollator, check_instructions, instructed_prompts, tokenized
+from finetune.contrastive.recipe import ContrastiveRecipe, PairData
+from finetune.contrastive.rows import Instructed
+from finetune.contrastive.training import load_encoder
+from inbedder.errors import RecipeError
+from inbedder.prompting import get_template
+from inbedder.tokenization import PromptTokenizer
+from tests.conftest import TEXTS, TOKENIZERS, assert_close
+
+WORDED = ["Represent the animal: ", "Was braucht der Kunde? ", "x", "Zażółć: "]
+SPOKEN = [text for text in TEXTS if text]
+
+
+def pooled(tokenizer, one, max_length=200):
+    inputs = tokenized(instructed_prompts(tokenizer, max_length), [one])
+    kept = (inputs["attention_mask"] * (1 - inputs[UNPOOLED]))[0].bool()
+    return tokenizer.convert_ids_to_tokens(inputs["input_ids"][0][kept].tolist())
+
+
+@pytest.mark.parametrize("name", ["roberta", "wordpiece", "t5-like", "xlm-r-like"])
+def test_the_tokens_of_the_text_are_pooled_whatever_the_instruction_is(name):
+    tokenizer = TOKENIZERS[name]()
+    for text in SPOKEN:
+        first = pooled(tokenizer, Instructed("Represent the animal: ", text))
+        assert first == pooled(tokenizer, Instructed("Was braucht der Kunde, 😀? ", text))
+        assert first[-1] in tokenizer.all_special_tokens
+        assert not set(first[:-1]) & {"[CLS]", "<s>"} or "<s>" in text
+
+
+def test_without_an_instruction_everything_is_pooled():
+    tokenizer = TOKENIZERS["wordpiece"]()
+    assert pooled(tokenizer, Instructed("", "I love cats")) == ["[CLS]", "i", "love", "cats", "[SEP]"]
+
+
+def test_a_token_across_the_border_holds_text_and_is_pooled():
+    tokenizer = TOKENIZERS["wordpiece"]()
+    assert pooled(tokenizer, Instructed("I lo", "ve cats")) == ["love", "cats", "[SEP]"]
+
+
+def test_the_text_is_cut_and_never_the_instruction():
+    tokenizer = TOKENIZERS["wordpiece"]()
+    assert pooled(tokenizer, Instructed("I love ", "cats " * 50), max_length=6) == ["cats", "cats", "[SEP]"]
+
+
+def test_vectors_of_rows_with_their_own_instructions_equal_sentence_transformers(make_model):
+    recipe = ContrastiveRecipe(PairData(()), model=make_model("headless-bert"), max_length=128)
+    model = load_encoder(recipe).eval()
+    rows = [Instructed(instruction, text) for instruction in WORDED for text in ("I love cats", SPOKEN[2], SPOKEN[3])]
+    with torch.no_grad():
+        mixed = model(tokenized(instructed_prompts(model.tokenizer, 128), rows))["sentence_embedding"].numpy()
+    alone = np.concatenate([model.encode([one.text], prompt=one.instruction) for one in rows])
+    assert_close(mixed, alone, 1e-6)
+
+
+def test_a_batch_has_inputs_for_query_positive_and_each_negative():
+    one = ["I: ", "cats"]
+    rows = [{"query": one, "positive": one, "negatives": [one, one]}, {"query": one, "positive": one, "negatives": [one]}]
+    batch = InstructedCollator(TOKENIZERS["wordpiece"](), 16)(rows)
+    assert [key for key in batch if key.endswith("input_ids")] == [
+        "query_input_ids",
+        "positive_input_ids",
+        "negative_0_input_ids",
+    ]
+
+
+def test_an_instruction_that_leaves_no_room_is_named():
+    with pytest.raises(RecipeError, match="takes 5 tokens or more, max_length=5, and leaves no room for a text: 'I love cats'"):
+        check_instructions(instructed_prompts(TOKENIZERS["wordpiece"](), 5), ["", "I love cats"])
+
+
+@pytest.mark.parametrize("name", ["roberta", "wordpiece", "xlm-r-like"])
+def test_training_reads_what_inference_reads(name):
+    tokenizer = TOKENIZERS[name]()
+    rows = [Instructed("I: ", f"a {tokenizer.sep_token} b"), Instructed(f"{tokenizer.mask_token}: ", "lone \ud83d surrogate")]
+    inference = PromptTokenizer(tokenizer, get_template("instructor"), 64)
+    prompts = inference([one.text for one in rows], [one.instruction for one in rows])
+    inputs = tokenized(instructed_prompts(tokenizer, 64), rows)
+    for ids, attention, prompt in zip(inputs["input_ids"], inputs["attention_mask"], prompts, strict=True):
+        assert ids[attention.bool()].tolist() == prompt.ids.tolist()
+    assert (inputs["input_ids"] == tokenizer.mask_token_id).sum() == 0

@@ -1,0 +1,98 @@
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from finetune.contrastive.recipe import Curriculum
+from finetune.contrastive.training import finetune, parse_recipe, training_pairs
+from finetune.curriculum.data_cube import data_cube_batches, read_margins
+from inbedder import InBedder
+from inbedder.errors import RecipeError
+from tests.conftest import assert_close
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rows = [
+        {
+            "query": ["Say it: ", f"{task} {i}"],
+            "pos": ["Say it: ", f"the {task}"],
+            "neg": ["Say it: ", other * i],
+            "task_id": task,
+        }
+        for task, other in (("cats", "lamp "), ("box", "dogs "), ("voucher", "green "))
+        for i in range(1, 6)
+    ]
+    (tmp_path / "medi.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    questions = [{"instruction": f"What number {i}?", "input": f"Number {i} came"} for i in range(3)]
+    (tmp_path / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
+    return tmp_path
+
+
+def make_recipe(model, folder, output="out", **settings):
+    sources = ["medi.jsonl", {"path": "qa.jsonl", "format": "qa"}]
+    training = {"output": str(output), "batch_size": 2, "learning_rate": 1e-3, "log_steps": 1}
+    return parse_recipe(
+        {"model": model, "data": {"folder": str(folder), "sources": sources}, "training": training, "max_length": 48, **settings}
+    )
+
+
+def test_the_margin_is_the_cosine_to_the_positive_less_that_to_the_negative(make_model, folder):
+    model = InBedder(make_model("headless-bert"), backbone="instructor")
+    pairs, _ = training_pairs(make_recipe(make_model("headless-bert"), folder))
+    margins = read_margins(pairs, model)
+    for row, margin in zip(pairs[:15], margins, strict=False):
+        vectors = [model.encode(one.text, one.instruction) for one in (row.query, row.positive, row.negatives[0])]
+        assert_close(margin, vectors[0] @ vectors[1] - vectors[0] @ vectors[2])
+
+
+def test_a_row_without_a_negative_is_told_from_another_positive_of_its_task(make_model, folder):
+    model = InBedder(make_model("headless-bert"), backbone="instructor")
+    pairs = training_pairs(make_recipe(make_model("headless-bert"), folder))[0][15:]
+    query, positives = model.encode(pairs[0].query.text, ""), model.encode([row.positive.text for row in pairs], "")
+    possible = query @ positives[0] - positives[1:] @ query
+    assert np.abs(possible - read_margins(pairs, model)[0]).min() < 1e-5
+    assert_close(read_margins(pairs[:1], model), [0.0])
+
+
+def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folder):
+    name = make_model("headless-bert")
+    pairs, _ = training_pairs(make_recipe(name, folder))
+    batches = data_cube_batches(pairs, Curriculum(model=name, steps=1000), 2, seed=0)
+    assert sorted(row for batch in batches for row in batch) == list(range(len(pairs)))
+    margins = read_margins(pairs, InBedder(name, backbone="instructor"))
+    for task in {row.task for row in pairs}:
+        order = [row for batch in batches for row in batch if pairs[row].task == task]
+        assert all(margins[first] >= margins[second] for first, second in pairwise(order))
+    assert all(len({pairs[row].task for row in batch}) == 1 for batch in batches)
+
+
+def test_a_threshold_leaves_out_the_difficult_rows_or_as_printed_the_easy_ones(make_model, folder):
+    name = make_model("headless-bert")
+    pairs, _ = training_pairs(make_recipe(name, folder))
+    middle = float(np.median(read_margins(pairs, InBedder(name, backbone="instructor"))))
+    kept = [
+        {
+            row
+            for batch in data_cube_batches(pairs, Curriculum(model=name, threshold=middle, direction=one), 2, 0)
+            for row in batch
+        }
+        for one in ("text", "equation")
+    ]
+    assert kept[0] | kept[1] == set(range(len(pairs)))
+    assert not kept[0] & kept[1]
+
+
+def test_a_recipe_with_a_curriculum_trains_and_says_what_stays_underfitted(make_model, folder, tmp_path):
+    name = make_model("headless-bert")
+    output = finetune(make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "steps": 1000}))
+    shares = json.loads((output / "underfitting.json").read_text())
+    assert list(shares) == ["before", "after"]
+    assert len(shares["after"]["tasks"]) == 4
+    assert InBedder(output).encode("I love cats", "Say it: ").shape == (InBedder(output).dimension,)
+
+
+def test_a_direction_that_does_not_exist_is_named(make_model, folder):
+    with pytest.raises(RecipeError, match="'up'; choose one of: text, equation"):
+        make_recipe(make_model("headless-bert"), folder, curriculum={"direction": "up"})

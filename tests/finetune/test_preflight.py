@@ -1,0 +1,78 @@
+import pytest
+import torch
+from torch import nn
+
+from finetune import preflight as checks
+from finetune.answering.recipe import parse_recipe
+from finetune.answering.training import finetune
+from finetune.preflight import check_room, memory_estimate, shares
+from inbedder.errors import RecipeError
+from tests.finetune.answering.test_training import make_recipe
+
+
+def recipe(**training):
+    return parse_recipe({"model": "m", "max_length": 100, "data": {"sources": ["a"]}, "training": training})
+
+
+def test_a_step_is_shared_by_processes_and_passes(monkeypatch):
+    assert shares(recipe(batch_size=64)) == (64, 1)
+    assert shares(recipe(batch_size=64, micro_batch=8)) == (8, 8)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert shares(recipe(batch_size=64)) == (16, 1)
+    assert shares(recipe(batch_size=64, micro_batch=4)) == (4, 4)
+    with pytest.raises(RecipeError, match="batch_size=64 cannot be shared by 4 processes with 32 rows at once"):
+        shares(recipe(batch_size=64, micro_batch=32))
+
+
+def test_memory_is_counted_as_written():
+    model = nn.Linear(1000, 1000, bias=False)
+    activations = 2 * 100 * 3 * 16 * 34 * 4
+    settings = recipe(batch_size=2, bf16=False)
+    assert memory_estimate(model, settings, 16, 3) * 2**30 == pytest.approx(16 * 10**6 + activations)
+    model.weight.requires_grad = False
+    assert memory_estimate(model, settings, 16, 3) * 2**30 == pytest.approx(4 * 10**6 + activations)
+    lean = recipe(batch_size=2, bf16=True, gradient_checkpointing=True)
+    assert memory_estimate(model, lean, 16, 3) * 2**30 == pytest.approx(4 * 10**6 + activations / 34)
+
+
+def test_a_full_disk_is_refused_before_the_first_step(tmp_path, monkeypatch):
+    class Usage:
+        free = 10
+
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _path: Usage)
+    with pytest.raises(RecipeError, match=r"0.0 GiB free; checkpoints .* need about .* GiB. Make room or choose another"):
+        check_room(tmp_path / "out", nn.Linear(10, 10))
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RecipeError, match=r"Cannot write to .*Choose another training.output"):
+        check_room(tmp_path / "file" / "out", nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (torch.cuda.OutOfMemoryError("CUDA out of memory"), "Memory ran out. Try a smaller training.micro_batch"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "Memory ran out"),
+        (OSError(28, "No space left on device"), "No space left on device. Its earlier checkpoints are kept"),
+    ],
+)
+def test_what_runs_out_is_said_with_the_knobs(make_model, data, tmp_path, monkeypatch, error, message):
+    def fail(*_args):
+        raise error
+
+    monkeypatch.setattr("finetune.answering.training.read_causal", fail)
+    with pytest.raises(RecipeError, match=message):
+        finetune(make_recipe(make_model("opt"), data, tmp_path / "out"))
+
+
+def test_sharding_needs_several_gpus(make_model, data, tmp_path):
+    with pytest.raises(RecipeError, match="shards a model over several GPUs: start with torchrun"):
+        finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"fsdp": True}))
+
+
+def test_tensorboard_that_is_not_installed_is_named(make_model, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "find_spec", lambda _name: None)
+    with pytest.raises(RecipeError, match="pip install tensorboard"):
+        finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"report_to": "tensorboard"}))
