@@ -58,9 +58,9 @@ class InBedder(PromptEncoder):
 
         Args:
             model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the folder or id of a peft adapter loads its base.
-            backbone: "causal", "masked", "seq2seq" or "instructor" (embedding models, which answer nothing); None reads it from
-                the model's files. "vllm" is vLLM's engine for causal LMs, its options behind it:
-                "vllm: {tensor_parallel_size: 2}" (see ``backbones/vllm.py``).
+            backbone: "causal", "masked", "seq2seq" or "embedding" (embedding models, which answer nothing; "instructor" is an
+                alias); None reads it from the model's files. "onnx" runs a masked LM as an int8 graph on a CPU, "vllm" is vLLM's
+                engine for causal LMs, its options behind it: "vllm: {tensor_parallel_size: 2}" (see ``backbones/vllm.py``).
             pooling: "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all" or "re-enc"; None is 1st-gen, or avg-gen for masked
                 LMs. The authors' names (``fst_gen_layer_32``) are understood and set the layer. Embedding models have
                 "text-mean", "mean", "cls" and "last-token", and None is what they were trained with.
@@ -71,7 +71,7 @@ class InBedder(PromptEncoder):
             max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs); None is what the model's files say, else 3.
             mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
             device: A torch device; None takes the GPU where there is one.
-            dtype: "float32", "bfloat16", "float16" or "int8" (masked LMs on a CPU, ONNX Runtime); None is the device's fastest
+            dtype: "float32", "bfloat16" or "float16" ("int8" is an old name of backbone="onnx"); None is the device's fastest
                 that is as good: half precision on a GPU, on a CPU bfloat16 where it computes in that itself, else float32.
             revision: Branch, tag or commit on the hub.
             trust_remote_code: Run code from the model's repository. Off, as it should be.

@@ -45,3 +45,4 @@ def test_the_wheel_embeds_from_an_empty_environment(tmp_path, make_model):
         "evaluation/data/intent_emotion.jsonl",
     ):
         assert (site / part).is_file(), part
+    assert not [part for part in ("finetune/results", "evaluation/results") if (site / part).exists()]

@@ -146,7 +146,7 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
     kind = options.kind or model_kind(found.config)
     family = FAMILIES.get(kind)
     if family is None:
-        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, vllm.")
+        raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     if options.dtype == "int8" and "int8" not in family.dtypes:
         raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
     return load_weights(found, kind, family.model_class(found.config), options, headless=family.headless)

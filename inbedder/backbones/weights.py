@@ -31,7 +31,7 @@ class LoadOptions:
     """Everything that decides which weights end up in memory, and how."""
 
     kind: str | None = None
-    """"causal", "masked", "seq2seq", "embedding" (or "instructor"), None to read it from the files, or "vllm" and its options."""
+    """"causal", "masked", "seq2seq", "embedding" (or "instructor"), "onnx", "vllm" and its options; None to read the files."""
     device: str | None = None
     """A torch device, or None for the GPU where there is one."""
     dtype: str | torch.dtype | None = None
@@ -48,6 +48,9 @@ class LoadOptions:
     def __post_init__(self) -> None:
         if self.kind == "instructor":  # what "embedding" was called first
             object.__setattr__(self, "kind", "embedding")
+        if self.kind == "onnx":  # a masked LM's int8 graph; dtype="int8" is its old name
+            object.__setattr__(self, "kind", "masked")
+            object.__setattr__(self, "dtype", "int8")
 
 
 @dataclass(frozen=True)

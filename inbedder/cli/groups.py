@@ -14,6 +14,7 @@ from inbedder.cli.options import (
     BatchSize,
     Cache,
     Device,
+    Dtype,
     Guided,
     Input,
     Instructions,
@@ -21,7 +22,6 @@ from inbedder.cli.options import (
     MaxLength,
     Model,
     Pooling,
-    Precision,
     Quantization,
     SkipBad,
     Subtract,
@@ -53,7 +53,7 @@ def cluster(
     max_length: MaxLength = 512,
     quantization: Quantization = None,
     backbone: Backbone = None,
-    precision: Precision = None,
+    dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -71,7 +71,7 @@ def cluster(
     table = read_texts(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
     how["subtract_instruction"] = subtract_instruction
     embedder = load_embedder(model, **how)
     from inbedder.grouping.clustering import cluster as cluster_texts

@@ -10,61 +10,123 @@ import typer
 if TYPE_CHECKING:
     from inbedder.reencode import Reencoding
 
+INPUT, MODEL, ANSWERS, SPEED, JOBS = "Input", "Model", "Answers", "Speed", "Jobs"
+"""Groups of options in --help; what stands in none comes first."""
+
 Input = Annotated[
-    str, typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on stdin.")
+    str,
+    typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on standard input."),
 ]
 Instruction = Annotated[
-    str | None, typer.Option("-i", "--instruction", help="What to ask of each text; @topic and the like are named.")
+    str | None, typer.Option("-i", "--instruction", help="The question to ask of each text, or a named one such as @topic.")
 ]
-Instructions = Annotated[list[str], typer.Option("-i", "--instruction", help="What to group by; give several to compare.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column of the texts; guessed where only one can be meant.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out bad rows instead of stopping at the first.")]
-Model = Annotated[str, typer.Option(help="mini (bundled), a hub id or a folder.")]
+Instructions = Annotated[
+    list[str], typer.Option("-i", "--instruction", help="The question to group by; repeat to compare several groupings.")
+]
+TextColumn = Annotated[str | None, typer.Option(help="Column with the texts; required if several columns contain text.")]
+Model = Annotated[str, typer.Option(help="mini (bundled), small (inbedder models install small), a folder or a hub id.")]
+VectorsOutput = Annotated[
+    Path,
+    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray a folder, which a second run completes."),
+]
+
+SkipBad = Annotated[
+    bool, typer.Option("--skip-bad", help="Leave out unreadable rows instead of stopping at the first.", rich_help_panel=INPUT)
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(help="With --engine ray: column of unique ids; by default the row number.", rich_help_panel=JOBS),
+]
+
 Pooling = Annotated[
     str | None,
     typer.Option(
-        help="1st-gen, avg-gen, last-gen, avg-ppt, avg-all or re-enc; of embedding models text-mean, mean, cls or last-token."
+        help="Which hidden states become the vector. 1st-gen: the state that predicts the answer's first word (default of "
+        "decoders); avg-gen: the mean over the answer (default of masked LMs); last-gen: the answer's last state; avg-ppt: the "
+        "mean over the prompt; avg-all: over prompt and answer; re-enc: the answers themselves, embedded. Embedding models: "
+        "text-mean, mean, cls or last-token.",
+        rich_help_panel=MODEL,
     ),
 ]
-Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.")]
-Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.")]
-MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.")]
-Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 (bitsandbytes).")]
-Precision = Annotated[str | None, typer.Option(help="float32, bfloat16, float16, or int8 (masked LMs on a CPU).")]
-Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.")]
-Cache = Annotated[Path | None, typer.Option(help="A folder that keeps vectors and answers for the next time.")]
-Guided = Annotated[
-    int | None, typer.Option(min=50, help="Read only so many texts under the instruction; map the others' vectors (fast).")
+Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.", rich_help_panel=MODEL)]
+Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.", rich_help_panel=MODEL)]
+MaxLength = Annotated[
+    int, typer.Option(help="Longest prompt in tokens; longer texts are cut at their end.", rich_help_panel=MODEL)
 ]
-BatchSize = Annotated[int, typer.Option(min=1, help="Most texts in one pass.")]
-Normalize = Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.")]
-Engine = Annotated[str, typer.Option(help="local (this process), or ray: workers, many machines, jobs that go on after a kill.")]
-Workers = Annotated[int, typer.Option(min=1, help="With --engine ray: how many hold the model.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="With --engine ray: of each worker; cores divided by workers.")]
-Address = Annotated[str | None, typer.Option(help="With --engine ray: of a running cluster; without it, this machine.")]
-IdColumn = Annotated[str | None, typer.Option(help="With --engine ray: column of distinct ids; without it, row numbers.")]
+Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 weights (bitsandbytes).", rich_help_panel=MODEL)]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        "--precision",
+        help="float32, bfloat16 or float16; by default the fastest of equal quality on this device.",
+        rich_help_panel=MODEL,
+    ),
+]
 Backbone = Annotated[
     str | None,
-    typer.Option(help="causal, masked, seq2seq, instructor, or vllm and its options as in 'vllm: {tensor_parallel_size: 2}'."),
+    typer.Option(
+        help="causal, masked, seq2seq, embedding, onnx (masked LMs as int8 on a CPU), or vllm with its options, as in "
+        "'vllm: {tensor_parallel_size: 2}'; by default read from the model's files.",
+        rich_help_panel=MODEL,
+    ),
 ]
-VectorsOutput = Annotated[
-    Path,
-    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray a folder, which goes on where it stopped."),
-]
-Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Answers a text.")]
-Temperature = Annotated[float, typer.Option(min=0.0, help="Of drawn answers; 0 is greedy.")]
-TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers.")]
-Seed = Annotated[int, typer.Option(help="Seed of drawn answers.")]
-MaxNewTokens = Annotated[int | None, typer.Option(min=1, help="Longest answer in tokens (not for masked LMs).")]
+Device = Annotated[str | None, typer.Option(help="A torch device, such as cpu or cuda:1.", rich_help_panel=MODEL)]
 Subtract = Annotated[
     bool | None,
     typer.Option(
         "--subtract-instruction/--keep-instruction",
-        help="Take away from each vector what the instruction alone says; by default as the model was measured to be best.",
+        help="Subtract the vector of an empty text from each vector; by default as was measured to be best for the model.",
         show_default=False,
+        rich_help_panel=MODEL,
     ),
 ]
-ReEncoder = Annotated[str, typer.Option(help="With --pooling re-enc: the sentence-transformers model that embeds the answers.")]
+Normalize = Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.", rich_help_panel=MODEL)]
+
+Number = Annotated[
+    int, typer.Option("-n", "--n", min=1, help="Answers per text (embed: for --pooling re-enc).", rich_help_panel=ANSWERS)
+]
+Temperature = Annotated[
+    float,
+    typer.Option(min=0.0, help="Temperature of sampled answers; 0 is greedy (embed: for re-enc).", rich_help_panel=ANSWERS),
+]
+TopP = Annotated[float, typer.Option(help="Nucleus (top-p) of sampled answers (embed: for re-enc).", rich_help_panel=ANSWERS)]
+Seed = Annotated[int, typer.Option(help="Seed of sampled answers (embed: for re-enc).", rich_help_panel=ANSWERS)]
+MaxNewTokens = Annotated[
+    int | None, typer.Option(min=1, help="Longest answer in tokens (not for masked LMs).", rich_help_panel=ANSWERS)
+]
+ReEncoder = Annotated[
+    str,
+    typer.Option(help="For --pooling re-enc: the sentence-transformers model that embeds answers.", rich_help_panel=ANSWERS),
+]
+
+BatchSize = Annotated[int, typer.Option(min=1, help="Most texts in one pass.", rich_help_panel=SPEED)]
+Cache = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder that keeps vectors and answers, so that the next run computes only what is new.", rich_help_panel=SPEED
+    ),
+]
+Guided = Annotated[
+    int | None,
+    typer.Option(
+        min=50, help="Faster: ask the question of N sampled texts and estimate the rest.", metavar="N", rich_help_panel=SPEED
+    ),
+]
+
+Engine = Annotated[
+    str,
+    typer.Option(help="local (this process), or ray: several workers or machines; a killed job goes on.", rich_help_panel=JOBS),
+]
+Workers = Annotated[int, typer.Option(min=1, help="With --engine ray: processes that hold the model.", rich_help_panel=JOBS)]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="With --engine ray: threads per worker; by default cores divided by workers.", rich_help_panel=JOBS),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="With --engine ray: address of a running cluster; by default this machine.", rich_help_panel=JOBS),
+]
 
 
 def say(message: str) -> None:

@@ -15,6 +15,7 @@ from inbedder.cli.options import (
     BatchSize,
     Cache,
     Device,
+    Dtype,
     Engine,
     Guided,
     IdColumn,
@@ -27,7 +28,6 @@ from inbedder.cli.options import (
     Normalize,
     Number,
     Pooling,
-    Precision,
     Quantization,
     ReEncoder,
     Seed,
@@ -57,7 +57,7 @@ def embed(
     max_length: MaxLength = 512,
     quantization: Quantization = None,
     backbone: Backbone = None,
-    precision: Precision = None,
+    dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -81,7 +81,7 @@ def embed(
     """Write the vector of each text under an instruction: float32, one row a text."""
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {"backbone": backbone, "quantization": quantization, "dtype": precision, "device": device}
+    how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
     how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction}
     if engine == "ray":
         asked: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
@@ -150,7 +150,7 @@ def answer(
     max_length: MaxLength = 512,
     quantization: Quantization = None,
     backbone: Backbone = None,
-    precision: Precision = None,
+    dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
     skip_bad: SkipBad = False,
@@ -162,7 +162,7 @@ def answer(
         check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
     table = read_texts(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
-    how |= {"quantization": quantization, "backbone": backbone, "dtype": precision, "device": device}
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
     embedder = load_embedder(model, **how)
     said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[one] if isinstance(one, str) else one for one in said]

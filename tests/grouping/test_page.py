@@ -228,7 +228,7 @@ def test_given_labels_show_shares_entropy_and_v_measure() -> None:
     labels = np.array([0] * 16 + [1] * 4)
     given = ["a"] * 8 + list("bcdefghi") + ["j"] * 4
     html = render_report([grouping(labels.tolist(), label_agreement=agreement(labels, given))])
-    first, second = html.split("Given labels · entropy ")[1:]
+    first, second = html.split("Your column in this group · entropy ")[1:]
     assert (first[:4], second[:4]) == ("2.50", "0.00")
     assert re.findall(r"<bdi>([^<]*)</bdi> <b>(\d+%)</b>", first) == [
         ("a", "50%"), ("b", "6%"), ("c", "6%"), ("d", "6%"), ("e", "6%"), ("4 others", "25%")
@@ -237,8 +237,9 @@ def test_given_labels_show_shares_entropy_and_v_measure() -> None:
 
 
 def test_head_words_are_shown_where_there_are_any() -> None:
-    assert "Answer head says" not in render_report([grouping([0, 1])])
-    assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split("Answer head says")[1]
+    heading = "Words the model associates with this group"
+    assert heading not in render_report([grouping([0, 1])])
+    assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split(heading)[1]
 
 
 def test_a_named_instruction_is_shown_as_its_question_and_an_unknown_one_as_it_is() -> None:
