@@ -25,12 +25,13 @@ KNOBS = (
 GIB = 2**30
 
 
-def check_trainable(loaded: Loaded, recipe: AnsweringRecipe) -> None:
+def check_trainable(loaded: Loaded, recipe: AnsweringRecipe, *, shares_texts: bool = False) -> None:
     """Refuse models that the recipe cannot train.
 
     Args:
         loaded: The model.
         recipe: Length and adapters.
+        shares_texts: Whether such a model can read a text once for several questions.
 
     Raises:
         RecipeError: When the length is beyond the model's, a package or GPUs are missing, LoRA is asked of an adapter, or it
@@ -44,7 +45,7 @@ def check_trainable(loaded: Loaded, recipe: AnsweringRecipe) -> None:
         raise RecipeError(
             "training.fsdp shards a model over several GPUs: start with torchrun --nproc_per_node=N -m inbedder finetune ..."
         )
-    if recipe.training.share_texts and loaded.kind != "causal":
+    if recipe.training.share_texts and not shares_texts:
         raise RecipeError(f"training.share_texts is for causal LMs, whose texts do not see the question; {recipe.model} is none.")
     if recipe.lora is None:
         return

@@ -1,10 +1,16 @@
+import importlib.util
+from pathlib import Path
+
 import pytest
-from evaluation.csts_experiments import app
 from typer.testing import CliRunner
 
 from evaluation.results import load_cells, table
 from inbedder.errors import InputError
 
+SPEC = importlib.util.spec_from_file_location("csts_experiments", Path(__file__).parents[1] / "scripts" / "csts_experiments.py")
+csts_experiments = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(csts_experiments)
+app = csts_experiments.app
 PNG = b"\x89PNG"
 
 

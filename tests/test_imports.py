@@ -37,8 +37,9 @@ FLOORS = {
         answering.recipe conditional.training contrastive.rows curriculum mining
         answering.rows contrastive.instructed contrastive.order curriculum.data_cube
         answering.examples contrastive.training
-        answering.dry_run answering.example_cache answering.losses answering.packing contrastive
-        answering.trainer
+        answering.losses answering.packing contrastive
+        answering.families
+        answering.dry_run answering.example_cache answering.trainer
         answering.training
     """,
     "evaluation": """

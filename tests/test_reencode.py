@@ -9,8 +9,8 @@ from inbedder import InBedder, cli, reencode
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.models.bundled import BASE_NAME
 from inbedder.reencode import Reencoding, sentence_vectors
+from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 from tests.conftest import TEXTS
-from tests.test_cli import folder, run  # noqa: F401 - a fixture
 
 GREEDY = Reencoding(n=1, temperature=0)
 DRAWN = Reencoding(n=3, temperature=1.0, seed=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from inbedder import InBedder, running
+from inbedder import InBedder, scheduling
 from inbedder.errors import InputError, TextCutWarning
 from tests.conftest import INSTRUCTIONS, TEXTS
 
@@ -155,7 +155,7 @@ def test_windows_give_what_one_window_gives(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     texts = [" ".join(TEXTS[i % len(TEXTS)].split()[: i % 9 + 1]) + str(i) for i in range(60)]
     whole = model.encode(texts, "What?", batch_size=4)
-    monkeypatch.setattr(running, "WINDOW", 7)
+    monkeypatch.setattr(scheduling, "WINDOW", 7)
     assert np.abs(model.encode(texts, "What?", batch_size=4) - whole).max() < 1e-5
 
 

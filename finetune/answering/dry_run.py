@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from finetune.answering.examples import IGNORED, make_examples
+from finetune.answering.examples import IGNORED
+from finetune.answering.families import make_examples
 from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import finetune.answering.examples
 import inbedder.prompting
 import inbedder.tokenization
-from finetune.answering.examples import make_examples
+from finetune.answering.families import make_examples
 from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
 from inbedder.errors import MissingExtraError

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
-from inbedder.errors import RecipeError
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer, clean_text
 
@@ -25,27 +24,6 @@ if TYPE_CHECKING:
 
 Example = dict[str, Any]
 IGNORED = -100
-
-
-def make_examples(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
-    """Examples of any family.
-
-    Args:
-        kind: "causal", "masked" or "seq2seq".
-        tokenizer: The model's.
-        rows: What is learned.
-        recipe: Template and lengths.
-
-    Returns:
-        One example a row: input_ids, labels, and cut (whether the text was cut to fit).
-
-    Raises:
-        RecipeError: When the tokenizer has no end token, so that no answer could end.
-    """
-    if kind != "masked" and tokenizer.eos_token_id is None:
-        raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so no answer could end.")
-    make = {"causal": causal_examples, "masked": masked_examples, "seq2seq": seq2seq_examples}[kind]
-    return make(tokenizer, rows, recipe)
 
 
 def _answer_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int, prefix: str = "") -> list[list[int]]:
@@ -148,6 +126,8 @@ class Collator:
     """What the vector of each answer is drawn to, shape (answers, d)."""
     side: str = "right"
     """Where padding stands."""
+    mask_id: int | None = None
+    """Id of the mask token, of a tokenizer that has one."""
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """Make a batch.
@@ -156,9 +136,12 @@ class Collator:
             examples: Examples of one kind.
 
         Returns:
-            input_ids, attention_mask, labels; with answer vectors also answer (ids) and vector (batch, d).
+            input_ids, attention_mask, labels; where there is a mask token also is_mask; with answer vectors also answer (ids) and
+            vector (batch, d).
         """
         batch = self.padded(examples)
+        if self.mask_id is not None:
+            batch["is_mask"] = batch["input_ids"] == self.mask_id
         if self.answer_vectors is not None:
             batch["answer"] = torch.tensor([int(one["answer"]) for one in examples])
             batch["vector"] = self.answer_vectors[batch["answer"]].float()

@@ -56,19 +56,18 @@ class Read:
     """The example of each label, shape (labels,); those of one example stand together, in order."""
 
 
-def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor], mask_id: int) -> Read:
+def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
     """A masked LM's pass, with logits at the masks alone.
 
     Args:
         model: The model to call, wrapped or not.
         plain: The model itself.
-        batch: input_ids, attention_mask, labels (the targets of the masks, in order).
-        mask_id: The mask token.
+        batch: input_ids, attention_mask, is_mask, labels (the targets of the masks, in order).
 
     Returns:
         Logits, labels and states.
     """
-    is_mask = batch["input_ids"] == mask_id
+    is_mask = batch["is_mask"]
     body, layers = body_of(plain), plain.config.num_hidden_layers
     carries = batch["labels"] != IGNORED
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
 from finetune.answering.examples import IGNORED, Collator, Example
-from finetune.answering.losses import Read, amortised, pooled, read_causal, read_masked, read_seq2seq
+from finetune.answering.families import FAMILIES, TrainingFamily
+from finetune.answering.losses import Read, amortised, pooled
 from finetune.answering.order import GroupedSampler
 from finetune.answering.packing import PackingCollator
 from finetune.answering.recipe import AnsweringRecipe
@@ -64,17 +65,16 @@ class AnsweringTrainer(Trainer):
             tokenizer: Its own.
             data: Learned examples, watched examples or None, and what the vectors of both are drawn to, or None.
             recipe: Objective and schedule.
-            kind: "causal", "masked" or "seq2seq".
+            kind: A name of ``FAMILIES``.
         """
         learned, watched, vectors = data
-        self.objective, self.schedule, self.kind = recipe.objective, recipe.training, kind
-        self.mask_id = tokenizer.mask_token_id
+        self.objective, self.schedule, self.family = recipe.objective, recipe.training, FAMILIES[kind]
         super().__init__(
             model=model,
             args=_training_arguments(recipe, bool(watched)),
             train_dataset=learned,
             eval_dataset=watched,
-            data_collator=PartsCollator(_collator(pad_id_of(tokenizer), vectors, recipe, kind), shares(recipe)[0]),
+            data_collator=PartsCollator(_collator(tokenizer, vectors, recipe, self.family), shares(recipe)[0]),
             processing_class=tokenizer,
         )
         self.model_accepts_loss_kwargs = True
@@ -141,9 +141,7 @@ class AnsweringTrainer(Trainer):
     def _read(self, model: Any, part: Part) -> Read:
         plain = self.accelerator.unwrap_model(model)
         plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
-        if self.kind == "masked":
-            return read_masked(model, plain, part, self.mask_id)
-        return read_causal(model, plain, part) if self.kind == "causal" else read_seq2seq(model, plain, part)
+        return self.family.read(model, plain, part)
 
     def _tokens_loss(self, read: Read) -> Tensor:
         return self.objective.token_weight * F.cross_entropy(read.logits.float(), read.labels, reduction="sum")
@@ -183,10 +181,11 @@ def _training_arguments(recipe: AnsweringRecipe, watches: bool) -> Any:
     )
 
 
-def _collator(pad_id: int, vectors: Tensor | None, recipe: AnsweringRecipe, kind: str) -> Collator:
-    if recipe.training.share_texts:
-        return PackingCollator(pad_id, vectors)
-    return Collator(pad_id, vectors, "left" if kind == "causal" else "right")  # on the left, labels stand in few columns
+def _collator(
+    tokenizer: PreTrainedTokenizerBase, vectors: Tensor | None, recipe: AnsweringRecipe, family: TrainingFamily
+) -> Collator:
+    make = PackingCollator if recipe.training.share_texts else Collator
+    return make(pad_id_of(tokenizer), vectors, family.padding, tokenizer.mask_token_id)
 
 
 def _random_states() -> RandomStates:

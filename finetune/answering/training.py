@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from finetune.answering.dry_run import dry_run
 from finetune.answering.example_cache import cached_examples
+from finetune.answering.families import FAMILIES
 from finetune.answering.losses import reencoded
 from finetune.answering.recipe import AnsweringRecipe, parse_recipe
 from finetune.answering.rows import Row, hold_out, load_rows, name_of
@@ -135,7 +136,7 @@ def _load(recipe: AnsweringRecipe) -> Loaded:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     device = "cpu" if recipe.training.fsdp else None  # sharded before it goes to the GPUs
     loaded = load_model(recipe.model, LoadOptions(dtype="float32", quantization=recipe.quantization, device=device))
-    check_trainable(loaded, recipe)
+    check_trainable(loaded, recipe, shares_texts=FAMILIES[loaded.kind].shares_texts)
     return loaded
 
 

@@ -15,7 +15,7 @@ from finetune.answering.recipe import Objective
 
 
 def loss_of(kind, model, batch):
-    read = read_causal(model, model, batch) if kind == "causal" else read_masked(model, model, batch, 4)
+    read = read_causal(model, model, batch) if kind == "causal" else read_masked(model, model, batch)
     tokens = torch.nn.functional.cross_entropy(read.logits, read.labels)
     return tokens + amortised(pooled(read, None), batch, Objective())
 
@@ -31,7 +31,7 @@ def main(kind, folder):
     fully_shard(sharded, mesh=mesh)
     labels = [IGNORED, IGNORED, 7, 2] if kind == "causal" else [7]
     rows = [{"input_ids": np.array([5, first, 4 if kind != "causal" else 7, 2]), "labels": np.array(labels)} for first in (6, 9)]
-    batch = {**Collator(0)(rows), "vector": torch.eye(2, 32), "answer": torch.arange(2)}
+    batch = {**Collator(0, mask_id=4)(rows), "vector": torch.eye(2, 32), "answer": torch.arange(2)}
     for model in (whole, sharded):
         loss_of(kind, model, batch).backward()
     for (name, one), two in zip(whole.named_parameters(), sharded.parameters(), strict=True):

@@ -62,7 +62,7 @@ def test_what_runs_out_is_said_with_the_knobs(make_model, data, tmp_path, monkey
     def fail(*_args):
         raise error
 
-    monkeypatch.setattr("finetune.answering.training.read_causal", fail)
+    monkeypatch.setattr("finetune.answering.trainer.AnsweringTrainer._read", fail)
     with pytest.raises(RecipeError, match=message):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out"))
 

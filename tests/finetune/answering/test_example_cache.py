@@ -3,9 +3,9 @@ import shutil
 
 import pytest
 
-from finetune import examples as examples_module
+from finetune.answering import examples as examples_module
 from finetune.answering.example_cache import cached_examples, examples_key
-from finetune.answering.examples import make_examples
+from finetune.answering.families import make_examples
 from finetune.answering.recipe import parse_recipe
 from finetune.answering.rows import load_rows
 from tests.conftest import TOKENIZERS

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, make_examples, masked_examples
+from finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, masked_examples
+from finetune.answering.families import make_examples
 from finetune.answering.recipe import parse_recipe
 from finetune.answering.rows import Row
 from inbedder.prompting import get_template

@@ -64,9 +64,9 @@ def test_masked_logits_at_the_masks_equal_those_of_the_full_pass(make_model):
     ]
     uneven = [even[0], {"input_ids": np.array([2, mask, 3]), "labels": np.array([13])}]
     for examples, labels in ((even, [11, 12, 13, 3]), (uneven, [11, 12, 13])):
-        batch = Collator(0)(examples)
+        batch = Collator(0, mask_id=mask)(examples)
         full = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits[batch["input_ids"] == mask]
-        read = read_masked(model, model, batch, mask)
+        read = read_masked(model, model, batch)
         assert read.labels.tolist() == labels
         torch.testing.assert_close(read.logits, full)
         assert pooled(read, None).shape == (2, 32)

@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
 from finetune.answering.recipe import parse_recipe, read_recipe
+from finetune.answering.trainer import AnsweringTrainer
 from finetune.answering.training import finetune
-from finetune.answering.training import trainer as answering_trainer
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from tests.conftest import GOLDEN
@@ -100,7 +100,7 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     broken = tmp_path / "broken"
     recipe = make_recipe(make_model("bert"), data, broken, lora=lora)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(answering_trainer, "read_masked", interrupt_after(4, answering_trainer.read_masked))
+        patch.setattr(AnsweringTrainer, "_read", interrupt_after(4, AnsweringTrainer._read))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
