@@ -105,31 +105,6 @@ def uses_bf16(wanted: bool | None) -> bool:
     return has_fast_bf16(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
-def memory_estimate(model: nn.Module, recipe: AnsweringRecipe, hidden: int, layers: int) -> float:
-    """Memory that training needs, by counting: weights, gradients and two Adam moments of what is trained, and activations.
-
-    Activations are taken as 34 numbers a token, layer and hidden unit of 2 (bf16) or 4 bytes, or 2 of them with gradient
-    checkpointing; attention maps and logits are left out, so the truth is somewhat more.
-
-    Args:
-        model: With its adapters, if any.
-        recipe: Lengths, batch, precision, processes.
-        hidden: d.
-        layers: L.
-
-    Returns:
-        GiB a process.
-    """
-    held = sum(one.numel() * one.element_size() for one in model.parameters())
-    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    sharded = recipe.training.fsdp or os.environ.get("ACCELERATE_USE_FSDP") == "true"
-    parts = processes() if sharded else 1
-    micro, _ = shares(recipe)
-    numbers = 2 if recipe.training.gradient_checkpointing else 34
-    activations = micro * recipe.max_length * layers * hidden * numbers * (2 if uses_bf16(recipe.training.bf16) else 4)
-    return ((held + 12 * trained) / parts + activations) / GIB
-
-
 def memory_there() -> float:
     """GiB that are free: of the GPU where there is one, otherwise of the machine."""
     if torch.cuda.is_available():

@@ -64,7 +64,7 @@ class AnsweringSchedule(Schedule):
     output: str = "runs/answering"
     warmup: float = 0.03
     micro_batch: int | None = None
-    """Rows that one device holds at once; None is all of its share. Smaller accumulates gradients."""
+    """Rows that one device holds at once; None is as many as fit into memory. Fewer take longer and learn the same."""
     group: int = 1
     """Put up to so many rows about one text, or under one question, side by side as hard negatives; 1 does not."""
     share_texts: bool = False

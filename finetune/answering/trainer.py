@@ -74,7 +74,7 @@ class AnsweringTrainer(Trainer):
             args=_training_arguments(recipe, bool(watched)),
             train_dataset=learned,
             eval_dataset=watched,
-            data_collator=PartsCollator(_collator(tokenizer, vectors, recipe, self.family), shares(recipe)[0]),
+            data_collator=PartsCollator(collator_of(tokenizer, vectors, recipe, self.family), shares(recipe)[0]),
             processing_class=tokenizer,
         )
         self.model_accepts_loss_kwargs = True
@@ -181,9 +181,20 @@ def _training_arguments(recipe: AnsweringRecipe, watches: bool) -> Any:
     )
 
 
-def _collator(
+def collator_of(
     tokenizer: PreTrainedTokenizerBase, vectors: Tensor | None, recipe: AnsweringRecipe, family: TrainingFamily
 ) -> Collator:
+    """What makes batches of a recipe.
+
+    Args:
+        tokenizer: The model's.
+        vectors: What the vectors of examples are drawn to, or None.
+        recipe: Whether texts are shared.
+        family: Where padding stands.
+
+    Returns:
+        A collator.
+    """
     make = PackingCollator if recipe.training.share_texts else Collator
     return make(pad_id_of(tokenizer), vectors, family.padding, tokenizer.mask_token_id)
 

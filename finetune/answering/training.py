@@ -24,16 +24,15 @@ from finetune.answering.dry_run import dry_run
 from finetune.answering.example_cache import cached_examples
 from finetune.answering.families import FAMILIES
 from finetune.answering.losses import reencoded
+from finetune.answering.memory import measure, with_micro_batch
 from finetune.answering.recipe import AnsweringRecipe, parse_recipe
 from finetune.answering.rows import Row, hold_out, load_rows, name_of
-from finetune.answering.trainer import AnsweringTrainer
+from finetune.answering.trainer import AnsweringTrainer, collator_of
 from finetune.card import card, save_curve
 from finetune.preflight import (
     KNOBS,
     check_room,
     check_trainable,
-    memory_estimate,
-    memory_there,
     shares,
 )
 from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
@@ -106,8 +105,9 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     model = _prepare(loaded.model, recipe)
     check_room(output, model)
     note_run(output, run)
-    _say_memory(model, loaded, recipe)
-    trainer = AnsweringTrainer(model, loaded.tokenizer, _parts(loaded, rows, held_out, recipe), recipe, loaded.kind)
+    data = _parts(loaded, rows, held_out, recipe)
+    recipe = _fitting(recipe, model, loaded, data)
+    trainer = AnsweringTrainer(model, loaded.tokenizer, data, recipe, loaded.kind)
     started = time.time()
     train(trainer, output, last, KNOBS)
     trainer.save_model(str(output))
@@ -116,6 +116,14 @@ def finetune(recipe: AnsweringRecipe) -> Path:
         save_curve(trainer.state.log_history, output / "curve.png")
     trainer.accelerator.wait_for_everyone()
     return output
+
+
+def _fitting(recipe: AnsweringRecipe, model: Any, loaded: Loaded, data: tuple[Any, Any, Tensor | None]) -> AnsweringRecipe:
+    """The recipe with as many rows at once as memory holds."""
+    family = FAMILIES[loaded.kind]
+    collator = collator_of(loaded.tokenizer, None, recipe, family)
+    need = measure(model, loaded.model, family, collator, recipe)
+    return with_micro_batch(recipe, need, collator, data[0], data[0]["length"][:])
 
 
 def preview(recipe: AnsweringRecipe) -> str:
@@ -162,15 +170,6 @@ def _width(loaded: Loaded) -> int:
     """Width of the states that answer (not of OPT-350m's narrower embeddings)."""
     config = loaded.model.config
     return int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)
-
-
-def _say_memory(model: nn.Module, loaded: Loaded, recipe: AnsweringRecipe) -> None:
-    config = loaded.model.config
-    needed, there = memory_estimate(model, recipe, config.hidden_size, config.num_hidden_layers), memory_there()
-    logger.info("About %.1f GiB a process are needed, %.1f are free.", needed, there)
-    held = sum(one.numel() * one.element_size() for one in model.parameters()) / 2**30
-    if needed - held > there:  # the weights are there already
-        logger.warning("About %.1f GiB a process are needed and %.1f are free. Try %s.", needed, there, KNOBS)
 
 
 def _save(output: Path, loaded: Loaded, recipe: AnsweringRecipe, text: str) -> None:

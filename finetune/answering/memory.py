@@ -1,0 +1,153 @@
+"""How much memory a step needs, counted before the first: what autograd keeps of a few small passes, scaled to the longest rows.
+
+A pass keeps for its backward pass, besides the weights,
+
+    k + R (a P + b P^2) + c N        bytes
+
+for R rows of P positions with N labels: k are copies of weights in bfloat16, a what layers, adapters and norms keep of each
+position, b attention, c logits. Four small passes of the very model (its adapters, precision, attention and checkpointing as the
+recipe has them) give k, a, b and c. Weights, gradients, AdamW's two moments and the logits' gradient are added.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from finetune.answering.examples import IGNORED, Collator, Example
+from finetune.answering.families import TrainingFamily
+from finetune.answering.recipe import AnsweringRecipe
+from finetune.preflight import GIB, memory_there, processes, shares, uses_bf16
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
+
+PROBES = ((32, 8), (64, 8), (96, 8), (64, 16))
+"""Positions and labels of the small passes."""
+HELD = 12
+"""Bytes of a trained number: its gradient and AdamW's two moments, float32."""
+ROOM = 0.8
+"""Share of the free memory that ``training.micro_batch`` is chosen for."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What training needs, in bytes."""
+
+    resident: float
+    """Weights, gradients and moments."""
+    weights: float
+    """Of these, the weights, which are there already."""
+    coefficients: tuple[float, float, float, float]
+    """k, a, b and c."""
+
+    def of(self, batch: dict[str, Tensor]) -> float:
+        """Bytes of one process at the peak of a batch: the shape of its ids and the number of its labels count."""
+        rows, positions = batch["input_ids"].shape
+        k, a, b, c = self.coefficients
+        labels = int((batch["labels"] != IGNORED).sum())
+        return self.resident + k + rows * (a * positions + b * positions**2) + 2 * c * labels
+
+
+def measure(
+    model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, collator: Collator, recipe: AnsweringRecipe
+) -> Need:
+    """Measure what passes of a model keep.
+
+    Args:
+        model: With its adapters, if any.
+        plain: The model itself.
+        family: How it is read.
+        collator: Makes its batches.
+        recipe: Precision, sharding.
+
+    Returns:
+        What its training needs.
+    """
+    parts = processes() if recipe.training.fsdp else 1
+    weights = sum(one.numel() * one.element_size() for one in model.parameters()) / parts
+    trained = sum(one.numel() for one in model.parameters() if one.requires_grad) / parts
+    kept = [_kept(model, plain, family, _probe(collator, *shape), uses_bf16(recipe.training.bf16)) for shape in PROBES]
+    terms = np.array([[1, length, length**2, labels] for length, labels in PROBES], dtype=float)
+    k, a, b, c = (max(float(one), 0.0) for one in np.linalg.solve(terms, np.array(kept, dtype=float)))
+    return Need(weights + HELD * trained, weights, (k / parts, a, b, c))
+
+
+def _probe(collator: Collator, length: int, labels: int) -> dict[str, Tensor]:
+    """A batch of one row; a masked LM's labels stand for masks in it."""
+    ids = np.arange(10, 10 + length) % 50 + 5
+    if collator.mask_id is None:
+        targets = np.full(length, IGNORED)
+        targets[-labels:] = ids[-labels:]
+    else:
+        ids[-labels:] = collator.mask_id
+        targets = np.arange(labels) + 5
+    plain = Collator(collator.pad_id, None, collator.side, collator.mask_id)
+    return plain([{"input_ids": ids, "labels": targets}])
+
+
+def _kept(model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batch: dict[str, Tensor], bf16: bool) -> int:
+    """Bytes that autograd keeps of a pass and its loss, the parameters themselves not counted."""
+    device = plain.device
+    own = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers())}
+    found: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            found[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    was_training = model.training
+    model.train()
+    random = torch.get_rng_state()
+    half: Any = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor), half:
+        read = family.read(model, plain, {name: one.to(device) for name, one in batch.items()})
+        loss = F.cross_entropy(read.logits.float(), read.labels) + read.states.float().sum()
+    del loss, read
+    torch.set_rng_state(random)
+    model.train(was_training)
+    return sum(found.values())
+
+
+def with_micro_batch(
+    recipe: AnsweringRecipe, need: Need, collator: Collator, examples: Any, lengths: Sequence[int]
+) -> AnsweringRecipe:
+    """The recipe with a ``micro_batch`` that fits into memory, where it names none; what is needed is said.
+
+    Args:
+        recipe: How many rows a step has.
+        need: From ``measure``.
+        collator: Makes the batches.
+        examples: The learned examples.
+        lengths: Tokens of each.
+
+    Returns:
+        The recipe, its micro_batch chosen.
+    """
+    share, _ = shares(replace(recipe, training=replace(recipe.training, micro_batch=None)))
+    longest = [int(one) for one in np.argsort(-np.asarray(lengths), kind="stable")[:share]]
+    rows: list[Example] = [examples[one] for one in longest]
+    free = memory_there() + need.weights / GIB
+    sizes = [recipe.training.micro_batch] if recipe.training.micro_batch else [n for n in range(share, 0, -1) if share % n == 0]
+    for size in sizes:
+        needed = need.of(collator.padded(rows[:size])) / GIB
+        if needed <= ROOM * free:
+            break
+    chosen = "" if recipe.training.micro_batch else f" with training.micro_batch={size} (chosen)"
+    logger.info("About %.1f GiB a process are needed%s, %.1f are free.", needed, chosen, free)
+    if needed > free:
+        knobs = "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, a lora section"
+        logger.warning("About %.1f GiB a process are needed and %.1f are free. Try %s.", needed, free, knobs)
+    return replace(recipe, training=replace(recipe.training, micro_batch=size))

@@ -1,0 +1,51 @@
+"""Run in a process of its own: what a step was estimated to need and what it needed at its peak, in MiB."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from peft import LoraConfig, get_peft_model
+
+from finetune.answering.examples import IGNORED, Collator
+from finetune.answering.families import FAMILIES
+from finetune.answering.losses import pooled
+from finetune.answering.memory import measure
+from finetune.answering.recipe import parse_recipe
+
+
+def peak():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def main(shape, lora, attention, bf16):
+    wide = {"vocab_size": 49152, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4}
+    deep = {"vocab_size": 500, "hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 30}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    torch.manual_seed(0)
+    torch.ones(64, 64).sum().item()
+    before = peak()
+    config = transformers.LlamaConfig(**(wide if shape == "wide" else deep), **heads, attn_implementation=attention)
+    plain = transformers.LlamaForCausalLM(config)
+    model = get_peft_model(plain, LoraConfig(r=16, target_modules="all-linear")) if lora == "lora" else plain
+    recipe = parse_recipe({"model": "m", "data": {"sources": ["a"]}, "training": {"bf16": bf16 == "bf16"}})
+    collator, family = Collator(0, side="left"), FAMILIES["causal"]
+    need = measure(model, plain, family, collator, recipe)
+    ids = np.arange(200) % 400 + 5
+    labels = np.where(np.arange(200) < (190 if shape == "deep" else 160), IGNORED, ids)
+    batch = collator([{"input_ids": ids, "labels": labels}] * 24)
+    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
+    for _ in range(2):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16 == "bf16"):
+            read = family.read(model, plain, batch)
+            loss = torch.nn.functional.cross_entropy(read.logits.float(), read.labels) + pooled(read, "1st-gen").square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        del read, loss
+    print(need.of(batch) / 2**20, peak() - before)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,48 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from finetune.answering.examples import IGNORED, Collator
+from finetune.answering.memory import Need, with_micro_batch
+from finetune.answering.recipe import parse_recipe
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize(("shape", "lora"), [("wide", "lora"), ("deep", "lora"), ("deep", "whole"), ("wide", "whole")])
+def test_the_estimate_is_near_the_measured_peak(shape, lora, attention):
+    command = [sys.executable, str(Path(__file__).with_name("peak.py")), shape, lora, attention, "float32"]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(ROOT)}).stdout
+    estimated, measured = map(float, said.split()[-2:])
+    assert measured / 1.3 < estimated < measured * 1.3
+
+
+def examples(count, length):
+    ids = np.arange(length)
+    return [{"input_ids": ids, "labels": np.where(ids < length - 2, IGNORED, ids), "text": number} for number in range(count)]
+
+
+def recipe(**training):
+    return parse_recipe({"model": "m", "data": {"sources": ["a"]}, "training": {"batch_size": 8, **training}})
+
+
+@pytest.mark.parametrize(("free", "chosen"), [(100.0, 8), (9.0, 4), (6.0, 2), (0.5, 1)])
+def test_a_step_is_read_in_the_largest_parts_that_fit(monkeypatch, caplog, free, chosen):
+    monkeypatch.setattr("finetune.answering.memory.memory_there", lambda: free)
+    need = Need(2**30, 0.0, (0.0, 2**30 / 10, 0.0, 0.0))  # a GiB, and one for each row of ten positions
+    caplog.set_level("INFO", "finetune")
+    fitting = with_micro_batch(recipe(), need, Collator(0), examples(20, 10), [10] * 20)
+    assert fitting.training.micro_batch == chosen
+    assert f"training.micro_batch={chosen} (chosen)" in caplog.text
+    assert ("Try a smaller training.micro_batch" in caplog.text) == (free < 1)
+
+
+def test_a_micro_batch_that_is_named_stays(monkeypatch):
+    monkeypatch.setattr("finetune.answering.memory.memory_there", lambda: 0.5)
+    need = Need(2**30, 0.0, (0.0, 0.0, 0.0, 0.0))
+    assert with_micro_batch(recipe(micro_batch=4), need, Collator(0), examples(8, 10), [10] * 8).training.micro_batch == 4
