@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.tasks.base import Similarity, fingerprint
 from inbedder.conditional.encoding import scores_pairs
@@ -17,8 +16,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.files import sha256_of
 from inbedder.models.bundled import resolve_name
-
-Vectors = NDArray[np.float32]
+from inbedder.vectors import Vectors
 
 
 @dataclass(frozen=True)

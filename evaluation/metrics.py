@@ -8,22 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Vectors = NDArray[np.float32]
-
-
-def row_cosines(a: Vectors, b: Vectors) -> NDArray[np.float64]:
-    """Cosine of each row of ``a`` with the same row of ``b``; 0 where one is zero.
-
-    Args:
-        a: Shape (n, d).
-        b: Shape (n, d).
-
-    Returns:
-        Shape (n,).
-    """
-    norms = np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1), 1e-12)
-    cosines: NDArray[np.float64] = (a.astype(np.float64) * b).sum(axis=1) / norms
-    return cosines
+from inbedder.vectors import Vectors, row_cosines, unit
 
 
 def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> float:
@@ -103,6 +88,6 @@ def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str 
     if protocol == "paper":
         grouping = MiniBatchKMeans(n_clusters=count, batch_size=500, n_init="auto", random_state=seed)
         return 100 * float(v_measure_score(labels, grouping.fit(vectors).labels_))
-    directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    directions = unit(vectors)
     groups = KMeans(n_clusters=count, n_init=10, random_state=seed).fit_predict(directions)
     return 100 * float(v_measure_score(labels, groups))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from mteb.types import PromptType
     from torch.utils.data import DataLoader
 
-    from evaluation.tasks.base import Vectors
+    from inbedder.vectors import Vectors
 
 
 class MtebEncoder(AbsEncoder):

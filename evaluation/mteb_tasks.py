@@ -16,19 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
 
-from evaluation.metrics import pearson, row_cosines, spearman, triplet_success
+from evaluation.metrics import pearson, spearman, triplet_success
 from evaluation.mteb_encoder import loader_of, metadata_of
 from evaluation.tasks.base import fingerprint, instructions_of
 from evaluation.tasks.conditional_sts import HUB_STSB
 from evaluation.tasks.corpus import HUB_NYT
 from evaluation.tasks.intent_emotion import HUB as INTENT_EMOTION
+from inbedder.vectors import row_cosines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from datasets import Dataset
 
-    from evaluation.tasks.base import Rows, Vectors
+    from evaluation.tasks.base import Rows
+    from inbedder.vectors import Vectors
 
 
 class InstructedTask(AbsTask):

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from evaluation.embedders import Embedder, Vectors
+from evaluation.embedders import Embedder
 from evaluation.results import Cell, load_cells, save_cells
 from evaluation.tasks.base import Encode, Scores, Task, TaskInfo
 from evaluation.tasks.conditional_sts import ConditionalSTS
 from inbedder.errors import InputError, ModelError
+from inbedder.vectors import Vectors
 
 KINDS = ("raw", "centred")
 SEEDS = range(10)

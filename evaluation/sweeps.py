@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evaluation.embedders import Embedder, Vectors, inbedder_embedders
+from evaluation.embedders import Embedder, inbedder_embedders
 from evaluation.figures import bars, lines, robustness_boxes, word_table
 from evaluation.results import Cell, load_cells
 from evaluation.runner import command, run
@@ -35,6 +35,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
 from inbedder.prompting import resolve_instruction
+from inbedder.vectors import Vectors
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
 COMMON_WORDS = ("based", "input", "provided", "text", "answer", "given")

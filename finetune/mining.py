@@ -28,6 +28,7 @@ from finetune.sources import file_records
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import BASE_NAME
+from inbedder.vectors import unit
 
 LOOKED_AT = 32
 """Nearest examples among which one with another text, and for negatives another output, is looked for."""
@@ -132,8 +133,8 @@ def mine(task: Task, encoder: Embedder, *, negatives: int = 1, most: int | None 
     """
     if len(task.inputs) < 2 + negatives:
         return []
-    inputs = _unit(encoder.encode(list(task.inputs)))
-    outputs = _labels(task.outputs) if task.is_classification else _unit(encoder.encode(list(task.outputs)))
+    inputs = unit(encoder.encode(list(task.inputs)))
+    outputs = _labels(task.outputs) if task.is_classification else unit(encoder.encode(list(task.outputs)))
     near, far = _nearest(inputs, outputs), _nearest(inputs, -outputs, queries=outputs)
     draw = random.Random(f"{seed} {task.name}")
     found = []
@@ -162,13 +163,6 @@ def as_instruction(wording: str) -> str:
         One line that ends where the text begins.
     """
     return f"Represent the example for the following task: {' '.join(wording.split()).rstrip('.:;,')}; Input: "
-
-
-def _unit(vectors: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
-    array = np.asarray(vectors, dtype=np.float32)
-    lengths: np.ndarray[Any, np.dtype[np.float32]] = np.linalg.norm(array, axis=1, keepdims=True)
-    unit: np.ndarray[Any, np.dtype[np.float32]] = array / np.maximum(lengths, 1e-12)
-    return unit
 
 
 def _labels(outputs: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -18,15 +18,15 @@ from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
 from inbedder.backbones.transformer import distinct_words
 from inbedder.backbones.weights import LoadOptions
-from inbedder.biencoder import Vectors, unasked
 from inbedder.cache import Store
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
 from inbedder.prompt_encoder import PromptEncoder
-from inbedder.prompting import PromptTemplate, check_texts, get_template, resolve_instruction
+from inbedder.prompting import PromptTemplate, check_texts, default_instructions, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
 from inbedder.scheduling import finished
 from inbedder.tokenization import PromptTokenizer, PromptTokens
+from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class InBedder(PromptEncoder):
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self.template = get_template(template if template is not None else settings.template)
         self.template = replace(self.template, bare=self.template.bare or self.backbone.bare)
-        self.unasked = unasked(self.template, settings.prompts)
+        self.defaults = default_instructions(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
         self.reencoding = reencoding or Reencoding()
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
@@ -142,7 +142,7 @@ class InBedder(PromptEncoder):
         Returns:
             The rendered template.
         """
-        asked = self.unasked.any if instruction is None else instruction
+        asked = self.defaults.any if instruction is None else instruction
         return self.template.render(text, resolve_instruction(asked)).string
 
     def encode(
@@ -174,7 +174,7 @@ class InBedder(PromptEncoder):
             InputError: When a text is not a string, or instructions and texts do not match in number.
             ModelError: When the model gives NaN or infinite values.
         """
-        rows, instructions = check_texts(texts, self.unasked.any if instruction is None else instruction)
+        rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
         if self.pooling == "re-enc":
             device, encoder = str(self.backbone.model.device), self.reencoding.encoder
             how = self.reencoding.sampling(self.sampling.max_new_tokens, filter_words)

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
-from inbedder.vectors import KnowingVectors
+from inbedder.vectors import KnowingVectors, Vectors, row_cosines
 
 logger = logging.getLogger(__name__)
 
-Vectors = NDArray[np.float32]
 STRENGTHS = np.logspace(-3, 4, 15)
 FOLDS = 5
 LOW = 0.75
@@ -107,15 +106,9 @@ def fit(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[
     held_out = []
     for kept, left in KFold(FOLDS, shuffle=True, random_state=seed).split(generic):
         one = Ridge(alpha=model.alpha_).fit(generic[kept] / scale, instructed[kept])
-        held_out.append(_cosines(one.predict(generic[left] / scale), instructed[left]))
+        held_out.append(row_cosines(one.predict(generic[left] / scale), instructed[left]))
 
     def mapped(vectors: Vectors) -> Vectors:
         return np.asarray(model.predict(vectors / scale), dtype=np.float32)
 
     return mapped, float(np.concatenate(held_out).mean())
-
-
-def _cosines(a: Vectors, b: Vectors) -> Vectors:
-    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    cosines: Vectors = (a * b).sum(1) / np.maximum(lengths, 1e-12)
-    return cosines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -12,15 +13,15 @@ import numpy as np
 
 from inbedder.backbones.base import Backbone, Sampling, check_answers
 from inbedder.backbones.revision import settings_hash, weights_revision
-from inbedder.biencoder import BiEncoder, Vectors
 from inbedder.cache import Store
 from inbedder.errors import InputError
-from inbedder.prompting import PromptTemplate
-from inbedder.scheduling import Shelf, Work, finished, pack_vector, run, unpack_vector
+from inbedder.prompting import DefaultInstructions, PromptTemplate
+from inbedder.scheduling import Shelf, Work, finished, run
 from inbedder.tokenization import PromptTokenizer, PromptTokens
+from inbedder.vectors import Vectors, pack_vector, similarity, unpack_vector
 
 
-class PromptEncoder(BiEncoder):
+class PromptEncoder(ABC):
     """A loaded model, how it is read, and where its results are kept."""
 
     name: str
@@ -49,6 +50,46 @@ class PromptEncoder(BiEncoder):
     """Length of a vector."""
     _instruction_vectors: dict[tuple[Any, ...], Vectors]
     """v("", i) of the instructions met so far."""
+
+    defaults: DefaultInstructions
+    """What it is asked where the user gives no instruction."""
+
+    similarity = staticmethod(similarity)
+
+    @abstractmethod
+    def encode(self, *args: Any, **options: Any) -> Vectors:
+        """Embed texts under an instruction."""
+
+    def encode_query(self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any) -> Vectors:
+        """Embed what is searched for.
+
+        Args:
+            texts: One text or n texts.
+            instruction: As for ``encode``. None is the checkpoint's own prompt of a query; for INSTRUCTOR models without one
+                "Represent the question for retrieving supporting documents:"; for models that answer ``@generic``.
+            **options: Keyword arguments of ``encode``.
+
+        Returns:
+            float32, shape (n, d), or (d,) for one string.
+        """
+        return self.encode(texts, self.defaults.query if instruction is None else instruction, **options)
+
+    def encode_document(
+        self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any
+    ) -> Vectors:
+        """Embed what is searched through.
+
+        Args:
+            texts: One text or n texts.
+            instruction: As for ``encode``. None is the checkpoint's own prompt of a document; for INSTRUCTOR models without one
+                "Represent the document for retrieval:"; none at all for E5-instruct and Qwen3-Embedding; for models that answer
+                ``@generic``, so that documents are read once, whatever is asked later.
+            **options: Keyword arguments of ``encode``.
+
+        Returns:
+            float32, shape (n, d), or (d,) for one string.
+        """
+        return self.encode(texts, self.defaults.document if instruction is None else instruction, **options)
 
     @cached_property
     def revision(self) -> str:

@@ -10,6 +10,7 @@ The same object renders the prompts of training and of inference.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -251,3 +252,34 @@ def check_represented(instruction: str) -> tuple[str, str | None]:
             "Build it with inbedder.prompting.represent(text_type, domain=..., objective=...)."
         )
     return match["what"], match["objective"]
+
+
+@dataclass(frozen=True)
+class DefaultInstructions:
+    """What is asked where the user gives no instruction; "" is nothing."""
+
+    any: str = GENERIC_INSTRUCTION
+    """Of ``encode``."""
+    query: str = GENERIC_INSTRUCTION
+    """Of ``encode_query``."""
+    document: str = GENERIC_INSTRUCTION
+    """Of ``encode_document``."""
+
+
+def default_instructions(template: PromptTemplate, prompts: Mapping[str, str] | None) -> DefaultInstructions:
+    """Choose what a model is asked where the user gives no instruction.
+
+    Args:
+        template: How prompts are made.
+        prompts: For embedding models the checkpoint's own prompts, by "query", "document" and "" (any text); None for others.
+
+    Returns:
+        For a model that answers ``@generic`` throughout. For an embedding model its own prompts, as far as the template makes
+        such prompts; where it has none for queries and documents, the template's instructions for these.
+    """
+    if prompts is None:
+        return DefaultInstructions()
+    own = {name: asked for name, prompt in prompts.items() if (asked := template.instruction_of(prompt)) is not None}
+    if "query" in own or "document" in own:
+        return DefaultInstructions(own.get("", ""), own.get("query", ""), own.get("document", ""))
+    return DefaultInstructions(own.get("", ""), template.query, template.document)

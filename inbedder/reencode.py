@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.weights import quietly
@@ -28,12 +27,10 @@ from inbedder.cache import Store, entry_key
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.files import sha256_of
 from inbedder.models.bundled import BASE_NAME, resolve_name
-from inbedder.scheduling import pack_vector, unpack_vector
-from inbedder.vectors import KnowingVectors
+from inbedder.vectors import KnowingVectors, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
 
-Vectors = NDArray[np.float32]
 CHUNK = 1024
 """Texts whose answers are embedded together."""
 BATCH = 256

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from inbedder import vectors as arrays
 from inbedder.batching import TOKEN_BUDGET, length_sorted_batches, token_budget
 from inbedder.cache import Store, entry_key
 from inbedder.errors import InputError, ModelError, TextCutWarning
@@ -165,16 +166,6 @@ def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
     return [one for row in rows for one in row]
 
 
-def pack_vector(vector: NDArray[np.float32]) -> bytes | None:
-    """float32, little-endian; None where a number is infinite or none."""
-    return vector.astype("<f4").tobytes() if np.isfinite(vector).all() else None
-
-
-def unpack_vector(data: bytes) -> NDArray[np.float32]:
-    """The vector of ``pack_vector``."""
-    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)
-
-
 def finished(vectors: V, normalize: bool) -> V:
     """Vectors as they leave.
 
@@ -195,5 +186,5 @@ def finished(vectors: V, normalize: bool) -> V:
             "Load it with dtype='float32'."
         )
     if normalize:
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        vectors[...] = arrays.unit(vectors)
     return vectors

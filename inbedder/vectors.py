@@ -1,10 +1,15 @@
-"""Arrays of vectors that know something of themselves as a whole."""
+"""Vectors: their type, length 1, cosines, bytes; and arrays of them that know something of themselves as a whole."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+SHORTEST = 1e-12
+"""Vectors that are shorter count as vectors of zeros, which are similar to nothing."""
 
 
 class KnowingVectors(np.ndarray[Any, np.dtype[np.float32]]):
@@ -22,3 +27,55 @@ class KnowingVectors(np.ndarray[Any, np.dtype[np.float32]]):
 
     def __reduce__(self) -> Any:
         return np.asarray(self).__reduce__()
+
+
+def unit(vectors: Any) -> NDArray[Any]:
+    """Vectors of length 1; those of zeros stay.
+
+    Args:
+        vectors: float, shape (..., d).
+
+    Returns:
+        A new array of the same shape and type.
+    """
+    array = np.asarray(vectors)
+    return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), SHORTEST), dtype=array.dtype)
+
+
+def row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    """Cosine of each row of ``a`` with the same row of ``b``; 0 where one is zero.
+
+    Args:
+        a: Shape (n, d).
+        b: Shape (n, d).
+
+    Returns:
+        Shape (n,).
+    """
+    cosines: NDArray[np.float64] = (unit(a.astype(np.float64)) * unit(b.astype(np.float64))).sum(axis=1)
+    return cosines
+
+
+def similarity(a: Any, b: Any) -> Vectors:
+    """Cosine similarities.
+
+    Args:
+        a: Vectors, shape (n, d) or (d,).
+        b: Vectors, shape (m, d) or (d,).
+
+    Returns:
+        float32, shape (n, m); a vector of zeros is similar to nothing.
+    """
+    left, right = (unit(np.atleast_2d(np.asarray(one, dtype=np.float32))) for one in (a, b))
+    product: Vectors = left @ right.T
+    return product
+
+
+def pack_vector(vector: Vectors) -> bytes | None:
+    """float32, little-endian; None where a number is infinite or none."""
+    return vector.astype("<f4").tobytes() if np.isfinite(vector).all() else None
+
+
+def unpack_vector(data: bytes) -> Vectors:
+    """The vector of ``pack_vector``."""
+    return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)

@@ -15,7 +15,7 @@ FLOORS = {
     "inbedder": """
         backbones batching errors grouping grouping.report grouping.titles models models.home vectors words
         backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
-        backbones.adapters backbones.sentence_modules biencoder models.gguf tokenization
+        backbones.adapters backbones.sentence_modules models.gguf tokenization
         backbones.base grouping.report.page models.installing outputs scheduling
         backbones.masked models.bundled tables
         backbones.onnx backbones.revision backbones.weights conditional.rated_rows distributed.folder
@@ -39,7 +39,7 @@ FLOORS = {
         answering.examples contrastive.training
         answering.losses answering.packing contrastive
         answering.families
-        answering.dry_run answering.example_cache answering.trainer
+        answering.dry_run answering.example_cache answering.memory answering.trainer
         answering.training
     """,
     "evaluation": """

@@ -12,15 +12,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from inbedder.errors import InputError, MissingExtraError
 from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.vectors import Vectors
 
 SHIPPED = Path(__file__).resolve().parent.parent / "data"
-Vectors = NDArray[np.float32]
 Encode = Callable[[Sequence[str], "str | Sequence[str]"], Vectors]
 Similarity = Callable[[Sequence[str], Sequence[str], Sequence[str]], Vectors]
 Rows = list[dict[str, Any]]

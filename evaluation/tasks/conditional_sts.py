@@ -14,11 +14,12 @@ from typing import Any
 
 import yaml
 
-from evaluation.metrics import pearson, row_cosines, spearman
+from evaluation.metrics import pearson, spearman
 from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, Similarity, TaskInfo, fingerprint, read_hub, read_jsonl
 from inbedder.conditional.rated_rows import COLUMNS, read_rated
 from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.vectors import row_cosines
 
 HUB_STSB = ("BrandonZYW/InstructSTSB", "34dda81eca082ba6b3a259899fe9ae435b6ea1ae")
 

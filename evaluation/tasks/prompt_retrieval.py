@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
+from inbedder.vectors import unit
 
 
 def token_f1(one: str, other: str) -> float:
@@ -69,8 +70,7 @@ class PromptRetrieval:
         Returns:
             sql_f1_at_1 and sql_f1_at_k, and same_template_at_1: whether the nearest example has the very same form; percent.
         """
-        vectors = encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64)
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        vectors = unit(encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64))
         similarity = vectors[len(self.train) :] @ vectors[: len(self.train)].T
         nearest = np.argsort(-similarity, axis=1, kind="stable")[:, : self.k]
         forms = [row["sql_template"] for row in self.train]

@@ -17,9 +17,10 @@ from typing import Any
 import yaml
 
 from evaluation.metrics import v_measure
-from evaluation.tasks.base import Encode, Scores, TaskInfo, Vectors, fingerprint, under_protocol
+from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, under_protocol
 from inbedder.errors import InputError
 from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.vectors import Vectors
 
 KINDS = ("correct", "implicit", "incorrect")
 

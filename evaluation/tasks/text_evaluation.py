@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.metrics import pearson, row_cosines, spearman
+from evaluation.metrics import pearson, spearman
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
 from inbedder.errors import InputError
+from inbedder.vectors import row_cosines
 
 SETS = ("texteval_mscoco", "texteval_cnndm")
 """Sets with human scores; texteval_wmt20_zh_en comes with references alone."""

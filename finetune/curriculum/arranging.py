@@ -21,6 +21,7 @@ from finetune.curriculum.tours import Floats, order_tasks, tour_similarity
 from inbedder.errors import InputError
 from inbedder.models.bundled import BASE_NAME
 from inbedder.reencode import sentence_vectors
+from inbedder.vectors import unit
 
 __all__ = [
     "arrange",
@@ -94,7 +95,7 @@ def task_similarity(vectors: Array) -> Floats:
     Returns:
         Shape (m, m).
     """
-    long = _unit(np.asarray(vectors, dtype=np.float64))
+    long = unit(np.asarray(vectors, dtype=np.float64))
     similarity: Floats = long @ long.T
     return similarity
 
@@ -113,7 +114,7 @@ def instance_margins(queries: Array, positives: Array, negatives: Array) -> Floa
     Raises:
         InputError: When the shapes do not fit.
     """
-    query, positive, negative = (_unit(np.asarray(one, dtype=np.float64)) for one in (queries, positives, negatives))
+    query, positive, negative = (unit(np.asarray(one, dtype=np.float64)) for one in (queries, positives, negatives))
     negative = negative[:, None] if negative.ndim == 2 else negative
     if query.ndim != 2 or query.shape != positive.shape or negative.ndim != 3 or negative.shape[::2] != query.shape:
         shapes = ", ".join(str(np.shape(one)) for one in (queries, positives, negatives))
@@ -278,9 +279,3 @@ def _finite(margins: Sequence[float] | Array, rows: int) -> Floats:
     if values.shape != (rows,) or not np.isfinite(values).all():
         raise InputError(f"Each of {rows} rows needs one finite margin; the margins' shape is {values.shape}.")
     return values
-
-
-def _unit(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    unit: Floats = vectors / np.where(lengths > 0, lengths, 1.0)
-    return unit

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.biencoder import Vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 from inbedder.grouping.titles import group_titles
+from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +179,7 @@ def cluster(
     vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
     if len(vectors) != len(rows):
         raise InputError(f"{len(rows)} texts but {len(vectors)} vectors: give one vector a text.")
-    directions = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    directions = unit(vectors)
     labels = group(directions, k, seed)
     sample = getattr(embeddings, "sample", None)
     read = np.arange(len(rows)) if sample is None else sample
@@ -191,7 +191,7 @@ def cluster(
         logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
         said = [""] * len(rows)
     return ClusterResult(
-        instruction=instruction or embedder.unasked.any or "(no instruction)",
+        instruction=instruction or embedder.defaults.any or "(no instruction)",
         texts=rows,
         labels=labels,
         keywords=keywords(said if embedder.backbone.answers else rows, labels),

@@ -23,6 +23,7 @@ from inbedder.errors import InputError, TemplateError
 from inbedder.files import atomic_write
 from inbedder.prompting import resolve_instruction
 from inbedder.tokenization import clean_text
+from inbedder.vectors import unit
 
 if TYPE_CHECKING:
     from inbedder.grouping.clustering import ClusterResult
@@ -141,8 +142,7 @@ def project(vectors: NDArray[np.float32]) -> tuple[Points, str]:
         Points, shape (n, 2), their longer extent first, and how they were found: "t-SNE" for 10 to 3000 vectors, else "PCA",
         or "none" when the vectors are all alike.
     """
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    directions = np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float64)
+    directions = np.asarray(unit(vectors), dtype=np.float64)
     directions = np.pad(directions, ((0, 0), (0, max(0, 2 - directions.shape[1]))))
     count = len(directions)
     if np.ptp(directions, axis=0).max() < 1e-6:

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.biencoder import Unasked, unasked
-from inbedder.prompting import get_template
+from inbedder.prompting import DefaultInstructions, default_instructions, get_template
 
 QUERY = "Represent the question for retrieving supporting documents:"
 DOCUMENT = "Represent the document for retrieval:"
@@ -35,7 +34,7 @@ def sentence_model(make_model, tmp_path):
 
 
 def asked_of(model):
-    return tuple(model.prompt("T", one) for one in (model.unasked.any, model.unasked.query, model.unasked.document))
+    return tuple(model.prompt("T", one) for one in (model.defaults.any, model.defaults.query, model.defaults.document))
 
 
 def test_instructor_models_ask_queries_and_documents_differently(sentence_model):
@@ -76,13 +75,13 @@ def test_the_form_of_a_query_is_read_off_the_checkpoints_prompt(sentence_model, 
 
 def test_named_forms_bring_their_own_search_instruction():
     template = get_template("qwen3-embedding")
-    assert unasked(template, {}) == Unasked("", SEARCH, "")
-    assert unasked(template, {"query": "query: "}) == Unasked("", SEARCH, "")
+    assert default_instructions(template, {}) == DefaultInstructions("", SEARCH, "")
+    assert default_instructions(template, {"query": "query: "}) == DefaultInstructions("", SEARCH, "")
 
 
 def test_models_that_answer_read_documents_generically(make_model):
     model = InBedder(make_model("opt"))
-    assert unasked(model.template, None) == Unasked("@generic", "@generic", "@generic")
+    assert default_instructions(model.template, None) == DefaultInstructions("@generic", "@generic", "@generic")
     assert np.array_equal(model.encode_query("cats", "What animal?"), model.encode("cats", "What animal?"))
     assert np.array_equal(model.encode_document("cats"), model.encode("cats"))
     assert np.array_equal(model.encode_query("cats"), model.encode("cats", "@generic"))
