@@ -1,4 +1,8 @@
-"""Results on disk: one cell a model, task, kind of vectors and seed, in one json file that is always whole."""
+"""Results on disk: one cell per model, task, kind of vectors and seed, in one json file that is always whole.
+
+What many cells share (command, machine, versions, first prompts) stands once in ``shared`` and cells point to it by number; each
+cell is one line.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,9 @@ from typing import Any
 from inbedder.errors import InputError
 from inbedder.files import atomic_write
 
-VERSION = 1
+VERSION = 2
+SHARED = ("about", "first_prompt", "model_revision", "data_revision")
+"""Fields of a cell that stand in ``shared``."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +70,11 @@ def load_cells(path: Path) -> list[Cell]:
         return []
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
+        if content["version"] not in (1, VERSION):
             raise ValueError(f"version {content['version']}, not {VERSION}")
-        return [Cell(**cell) for cell in content["cells"]]
-    except (ValueError, KeyError, TypeError) as error:
+        shared = content.get("shared", {})
+        return [Cell(**cell | {name: shared[name][cell[name]] for name in shared}) for cell in content["cells"]]
+    except (ValueError, LookupError, TypeError) as error:
         raise InputError(f"{path} holds no results of inbedder evaluate ({error}). Choose another -o.") from error
 
 
@@ -78,9 +85,18 @@ def save_cells(cells: Iterable[Cell], path: Path) -> None:
         cells: The cells.
         path: The file.
     """
-    content = {"version": VERSION, "cells": [asdict(cell) for cell in cells]}
+    places: dict[str, dict[str, int]] = {name: {} for name in SHARED}
+    lines = []
+    for cell in cells:
+        values = asdict(cell)
+        for name, known in places.items():
+            values[name] = known.setdefault(json.dumps(values[name]), len(known))
+        lines.append(json.dumps(values))
+    shared = [f'  "{name}": [\n   ' + ",\n   ".join(known) + "\n  ]" for name, known in places.items()]
+    text = f'{{\n "version": {VERSION},\n "shared": {{\n' + ",\n".join(shared) + "\n },\n"
+    text += ' "cells": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
 
 
 def newest(cells: Sequence[Cell]) -> list[Cell]:
