@@ -2,10 +2,11 @@
 """Make a fine-tuned model small enough for git: a float16 adapter, no machine paths.
 
 python scripts/pack_adapter.py runs/mini-0 runs/mini-1 runs/mini-2 inbedder/models/mini --rank 96
+python scripts/pack_adapter.py runs/small-0 runs/small-1 inbedder/models/small --rank 64 --set max_new_tokens=10
 
-An adapter is copied. Of models that were trained whole from one base (BERT's kind), the weights are averaged (model soups,
-Wortsman et al. 2022) and each linear layer's change is cut to its best approximation of the given rank (its singular values);
-biases, layer norms and the answer head are kept as they are, embeddings must be those of the base.
+One adapter is copied. Several adapters of one base are averaged: the mean of the layers' changes (model soups, Wortsman et al.
+2022), each cut to its best approximation of the given rank (its singular values). So are models that were trained whole from one
+base (BERT's kind), whose biases, layer norms and answer head are kept as they are; embeddings must be those of the base.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -79,14 +81,45 @@ def saved(adapted: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return {name: tensor for name, tensor in weights.items() if not any(one in name for one in copies)}, config
 
 
+def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: int) -> dict[str, Tensor]:
+    """The mean of adapters' changes, cut to a rank; its own scale is 1.
+
+    Args:
+        adapters: Weights of plain LoRA adapters of one shape.
+        scale: alpha / r of each.
+        rank: Rank of the result.
+
+    Returns:
+        Weights of one adapter.
+    """
+    mean: dict[str, Tensor] = {}
+    kept = total = 0.0
+    for name in adapters[0]:
+        if not name.endswith(".lora_A.weight"):
+            continue
+        other = name.replace(".lora_A.", ".lora_B.")
+        change = torch.stack([scale * one[other].float() @ one[name].float() for one in adapters]).mean(0)
+        left, values, right = torch.linalg.svd(change, full_matrices=False)
+        root = values[:rank].sqrt()
+        mean[other], mean[name] = left[:, :rank] * root, root.unsqueeze(1) * right[:rank]
+        kept, total = kept + float(values[:rank].square().sum()), total + float(values.square().sum())
+    print(f"rank {rank} keeps {kept / total:.1%} of the squared change")
+    return mean
+
+
 def adapter_of(sources: Sequence[Path], rank: int) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Weights, peft configuration and inbedder's settings of fine-tuned folders."""
     settings = json.loads((sources[0] / SETTINGS_FILE).read_text(encoding="utf-8"))
     if (sources[0] / "adapter_model.safetensors").exists():
-        if len(sources) > 1:
-            raise SystemExit("Adapters cannot be averaged: give one.")
         config = json.loads((sources[0] / "adapter_config.json").read_text(encoding="utf-8"))
-        return load_file(sources[0] / "adapter_model.safetensors"), config, settings
+        adapters = [load_file(source / "adapter_model.safetensors") for source in sources]
+        if len(adapters) == 1:
+            return adapters[0], config, settings
+        return (
+            mean_adapter(adapters, config["lora_alpha"] / config["r"], rank),
+            config | {"r": rank, "lora_alpha": rank},
+            settings,
+        )
     settings["base"] = settings["recipe"]["model"]
     options = LoadOptions(dtype="float32", device="cpu")
     trained = average([load_model(str(source), options).model for source in sources])
@@ -99,14 +132,18 @@ def main() -> None:
     parser.add_argument("sources", type=Path, nargs="+")
     parser.add_argument("target", type=Path)
     parser.add_argument("--rank", type=int, default=96)
+    parser.add_argument("--base", help="What to call the base, where the recipe names a folder.")
+    parser.add_argument("--set", action="append", default=[], help="key=value of inbedder.json, the value in YAML; may repeat.")
     options = parser.parse_args()
     options.target.mkdir(parents=True, exist_ok=True)
     weights, config, settings = adapter_of(options.sources, options.rank)
     halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
     save_file(halves, options.target / "adapter_model.safetensors", metadata={"format": "pt"})
     (options.target / "adapter_model.safetensors").chmod(0o644)
+    settings["base"] = options.base or settings["base"]
     config["base_model_name_or_path"] = settings["base"]
     settings = {key: settings[key] for key in ("base", "template", "mask_length")}
+    settings |= {key: yaml.safe_load(value) for key, value in (one.split("=", 1) for one in options.set)}
     for name, values in (("adapter_config.json", config), (SETTINGS_FILE, settings)):
         (options.target / name).write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

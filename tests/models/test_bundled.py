@@ -133,3 +133,14 @@ def test_weights_are_averaged(make_model):
         other.cls.predictions.bias += 2.0
     mean = pack_adapter.average([one, other])
     assert torch.allclose(mean["cls.predictions.bias"], one.cls.predictions.bias + 1.0)
+
+
+def test_the_mean_of_adapters_is_the_mean_of_their_changes():
+    draw = torch.Generator().manual_seed(0)
+    shapes = {"x.lora_A.weight": (4, 10), "x.lora_B.weight": (12, 4)}
+    adapters = [{name: torch.randn(shape, generator=draw) for name, shape in shapes.items()} for _ in range(2)]
+    mean = pack_adapter.mean_adapter(adapters, scale=2.0, rank=8)
+    expected = sum(one["x.lora_B.weight"] @ one["x.lora_A.weight"] for one in adapters)
+    assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
+    rough = pack_adapter.mean_adapter(adapters, scale=2.0, rank=2)
+    assert rough["x.lora_A.weight"].shape == (2, 10)
