@@ -6,7 +6,8 @@ A pass keeps for its backward pass, besides the weights,
 
 for R rows of P positions with N labels: k are copies of weights in bfloat16, a what layers, adapters and norms keep of each
 position, b attention, c logits. Four small passes of the very model (its adapters, precision, attention and checkpointing as the
-recipe has them) give k, a, b and c. Weights, gradients, AdamW's two moments and the logits' gradient are added.
+recipe has them) give k, a, b and c. Weights, gradients, AdamW's two moments and the logits' gradient are added. On a CPU the
+process holds more than what is alive: the C library keeps freed blocks between those in use (``HEAP``).
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ PROBES = ((32, 8), (64, 8), (96, 8), (64, 16))
 """Positions and labels of the small passes."""
 HELD = 12
 """Bytes of a trained number: its gradient and AdamW's two moments, float32."""
+HEAP = 1.6
+"""What a process on a CPU holds at its peak for each byte that a step keeps: 1.5 to 1.8 by glibc's malloc, measured."""
 ROOM = 0.8
 """Share of the free memory that ``training.micro_batch`` is chosen for."""
 
@@ -50,13 +53,15 @@ class Need:
     """Of these, the weights, which are there already."""
     coefficients: tuple[float, float, float, float]
     """k, a, b and c."""
+    overhead: float = 1.0
+    """Bytes held for each byte kept."""
 
     def of(self, batch: dict[str, Tensor]) -> float:
         """Bytes of one process at the peak of a batch: the shape of its ids and the number of its labels count."""
         rows, positions = batch["input_ids"].shape
         k, a, b, c = self.coefficients
         labels = int((batch["labels"] != IGNORED).sum())
-        return self.resident + k + rows * (a * positions + b * positions**2) + 2 * c * labels
+        return self.resident + self.overhead * (k + rows * (a * positions + b * positions**2) + 2 * c * labels)
 
 
 def measure(
@@ -80,7 +85,7 @@ def measure(
     kept = [_kept(model, plain, family, _probe(collator, *shape), uses_bf16(recipe.training.bf16)) for shape in PROBES]
     terms = np.array([[1, length, length**2, labels] for length, labels in PROBES], dtype=float)
     k, a, b, c = (max(float(one), 0.0) for one in np.linalg.solve(terms, np.array(kept, dtype=float)))
-    return Need(weights + HELD * trained, weights, (k / parts, a, b, c))
+    return Need(weights + HELD * trained, weights, (k / parts, a, b, c), HEAP if plain.device.type == "cpu" else 1.0)
 
 
 def _probe(collator: Collator, length: int, labels: int) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
-"""Run in a process of its own: what a step was estimated to need and what it needed at its peak, in MiB."""
+"""Run in a process of its own: what a step keeps, what it was estimated to need, and what it needed at its peak, in MiB."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ def main(shape, lora, attention, bf16):
         optimizer.step()
         optimizer.zero_grad()
         del read, loss
-    print(need.of(batch) / 2**20, peak() - before)
+    print(replace(need, overhead=1.0).of(batch) / 2**20, need.of(batch) / 2**20, peak() - before)
 
 
 main(*sys.argv[1:])
