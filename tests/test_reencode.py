@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from inbedder import InBedder, cli, reencode
+from inbedder import InBedder, reencode
+from inbedder.cli.texts import embed
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.models.bundled import BASE_NAME
 from inbedder.reencode import Reencoding, sentence_vectors
@@ -193,7 +194,7 @@ def test_the_command_line_gives_the_same_vectors_twice(folder, monkeypatch, make
 
 
 def test_the_command_line_has_the_defaults_of_the_library_and_says_where_they_belong(folder, monkeypatch, capsys):  # noqa: F811
-    defaults = {name: one.default for name, one in inspect.signature(cli.embed).parameters.items()}
+    defaults = {name: one.default for name, one in inspect.signature(embed).parameters.items()}
     names = {"n": "n", "temperature": "temperature", "top_p": "top_p", "seed": "seed", "encoder": "re_encoder"}
     assert all(defaults[own] == getattr(Reencoding(), name) for name, own in names.items())
     assert run(monkeypatch, "embed", "reviews.csv", "--n", "5") == 2

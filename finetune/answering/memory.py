@@ -6,8 +6,8 @@ A pass keeps for its backward pass, besides the weights,
 
 for R rows of P positions with N labels: k are copies of weights in bfloat16, a what layers, adapters and norms keep of each
 position, b attention, c logits. Four small passes of the very model (its adapters, precision, attention and checkpointing as the
-recipe has them) give k, a, b and c. Weights, gradients, AdamW's two moments and the logits' gradient are added. On a CPU the
-process holds more than what is alive: the C library keeps freed blocks between those in use (``HEAP``).
+recipe has them) give k, a, b and c. Weights, gradients and AdamW's two moments are added, and what else there is of logits
+(``LOGITS``). On a CPU the process holds more than what is alive: malloc keeps freed blocks between those in use (``HEAP``).
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ HELD = 12
 """Bytes of a trained number: its gradient and AdamW's two moments, float32."""
 HEAP = 1.6
 """What a process on a CPU holds at its peak for each byte that a step keeps: 1.5 to 1.8 by glibc's malloc, measured."""
+LOGITS = 4
+"""Logits, their log-softmax, and the gradients of both are there at once; a pass keeps the second of them."""
 ROOM = 0.8
 """Share of the free memory that ``training.micro_batch`` is chosen for."""
 
@@ -61,7 +63,7 @@ class Need:
         rows, positions = batch["input_ids"].shape
         k, a, b, c = self.coefficients
         labels = int((batch["labels"] != IGNORED).sum())
-        return self.resident + self.overhead * (k + rows * (a * positions + b * positions**2) + 2 * c * labels)
+        return self.resident + self.overhead * (k + rows * (a * positions + b * positions**2)) + LOGITS * c * labels
 
 
 def measure(

@@ -39,7 +39,7 @@ from inbedder.backbones.base import Sampling
 from inbedder.backbones.hub import EMBEDDING, SETTINGS_FILE, Settings, hub_file
 from inbedder.backbones.sentence_modules import SentenceModules, read_modules
 from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
-from inbedder.backbones.weights import Loaded, LoadOptions
+from inbedder.backbones.weights import Found, Loaded, LoadOptions
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
 from inbedder.pooling import TEXT_POOLINGS, masked_mean
@@ -48,6 +48,21 @@ from inbedder.tokenization import PromptTokens, special_edges
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+
+def refuse_answering(found: Found, options: LoadOptions) -> None:
+    """Refuse a model that was fine-tuned to answer.
+
+    Args:
+        found: The model.
+        options: The revision.
+
+    Raises:
+        ModelError: When its settings do not say that it is an embedding model.
+    """
+    name = found.adapter or found.base
+    if hub_file(name, SETTINGS_FILE, options.revision) and found.settings.backbone not in EMBEDDING:
+        raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
 
 
 def embedding_backbone(loaded: Loaded, options: LoadOptions) -> tuple[EmbeddingBackbone, Settings]:
@@ -61,11 +76,9 @@ def embedding_backbone(loaded: Loaded, options: LoadOptions) -> tuple[EmbeddingB
         The backbone, and the template and prompts that it wants.
 
     Raises:
-        ModelError: When it is not of a form that is known here, or was fine-tuned to answer.
+        ModelError: When it is not of a form that is known here.
     """
     name, settings = loaded.adapter or loaded.base, loaded.settings
-    if hub_file(name, SETTINGS_FILE, options.revision) and settings.backbone not in EMBEDDING:
-        raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
     modules = read_modules(name, options.revision, asked=options.kind is not None)
     missing = [key for key in loaded.untrained if "pooler" not in key]
     if missing:

@@ -16,11 +16,11 @@ from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.base import Backbone
 from inbedder.backbones.causal import causal_backbone
-from inbedder.backbones.embedding import embedding_backbone, encoder_class
+from inbedder.backbones.embedding import embedding_backbone, encoder_class, refuse_answering
 from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.seq2seq import seq2seq_backbone
-from inbedder.backbones.weights import Loaded, LoadOptions, find_model, load_weights
+from inbedder.backbones.weights import Found, Loaded, LoadOptions, find_model, load_weights
 from inbedder.errors import ModelError
 from inbedder.models.bundled import resolve_name
 
@@ -44,6 +44,8 @@ class Family:
     """Dtypes of its own, beside torch's."""
     headless: bool = False
     """Whether it is loaded without its language-model head."""
+    check: Callable[[Found, LoadOptions], None] = lambda _found, _options: None
+    """Refuses, before any weight is read, a model that is none of this kind."""
 
 
 def masked_backbone(loaded: Loaded, options: LoadOptions) -> tuple[Backbone, Settings]:
@@ -63,7 +65,7 @@ FAMILIES = {
     "causal": Family(lambda _config: AutoModelForCausalLM, causal_backbone),
     "masked": Family(lambda _config: AutoModelForMaskedLM, masked_backbone, dtypes=("int8",)),
     "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, seq2seq_backbone),
-    "embedding": Family(encoder_class, embedding_backbone, headless=True),
+    "embedding": Family(encoder_class, embedding_backbone, headless=True, check=refuse_answering),
 }
 
 
@@ -149,4 +151,5 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     if options.dtype == "int8" and "int8" not in family.dtypes:
         raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
+    family.check(found, options)
     return load_weights(found, kind, family.model_class(found.config), options, headless=family.headless)

@@ -7,6 +7,7 @@ that answer nothing have their texts in the place of answers.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from inbedder.words import stopwords
 
+WORD = r"(?u)\b\w[\w'-]+\b"
 STANDS_OUT = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
 
 
@@ -47,7 +49,8 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
 
     count = int(labels.max()) + 1 if len(labels) else 0
     documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
-    vectorizer = TfidfVectorizer(token_pattern=r"(?u)\b\w[\w'-]+\b", stop_words=sorted(stopwords()), sublinear_tf=True)
+    left_out = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
+    vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=left_out, sublinear_tf=True)
     try:
         weights = vectorizer.fit_transform(documents).toarray()
     except ValueError:  # no word in any document
