@@ -19,9 +19,11 @@ BENCHMARKS = ROOT / "scripts" / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "inbedder" / "models" / "mini" / "README.md",
+    ROOT / "inbedder" / "models" / "small" / "README.md",
     ROOT / "evaluation" / "README.md",
     ROOT / "finetune" / "README.md",
     ROOT / "finetune" / "results" / "mini.md",
+    ROOT / "finetune" / "results" / "small.md",
 )
 MOST_ACROSS = 9
 TABLE = re.compile(r"(<!-- results of (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
