@@ -131,7 +131,7 @@ def _kept(model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batc
 def with_micro_batch(
     recipe: AnsweringRecipe, need: Need, collator: Collator, examples: Any, lengths: Sequence[int]
 ) -> AnsweringRecipe:
-    """The recipe with a ``micro_batch`` that fits into memory, where it names none; what is needed is said.
+    """The recipe with a ``micro_batch`` that fits into memory, where it names none; logs what is needed.
 
     Args:
         recipe: How many rows a step has.

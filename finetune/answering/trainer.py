@@ -86,7 +86,7 @@ class AnsweringTrainer(Trainer):
         return self.order
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """The rows of a step, and its answer tokens over all processes."""
+        """The rows of one step, and the number of answer tokens in it over all processes."""
         self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not reach it behind a resume's skip
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         labels = [part["labels"] for batch in batches for part in batch["parts"]]
@@ -94,7 +94,7 @@ class AnsweringTrainer(Trainer):
         return batches, self.accelerator.gather(count).sum()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Gradients of a step, part by part.
+        """Compute the gradients of one step, part by part.
 
         Args:
             model: As the trainer wraps it.

@@ -144,3 +144,10 @@ def test_the_mean_of_adapters_is_the_mean_of_their_changes():
     assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
     rough = pack_adapter.mean_adapter(adapters, scale=2.0, rank=2)
     assert rough["x.lora_A.weight"].shape == (2, 10)
+
+
+def test_the_decoders_adapter_is_small_and_names_no_machine():
+    folder = bundled.ADAPTERS["small"]
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 25_000_000
+    for file, key in (("adapter_config.json", "base_model_name_or_path"), ("inbedder.json", "base")):
+        assert json.loads((folder / file).read_text())[key] == "SmolLM2-135M-Instruct"
