@@ -19,9 +19,7 @@ from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
 from evaluation.metrics import pearson, spearman, triplet_success
 from evaluation.mteb_encoder import loader_of, metadata_of
 from evaluation.tasks.base import fingerprint, instructions_of
-from evaluation.tasks.conditional_sts import HUB_STSB
-from evaluation.tasks.corpus import HUB_NYT
-from evaluation.tasks.intent_emotion import HUB as INTENT_EMOTION
+from evaluation.tasks.sets import known_set
 from inbedder.vectors import row_cosines
 
 if TYPE_CHECKING:
@@ -112,13 +110,14 @@ class AbsTaskConditionalSTS(InstructedTask):
         return {"cosine_spearman": spearman(cosines, scores) / 100, "cosine_pearson": pearson(cosines, scores) / 100}
 
 
-def _set(hub: tuple[str, str], **config: str) -> dict[str, str]:
-    return {"path": hub[0], "revision": hub[1], **config}
+def _set(kind: str, name: str, config: str | None = None) -> dict[str, str]:
+    path, revision = known_set(kind, name).pinned
+    return {"path": path, "revision": revision} | ({"name": config} if config else {})
 
 
 def _triplets(name: str, criterion: str) -> Any:
     prompt = instructions_of("intent_emotion")[criterion]
-    return metadata_of(prompt, name, dataset=_set(INTENT_EMOTION, name=criterion), main_score="triplet_accuracy")
+    return metadata_of(prompt, name, dataset=_set("intent emotion", "IntentEmotion", criterion), main_score="triplet_accuracy")
 
 
 class IntentEmotionEmotion(AbsTaskTriplets):
@@ -136,7 +135,7 @@ class IntentEmotionIntent(AbsTaskTriplets):
 class InstructSTSBTask(AbsTaskConditionalSTS):
     """InstructSTSB."""
 
-    metadata = metadata_of("What is this text about?", "InstructSTSB", dataset=_set(HUB_STSB))
+    metadata = metadata_of("What is this text about?", "InstructSTSB", dataset=_set("instruct sts", "InstructSTSB"))
 
 
 class _NYT(AbsTaskClusteringLegacy):
@@ -152,7 +151,7 @@ class _NYT(AbsTaskClusteringLegacy):
 
 def _clustering(name: str, criterion: str) -> Any:
     about = {"type": "Clustering", "category": "t2c", "main_score": "v_measure"}
-    return metadata_of(instructions_of("nyt")[criterion], name, dataset=_set(HUB_NYT, name=criterion), **about)
+    return metadata_of(instructions_of("nyt")[criterion], name, dataset=_set("corpus", "NYT", criterion), **about)
 
 
 class NYTTopicClustering(_NYT):

@@ -3,7 +3,8 @@
 Real sets ask few questions of a text, and its aspects go together (a complaint about a flight is negative and about travel), so a
 model can answer by reading the text and not the question. Here the kind of thing, the judgement, the feeling, the request and the
 facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
-of reviews and letters, ``written/requests.yaml`` those of short messages that want something, in some mood.
+of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/requests.yaml`` those of short messages
+that want something, in some mood, and ``written/scenes.yaml`` those of captions.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from finetune.scenes import question as ask_of_scene
+from finetune.scenes import scene
 
 WRITTEN = Path(__file__).resolve().parent / "written"
 OPENINGS = (
@@ -42,15 +46,29 @@ def compose(
     Yields:
         Records of input, instruction and output.
     """
-    phrases = yaml.safe_load(path.read_text(encoding="utf-8"))
+    phrases = read_phrases(path)
     draw = random.Random(f"{seed} {path.name}")
     left = phrases["rows"] if rows is None else rows
     while left > 0:
-        text, answers = _request(phrases, draw) if "areas" in phrases else _opinion(phrases, draw, long)
-        asked = draw.sample(sorted(answers), min(questions, len(answers), left))
-        for question in asked:
-            yield {"input": text, "instruction": _question(phrases, question, draw), "output": answers[question]}
-        left -= len(asked)
+        words: tuple[str, ...] = ()
+        if "animals" in phrases:
+            text, answers, words = scene(phrases, draw)
+        elif "areas" in phrases:
+            text, answers = _request(phrases, draw)
+        else:
+            text, answers = _opinion(phrases, draw, long)
+        aspects = draw.sample(sorted(answers), min(questions, len(answers), left))
+        for aspect in aspects:
+            question = ask_of_scene(phrases, aspect, words, draw) if words else _question(phrases, aspect, draw)
+            yield {"input": text, "instruction": question, "output": answers[aspect]}
+        left -= len(aspects)
+
+
+def read_phrases(path: Path) -> dict[str, Any]:
+    """The phrases of a file; one that ``extends`` another has all of that one's, its own in their place."""
+    phrases = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
+    below = phrases.pop("extends", None)
+    return read_phrases(path.parent / below) | phrases if below else phrases
 
 
 def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
@@ -98,19 +116,21 @@ def _opinion(phrases: Mapping[str, Any], draw: random.Random, long: bool = False
     requests = bool(kind.get("asks")) and draw.random() < 0.45
     side = draw.choice([None, "good", "bad"]) if requests else draw.choice([None, "good", "good", "bad", "bad"])
     said, answers = _opinions(phrases, kind, side, draw, long)
-    body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests else 1, len(kind["says"])))
+    brief = bool(phrases.get("brief")) and not long
+    most = 1 if brief else len(kind["says"])
+    body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests or brief else 1, most))
     if requests:
         answers["intent"], request = draw.choice(sorted(kind["asks"].items()))
-        body.append(request)
+        body.append(request if isinstance(request, str) else draw.choice(request))
     answers |= {"name": name, "group": name if kind["group"] == name else f"{kind['group']} {name}", "polarity": SAID[side]}
     feeling = _feeling(phrases, side, draw, often=0.7 if requests else 0.35)
     answers["emotion"] = feeling or DONE_WITH_IT[side]
     if feeling:
         said.append(draw.choice(phrases["feelings"][feeling]))
-    facts, told = _facts(phrases, draw, 0.6 if long else 0.3)
+    facts, told = _facts(phrases, draw, 0.6 if long else 0.12 if brief else 0.3)
     order = [*body, *said, *facts]
     draw.shuffle(order)
-    opening = [draw.choice(OPENINGS).format(name)] if draw.random() < 0.6 else []
+    opening = [draw.choice(OPENINGS).format(name)] if draw.random() < (0.2 if brief else 0.6) else []
     return " ".join([one[:1].upper() + one[1:] for one in [*opening, *order]]), answers | told
 
 
@@ -120,11 +140,16 @@ def _opinions(
     """Sentences that judge, and what they praise or criticise."""
     if side is None:
         return [], {}
-    aspects = [(aspect, [sentence]) for aspect, sentence in kind[side].items()] + list(phrases[side].items())
-    drawn = draw.sample(aspects, draw.randint(4, min(7, len(aspects))) if long else draw.randint(1, min(3, len(aspects))))
+    known = [*kind[side].items(), *phrases[side].items()]
+    aspects = [(aspect, [wording] if isinstance(wording, str) else wording) for aspect, wording in known]
+    fewest, most = (4, 7) if long else (1, 2 if phrases.get("brief") else 3)
+    drawn = draw.sample(aspects, draw.randint(min(fewest, len(aspects)), min(most, len(aspects))))
     said = [draw.choice(sentences) for _, sentences in drawn]
-    named = " ".join(dict.fromkeys(aspect for aspect, _ in drawn[:2]))
-    answers = {"praise" if side == "good" else "complaint": named, "recommend": "yes" if side == "good" else "no"}
+    named = [aspect.partition(" / ") for aspect, _ in drawn[:2]]
+    answers = {"praise" if side == "good" else "complaint": " ".join(dict.fromkeys(name for name, _, _ in named))}
+    if all(of for _, _, of in named):
+        answers["aspect"] = " ".join(dict.fromkeys(of for _, _, of in named))
+    answers["recommend"] = "yes" if side == "good" else "no"
     said += draw.sample(phrases[f"verdict_{side}"], draw.randint(1, 3) if long else draw.randint(0, 2))
     return said, answers
 

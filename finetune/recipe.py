@@ -2,118 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import yaml
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from inbedder.errors import RecipeError
 
-Section = TypeVar("Section")
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+AnySection = TypeVar("AnySection")
+Count = Annotated[int, Field(ge=1)]
+Whole = Annotated[int, Field(ge=0)]
+Above0 = Annotated[float, Field(gt=0)]
+AtLeast0 = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
 SHARED = ("questions", "answers")
-"""Tables that a recipe file may hold for YAML anchors; nothing reads them."""
+"""Tables that a recipe file may hold for its sources to name, or for YAML anchors."""
 
 
 @dataclass(frozen=True)
-class Lora:
+class Section:
+    """What all sections of recipes share: settings that they do not describe are refused."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True)
+class Lora(Section):
     """Low-rank adapters (peft)."""
 
-    r: int = 64
+    r: Count = 64
     """Rank."""
-    alpha: int = 128
+    alpha: Count = 128
     """Scale is alpha / r."""
-    dropout: float = 0.0
+    dropout: Share = 0.0
     """Dropout in front of the adapters."""
     target_modules: str | tuple[str, ...] = "all-linear"
     """peft's target_modules: a regular expression, names, or all-linear."""
     modules_to_save: tuple[str, ...] = ()
     """Modules that are trained whole, such as a new answer head."""
+    start: str | None = None
+    """Folder of an adapter of the same shape to go on with, such as a first stretch's on other data; None begins anew."""
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(Section):
     """How long and how fast, whatever the method; each method has its own defaults."""
 
     output: str = "runs"
     """Folder of checkpoints and of the result."""
-    epochs: float = 1.0
+    epochs: Above0 = 1.0
     """Passes over the data."""
     max_steps: int = -1
     """Stop after so many steps; -1 for all epochs."""
-    batch_size: int = 64
+    batch_size: Count = 64
     """Rows a step."""
-    learning_rate: float = 2e-5
+    learning_rate: Above0 = 2e-5
     """Peak learning rate of AdamW."""
-    warmup: float = 0.1
+    warmup: Share = 0.1
     """Share of the steps that warm up."""
     scheduler: str = "linear"
     """Learning-rate schedule of transformers."""
-    weight_decay: float = 0.0
+    weight_decay: AtLeast0 = 0.0
     """AdamW's weight decay."""
     bf16: bool | None = None
     """bfloat16 autocast; None where the device is good at it."""
-    save_steps: int = 500
+    save_steps: Count = 500
     """Steps between checkpoints."""
-    log_steps: int = 50
+    log_steps: Count = 50
     """Steps between lines of loss."""
     resume: bool = False
     """Go on from the last checkpoint in ``output``."""
-    seed: int = 0
+    seed: Whole = 0
     """Seed of sampling, order, dropout and new weights."""
 
 
-def build(kind: type[Section], values: object, where: str) -> Section:
-    """A section of a recipe, its values checked against the dataclass that describes it.
+def checked(kind: type[AnySection], values: object) -> AnySection:
+    """A recipe, or a section of one, its settings checked by pydantic against the dataclass that describes them.
 
     Args:
-        kind: A dataclass.
-        values: Its settings, as YAML gives them.
-        where: What to call the section in messages.
+        kind: A dataclass, such as ``AnsweringRecipe``.
+        values: Its nested settings, as YAML gives them.
 
     Returns:
-        The section.
+        The recipe.
 
     Raises:
-        RecipeError: When a setting is unknown, missing or of another type.
+        RecipeError: When a setting is unknown, missing, of another type or out of range; the first such setting is named.
     """
-    if not isinstance(values, Mapping):
-        raise RecipeError(f"{where} must be a table of settings, not {values!r}.")
-    known = {one.name: str(one.type) for one in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(values) - set(known))
-    if unknown:
-        raise RecipeError(f"{where} has unknown settings {', '.join(unknown)}. Known: {', '.join(known)}.")
-    ready = {key: _convert(value, known[key], f"{where}: {key}") for key, value in values.items()}
     try:
-        return kind(**ready)
-    except TypeError as error:
-        raise RecipeError(f"{where}: {error}") from error
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        first = min(error.errors(include_url=False), key=lambda one: one["type"] != "unexpected_keyword_argument")
+        raise RecipeError(_explained(first, kind)) from error
 
 
-def _convert(value: Any, annotation: str, where: str) -> Any:
-    """A value of the annotated type: YAML reads 1e-3 as text and lists where tuples are meant."""
-    value = tuple(value) if isinstance(value, list) else value
-    kinds = [kind.strip() for kind in annotation.split("|")]
-    if value is None and "None" in kinds:
-        return None
-    if "float" in kinds and not isinstance(value, bool):
-        try:
-            return float(value)
-        except (TypeError, ValueError) as error:
-            raise RecipeError(f"{where} must be a number, not {value!r}.") from error
-    python_types = {"int": int, "bool": bool, "str": str, "tuple": tuple, "Mapping": Mapping}
-    simple = [python_types[name] for kind in kinds if (name := kind.split("[")[0]) in python_types]
-    if (
-        isinstance(value, Mapping)
-        and not all(isinstance(one, str) for pair in value.items() for one in pair)
-        and "str, str" in annotation
-    ):
-        raise RecipeError(f"{where} must name texts by texts; write yes, no, true, false and numbers in quotes: {dict(value)!r}.")
-    right = isinstance(value, tuple(simple)) and (bool in simple or not isinstance(value, bool))
-    if simple and not right:
-        raise RecipeError(f"{where} must be {annotation}, not {value!r}.")
-    return value
+def with_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The section ``data`` of a recipe with its sources as tables.
+
+    Args:
+        data: The section; a source may be a file's name alone.
+        values: The whole recipe, with the tables (``SHARED``) that sources name by their ``instructions`` and ``answers``.
+
+    Returns:
+        The section, to be checked.
+
+    Raises:
+        RecipeError: When it is no table, has no sources, or a source names a table that is not there.
+    """
+    if data is not None and not isinstance(data, Mapping):
+        raise RecipeError(f"data must be a table of settings, not {data!r}.")
+    ready = dict(data or {})
+    listed = ready.get("sources") or []
+    if not isinstance(listed, (list, tuple)):
+        raise RecipeError(f"data.sources must be a list of files or tables, not {listed!r}.")
+    if not listed:
+        raise RecipeError("The recipe names no data: give data.sources, a list of files.")
+    sources = [{"path": source} if isinstance(source, str) else source for source in listed]
+    ready["sources"] = [_with_tables(source, values) if isinstance(source, Mapping) else source for source in sources]
+    return ready
+
+
+def _with_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A source whose ``instructions`` or ``answers`` are a name, with the table of that name."""
+    ready = dict(source)
+    for key, section in (("instructions", "questions"), ("answers", "answers")):
+        if isinstance(name := ready.get(key), str):
+            tables = values.get(section) or {}
+            if name not in tables:
+                raise RecipeError(
+                    f"data.sources: {key} names {name!r}; the recipe's {section} are: {', '.join(tables) or 'none'}."
+                )
+            ready[key] = tables[name]
+    return ready
+
+
+def _explained(error: ErrorDetails, kind: type) -> str:
+    """What pydantic found, in the words of recipes."""
+    *sections, setting = error["loc"] or ("",)
+    place = ".".join(str(part) for part in error["loc"]) or "The recipe"
+    given = error["input"]
+    if error["type"] == "unexpected_keyword_argument":
+        known = ", ".join(one.name for one in fields(_section_at(kind, sections)))
+        where = ".".join(str(part) for part in sections) or "The recipe"
+        return f"{where} has no setting {setting}. Known: {known}."
+    if error["type"] == "missing":
+        return f"The recipe lacks {place}."
+    if error["type"] == "dataclass_type":
+        return f"{place} must be a table of settings, not {given!r}."
+    if error["type"] == "literal_error":
+        choices = error["ctx"]["expected"].replace("'", "")
+        return f"{place} is {given!r}; choose one of: {choices}."
+    hint = " Write yes, no, true, false and numbers in quotes where text is meant." if error["type"] == "string_type" else ""
+    return f"{place} must {error['msg'].removeprefix('Input should ')}, not {given!r}.{hint}"
+
+
+def _section_at(kind: Any, path: Sequence[int | str]) -> Any:
+    """The dataclass that describes the section at a path of names and places in lists."""
+    for part in path:
+        if isinstance(part, str):
+            kind = next(one for one in _types_in(get_type_hints(kind)[part]) if is_dataclass(one))
+    return kind
+
+
+def _types_in(hint: Any) -> Iterator[Any]:
+    """A type and those that it is made of."""
+    yield hint
+    for inner in get_args(hint):
+        yield from _types_in(inner)
 
 
 def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 from finetune.composing import compose
-from inbedder.errors import MissingExtraError, RecipeError
+from finetune.recipe import AtLeast0, Count, Section, Whole
+from inbedder.errors import InputError, MissingExtraError, RecipeError
+from inbedder.tables import BadRow, stream_rows
 
 Record = Mapping[str, Any]
-KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".yaml")
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Section):
     """One set of question-answer rows: a file (jsonl, jsonl.gz, json, csv, tsv, parquet) or a set of the hub."""
 
     path: str = ""
@@ -36,13 +33,13 @@ class Source:
     """Commit of the hub's set."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Where input, instruction and output stand, when they have other names."""
-    cap: int | None = None
+    cap: Count | None = None
     """At most so many rows, drawn with the recipe's seed."""
-    weight: float = 1.0
+    weight: AtLeast0 = 1.0
     """Each row comes so often: 2 is twice, 0.5 a drawn half."""
-    min_characters: int = 0
+    min_characters: Whole = 0
     """Leave out rows whose input is shorter."""
-    max_characters: int | None = None
+    max_characters: Count | None = None
     """Leave out rows whose input is longer."""
     keep: Mapping[str, str] = field(default_factory=dict)
     """Keep only rows whose fields hold these values, such as ``{split: train}``."""
@@ -60,17 +57,17 @@ class Source:
     """The field that holds the answer, such as a label of another criterion."""
     answers: Mapping[str, str] = field(default_factory=dict)
     """When given, the answers are renamed by this table and rows with other answers are left out."""
-    keywords: int = 0
+    keywords: Whole = 0
     """When above 0, the answer is so many most salient words of the input (``keywords``), for questions of topic."""
     beside: str | None = None
     """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
-    questions: int = 2
+    questions: Count = 2
     """Questions per composed text (yaml files of phrases)."""
     long: bool = False
     """Composed opinions of about fifteen sentences in place of six."""
-    target: str = "answer"
+    target: Literal["answer", "text", "both"] = "answer"
     """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
-    per_text: int | None = None
+    per_text: Count | None = None
     """At most so many rows per text."""
 
 
@@ -78,58 +75,28 @@ def file_records(path: Path, questions: int = 2, *, long: bool = False) -> Itera
     """The records of a file.
 
     Args:
-        path: A jsonl, json, csv, tsv (each also as .gz) or parquet file, or a yaml file of phrases (see ``composing``).
+        path: A table as ``inbedder.tables`` reads it, or a yaml file of phrases (see ``composing``).
         questions: Questions per composed text, of a yaml file.
         long: Whether its texts are long.
 
     Yields:
-        Line or row number from 1, and the record; a line that is not JSON comes as text.
+        Row number from 1, and the record, or a text that says why the row cannot be read.
 
     Raises:
         RecipeError: When the file is missing, of another kind, or cannot be read.
     """
-    kind = Path(path.stem).suffix.lower() if path.suffix == ".gz" else path.suffix.lower()
     if not path.exists():
         raise RecipeError(f"No file {path}. Set data.folder to where the recipe's sources lie.")
-    if kind not in KINDS or path.name.endswith(".parquet.gz"):
-        raise RecipeError(f"{path}: rows are read from {', '.join(KINDS)} (and .gz of the texts), not {kind or 'such a file'}.")
-    csv.field_size_limit(2**31 - 1)
     try:
-        if kind == ".parquet":
-            yield from _parquet(path)
-            return
-        if kind == ".yaml":
+        if path.suffix == ".yaml":
             yield from enumerate(compose(path, questions=questions, long=long), 1)
             return
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
-            if kind == ".jsonl":
-                yield from ((number, _json(line)) for number, line in enumerate(file, 1) if line.strip())
-            elif kind == ".json":
-                yield from enumerate(json.load(file), 1)
-            else:
-                yield from enumerate(csv.DictReader(file, delimiter="\t" if kind == ".tsv" else ","), 2)
-    except (OSError, UnicodeDecodeError, ValueError, EOFError, csv.Error, zlib.error, yaml.YAMLError, LookupError) as error:
+        for number, row in stream_rows(str(path)):
+            yield number, str(row) if isinstance(row, BadRow) else row
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, LookupError) as error:
         raise RecipeError(f"Cannot read {path}: {error}") from error
-
-
-def _json(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line.strip()[:80]
-
-
-def _parquet(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "finetune") from error
-    number = 0
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches():
-            for record in batch.to_pylist():
-                number += 1
-                yield number, record
+    except InputError as error:
+        raise RecipeError(str(error)) from error
 
 
 def hub_records(source: Source) -> Iterator[tuple[int, Any]]:

@@ -44,27 +44,50 @@ def lora_config(lora: Lora) -> Any:
     )
 
 
-def with_adapters(model: Any, config: Any) -> Any:
+def with_adapters(model: Any, config: Any, start: str | None = None) -> Any:
     """A model with new adapters.
 
     Args:
         model: One of transformers.
         config: As ``lora_config`` gives it.
+        start: Folder of an adapter whose weights the new ones begin with.
 
     Returns:
         peft's model.
 
     Raises:
-        RecipeError: When the model has no modules of such a name.
+        RecipeError: When the model has no modules of such a name, or the adapter to begin with is of another shape.
     """
     from peft import get_peft_model
 
     try:
-        return get_peft_model(model, config)
+        adapted = get_peft_model(model, config)
     except ValueError as error:
         raise RecipeError(
             f"lora does not fit the model: {str(error).removesuffix('.')}. Name other lora.target_modules."
         ) from error
+    if start is not None:
+        _begin_with(adapted, start)
+    return adapted
+
+
+def _begin_with(adapted: Any, start: str) -> None:
+    """Give new adapters the weights of others."""
+    from peft import set_peft_model_state_dict
+    from peft.utils import load_peft_weights
+
+    try:
+        kept = json.loads((Path(start) / "adapter_config.json").read_text(encoding="utf-8"))
+        config = adapted.peft_config["default"]
+        if (kept.get("r"), kept.get("lora_alpha")) != (config.r, config.lora_alpha):
+            raise ValueError(f"r and alpha are {kept.get('r')} and {kept.get('lora_alpha')} there")
+        left = set_peft_model_state_dict(adapted, load_peft_weights(start, device="cpu"))
+        if left.unexpected_keys:
+            raise ValueError(f"it has {left.unexpected_keys[0]}")
+        if missing := [name for name in left.missing_keys if ".lora_" in name]:
+            raise ValueError(f"it lacks {missing[0]}")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise RecipeError(f"lora.start={start} is no adapter of this recipe's shape: {error}") from error
 
 
 def training_arguments(kind: type[Any], training: Schedule, **own: Any) -> Any:

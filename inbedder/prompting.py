@@ -114,14 +114,21 @@ class PromptTemplate:
 
 
 @cache
-def _read_prompts(file_name: str) -> dict[str, object]:
-    content = yaml.safe_load((PROMPTS_FOLDER / file_name).read_text(encoding="utf-8"))
-    return dict(content)
+def read_prompts(name: str) -> dict[str, Any]:
+    """What a file of ``prompts/`` holds: the one reader of templates and of the instructions of tests.
+
+    Args:
+        name: Name of the file without .yaml, such as "templates".
+
+    Returns:
+        Its table; it is read once and must not be changed.
+    """
+    return dict(yaml.safe_load((PROMPTS_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
 def template_names() -> list[str]:
     """Names of the templates in ``prompts/templates.yaml``."""
-    return sorted(_read_prompts("templates.yaml"))
+    return sorted(read_prompts("templates"))
 
 
 def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate:
@@ -139,7 +146,7 @@ def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate
     if isinstance(template, PromptTemplate):
         return template
     name = DEFAULT_TEMPLATE if template is None else template
-    entry = _read_prompts("templates.yaml").get(name)
+    entry = read_prompts("templates").get(name)
     if isinstance(entry, dict):
         return PromptTemplate(name, str(entry["pattern"]), str(entry.get("query", "")), str(entry.get("document", "")))
     if _SLOT.search(name):
@@ -165,7 +172,7 @@ def resolve_instruction(instruction: str | None) -> str:
     instruction = GENERIC_INSTRUCTION if instruction is None else instruction
     if not re.fullmatch(r"@\w+", instruction):
         return instruction
-    known = _read_prompts("instructions.yaml")
+    known = read_prompts("instructions")
     if instruction[1:] not in known:
         raise TemplateError(
             f"Unknown named instruction {instruction!r}. Known: {', '.join('@' + name for name in sorted(known))}. "

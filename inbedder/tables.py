@@ -1,11 +1,13 @@
-"""Tables of texts: csv, tsv, jsonl, parquet, plain text and standard input."""
+"""The one reader of tables: csv, tsv, jsonl, json, plain text (each also as .gz), parquet, and standard input."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import math
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +17,7 @@ from typing import IO, Any
 from inbedder.errors import InputError
 from inbedder.outputs import import_parquet
 
-READABLE = (".csv", ".tsv", ".jsonl", ".parquet", ".txt")
+READABLE = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".txt")
 LINE_COLUMN = "text"
 GUESSED_FROM = 1000
 """Rows that are looked at to find the column of the texts."""
@@ -45,7 +47,7 @@ class Table:
             name: The column.
 
         Returns:
-            One value a text.
+            One value per text.
 
         Raises:
             InputError: When there is no such column.
@@ -64,8 +66,8 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
     """Read texts with their rows.
 
     Args:
-        source: A file (.csv .tsv .jsonl .parquet .txt), or "-" for one text a line on standard input.
-        text_column: The column that holds the texts; guessed where only one can be meant.
+        source: A file (.csv .tsv .jsonl .json .txt, also as .gz, or .parquet), or "-" for one text per line on standard input.
+        text_column: The column that holds the texts; required if several columns contain text.
         skip_bad: Leave out rows without a text or that cannot be parsed, instead of stopping at the first.
 
     Returns:
@@ -79,7 +81,7 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
         raise _bad_row(source, *bad[0])
     if not parsed:
         raise InputError(f"{source} holds no rows.")
-    plain = source == "-" or Path(source).suffix.lower() == ".txt"
+    plain = source == "-" or kind_of(Path(source)) == ".txt"
     column = _text_column([record for _, record in parsed], LINE_COLUMN if plain else text_column)
     reasons = [why_no_text(record.get(column)) for _, record in parsed]
     good = [entry for entry, reason in zip(parsed, reasons, strict=True) if reason is None]
@@ -126,16 +128,44 @@ def stream_rows(source: str, columns: Sequence[str] | None = None) -> Iterator[t
         InputError: When the file or its type is not what it should be.
     """
     path = Path(source)
-    if source != "-" and path.suffix.lower() not in READABLE:
+    if source != "-" and kind_of(path) not in READABLE:
         raise InputError(
-            f"{source}: unknown file type {path.suffix!r}. Give one of {' '.join(READABLE)}, or - for lines on stdin."
+            f"{source}: unknown file type {kind_of(path)!r}. Give one of {' '.join(READABLE)} (texts also as .gz), or - for "
+            "lines on stdin."
         )
     try:
         yield from _read_rows(source, path, columns)
     except UnicodeDecodeError as error:
         raise InputError(f"{source} is not UTF-8 text. Convert it first: iconv -f latin1 -t utf-8 {source}") from error
-    except OSError as error:
-        raise InputError(f"Cannot read {source}: {error.strerror or error}.") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"Cannot read {source}: {getattr(error, 'strerror', None) or error}.") from error
+
+
+def read_rows(source: str) -> list[Record]:
+    """Read all rows of a table that has to be whole.
+
+    Args:
+        source: As for ``read_table``.
+
+    Returns:
+        The rows.
+
+    Raises:
+        InputError: When the file cannot be read or a row of it cannot be parsed.
+    """
+    rows: list[Record] = []
+    for number, row in stream_rows(source):
+        if isinstance(row, BadRow):
+            raise InputError(f"{source}, row {number}: {row}")
+        rows.append(row)
+    return rows
+
+
+def kind_of(path: Path) -> str:
+    """The suffix that says how a file is read, such as ".csv" of ``rows.CSV.gz``; only text can be compressed."""
+    kind = path.suffix.lower()
+    inner = Path(path.stem).suffix.lower()
+    return inner if kind == ".gz" and inner != ".parquet" else kind
 
 
 def find_columns(source: str, text_column: str | None, id_column: str | None = None) -> str:
@@ -157,7 +187,7 @@ def find_columns(source: str, text_column: str | None, id_column: str | None = N
         raise InputError(f"{source} holds no rows.")
     if id_column is not None and id_column not in _columns(head):
         raise InputError(f"No column {id_column!r}. The columns are: {', '.join(_columns(head))}. Name one with --id-column.")
-    return _text_column(head, LINE_COLUMN if Path(source).suffix.lower() == ".txt" else text_column)
+    return _text_column(head, LINE_COLUMN if kind_of(Path(source)) == ".txt" else text_column)
 
 
 def why_no_text(value: Any) -> str | None:
@@ -174,13 +204,16 @@ def _read_rows(source: str, path: Path, columns: Sequence[str] | None) -> Iterat
         sys.stdin.reconfigure(encoding="utf-8-sig", errors="strict")  # type: ignore[union-attr]
         yield from _read_lines(sys.stdin)
         return
-    kind = path.suffix.lower()
+    kind = kind_of(path)
     if kind == ".parquet":
         yield from _read_parquet(path, columns)
         return
-    with path.open(encoding="utf-8-sig", newline="" if kind in (".csv", ".tsv") else None) as file:
+    opened = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="" if kind in (".csv", ".tsv") else None) as file:
         if kind == ".jsonl":
             yield from _read_jsonl(file)
+        elif kind == ".json":
+            yield from _read_json(file, path)
         elif kind == ".txt":
             yield from _read_lines(file)
         else:
@@ -206,6 +239,19 @@ def _read_jsonl(file: IO[str]) -> Iterator[tuple[int, Record | BadRow]]:
             yield number, BadRow(f"not JSON ({error}).")
             continue
         yield number, value if isinstance(value, dict) else BadRow(f"{line.strip()[:60]} is not a JSON object.")
+
+
+def _read_json(file: IO[str], path: Path) -> Iterator[tuple[int, Record | BadRow]]:
+    try:
+        rows = json.load(file)
+    except UnicodeDecodeError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON ({error}). Rows as one JSON object per line are .jsonl.") from error
+    if not isinstance(rows, list):
+        raise InputError(f"{path} is not a JSON list of objects. Rows as one JSON object per line are .jsonl.")
+    for number, value in enumerate(rows, start=1):
+        yield number, value if isinstance(value, dict) else BadRow(f"{str(value)[:60]} is not a JSON object.")
 
 
 def _read_delimited(file: IO[str], delimiter: str) -> Iterator[tuple[int, Record | BadRow]]:

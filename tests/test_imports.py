@@ -31,9 +31,10 @@ FLOORS = {
         __main__
     """,
     "finetune": """
-        answering answering.keywords answering.order card composing conditional conditional.losses curriculum.tours
-            preflight recipe
-        conditional.recipe conditional.rows contrastive.recipe curriculum.arranging methods sources training_run
+        answering answering.keywords answering.order card conditional conditional.losses curriculum.annealing
+            preflight recipe scenes
+        composing conditional.recipe curriculum.tours methods training_run
+        conditional.rows contrastive.recipe curriculum.arranging sources
         answering.recipe conditional.training contrastive.rows curriculum mining
         answering.rows contrastive.instructed contrastive.order curriculum.data_cube
         answering.examples contrastive.training
@@ -43,7 +44,7 @@ FLOORS = {
         answering.training
     """,
     "evaluation": """
-        metrics results tasks.base
+        metrics results tasks.base tasks.sets
         mteb_encoder tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval tasks.robustness
             tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard

@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 
@@ -7,7 +8,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.outputs import write_records
-from inbedder.tables import read_table
+from inbedder.tables import read_rows, read_table
 
 ROWS = [{"id": "1", "text": "I love cats"}, {"id": "2", "text": 'dogs, "too"\nand birds'}]
 
@@ -150,3 +151,39 @@ def test_json_is_a_list_of_rows_and_unknown_types_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"cannot write '.xlsx'"):
         write_records(ROWS, tmp_path / "t.xlsx")
     assert not (tmp_path / "t.xlsx").exists()
+
+
+def test_tables_are_read_compressed_as_they_are_plain(tmp_path):
+    (tmp_path / "a.csv").write_text("text,n\nI love cats,1\nI love dogs,2\n")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    assert read_rows(str(tmp_path / "a.csv.gz")) == read_rows(str(tmp_path / "a.csv"))
+    assert read_table(str(tmp_path / "a.csv.gz")).texts == ["I love cats", "I love dogs"]
+
+
+@pytest.mark.parametrize("damage", [slice(0, 20), slice(5, None)])
+def test_a_damaged_archive_is_named(tmp_path, damage):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"text,n\n" + b"I love cats,1\n" * 50)[damage])
+    with pytest.raises(InputError, match=r"Cannot read .*a\.csv\.gz"):
+        read_rows(str(path))
+
+
+def test_json_is_a_list_of_objects(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"text": "I love cats"}, {"text": "I love dogs"}]')
+    assert read_table(str(path)).texts == ["I love cats", "I love dogs"]
+    path.write_text('{"text": "I love cats"}')
+    with pytest.raises(InputError, match=r"is not a JSON list of objects.*\.jsonl"):
+        read_rows(str(path))
+    path.write_text("[")
+    with pytest.raises(InputError, match="is not JSON"):
+        read_rows(str(path))
+    path.write_text('[{"text": "I love cats"}, 3]')
+    with pytest.raises(InputError, match="row 2: 3 is not a JSON object"):
+        read_rows(str(path))
+
+
+def test_parquet_is_not_read_compressed(tmp_path):
+    (tmp_path / "a.parquet.gz").write_bytes(b"")
+    with pytest.raises(InputError, match=r"unknown file type '.gz'"):
+        read_rows(str(tmp_path / "a.parquet.gz"))

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evaluation.tasks.base import Task
-from evaluation.tasks.conditional_sts import csts_of_table, instruct_stsb, instruct_stsb_of_hub
+from evaluation.tasks.conditional_sts import csts_of_table, instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
-from evaluation.tasks.corpus import KNOWN, TwoCriteriaCorpus, corpus_of_table, known_corpus, nyt_of_hub
+from evaluation.tasks.corpus import TwoCriteriaCorpus, corpus_of_table, known_corpus, nyt_of_hub
 from evaluation.tasks.criteria_clustering import CriteriaClustering
 from evaluation.tasks.detail import InstructionDetail, detail_instructions
-from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion_of_hub
+from evaluation.tasks.intent_emotion import intent_emotion
 from evaluation.tasks.prompt_retrieval import PromptRetrieval
 from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, robustness_instructions
-from evaluation.tasks.standard import HUB_CLUSTERINGS, RERANKINGS, hub_clustering, reranking, standard_sets, standard_task
-from evaluation.tasks.text_evaluation import SETS as TEXT_EVALUATIONS
+from evaluation.tasks.sets import KnownSet, known_sets
+from evaluation.tasks.standard import reranking, standard_task
 from evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
@@ -60,7 +60,7 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     is_table = data.source is not None and data.source.is_file()
     if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
-    offered = dict(_of_table(data) if is_table else _shipped(data))
+    offered = dict(_of_table(data) if is_table else _known(data))
     chosen = [name for name in offered if not names or any(_plain(part) in _plain(name) for part in names)]
     if not chosen:
         known = ", ".join([*offered, *(() if is_table else ["C-STS, of a table given as --data"])])
@@ -93,37 +93,52 @@ def _of_table(data: Data) -> Iterator[Offer]:
     yield f"C-STS {path.name}, as a question", lambda: csts_of_table(path, as_questions=True)
 
 
-def _shipped(data: Data) -> Iterator[Offer]:
-    yield "IntentEmotion (written)", IntentEmotion
-    yield "InstructSTSB (written)", instruct_stsb
-    if data.source is not None:
-        yield from _of_folder(data.source, data.limit, data.protocol)
-    if data.hub:
-        yield "IntentEmotion", intent_emotion_of_hub
-        yield "InstructSTSB", instruct_stsb_of_hub
-        yield from _of_corpus("NYT", _once(nyt_of_hub), data.protocol, contrasts=False)
-        for name in HUB_CLUSTERINGS:
-            yield f"{name} (authors') clustering", lambda name=name: hub_clustering(name)  # type: ignore[misc]
-        for name in RERANKINGS:
-            yield f"{name} reranking", lambda name=name: reranking(name)  # type: ignore[misc]
+def _known(data: Data) -> Iterator[Offer]:
+    """The shipped sets, those whose files lie in the folder, and those of the hub, if asked for."""
+    found = [known for known in known_sets() if _is_there(known, data)]
+    if data.source is not None and not any(known.file and not known.shipped for known in found):
+        files = ", ".join(str(known.file) for known in known_sets() if known.file and not known.shipped)
+        raise InputError(f"{data.source} is neither a table nor a folder that holds one of: {files}.")
+    for known in found:
+        yield from OFFERS[known.kind](known, data)
 
 
-def _of_folder(folder: Path, limit: int | None, protocol: str) -> Iterator[Offer]:
-    corpora = {name: known for name, known in KNOWN.items() if (folder / known.file).is_file()}
-    standard = [name for name, about in standard_sets().items() if (folder / about.test).is_file()]
-    evaluations = [name for name in TEXT_EVALUATIONS if (folder / name / "human_scores.jsonl.gz").is_file()]
-    geoquery = (folder / "geoquery" / "eval.jsonl.gz").is_file()
-    if not (corpora or standard or evaluations or geoquery):
-        files = ", ".join([*(known.file for known in KNOWN.values()), *(one.test for one in standard_sets().values())])
-        raise InputError(f"{folder} is neither a table nor a folder that holds one of: {files}.")
-    for name, known in corpora.items():
-        yield from _of_corpus(name, _once(lambda name=name: known_corpus(name, folder, limit)), protocol, known.contrasts)  # type: ignore[misc]
-    for name in standard:
-        yield f"{name} {standard_sets()[name].kind}", lambda name=name: standard_task(name, folder, limit)  # type: ignore[misc]
-    for name in evaluations:
-        yield name, lambda name=name: TextEvaluation(name, folder)  # type: ignore[misc]
-    if geoquery:
-        yield "geoquery prompt retrieval", lambda: PromptRetrieval(folder)
+def _is_there(known: KnownSet, data: Data) -> bool:
+    if known.hub or known.shipped:
+        return data.hub or known.shipped
+    return data.source is not None and (data.source / str(known.file)).is_file()
+
+
+def _standard(known: KnownSet, data: Data) -> Iterator[Offer]:
+    yield f"{known.name} {known.kind}", lambda: standard_task(known.kind, known.name, data.source, data.limit)
+
+
+def _corpus(known: KnownSet, data: Data) -> Iterator[Offer]:
+    folder = data.source
+    build = nyt_of_hub if known.hub or folder is None else lambda: known_corpus(known.name, folder, data.limit)
+    yield from _of_corpus(known.name, _once(build), data.protocol, known.contrasts)
+
+
+def _text_evaluation(known: KnownSet, data: Data) -> Iterator[Offer]:
+    if (folder := data.source) is not None:
+        yield known.name, lambda: TextEvaluation(known.name, folder)
+
+
+def _prompt_retrieval(known: KnownSet, data: Data) -> Iterator[Offer]:
+    if (folder := data.source) is not None:
+        yield f"{known.name} prompt retrieval", lambda: PromptRetrieval(folder)
+
+
+OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
+    "intent emotion": lambda known, _data: iter([(known.name, lambda: intent_emotion(known.name))]),
+    "instruct sts": lambda known, _data: iter([(known.name, lambda: instruct_stsb(known.name))]),
+    "corpus": _corpus,
+    **dict.fromkeys(("sts", "clustering", "classification", "pairs"), _standard),
+    "reranking": lambda known, _data: iter([(f"{known.name} reranking", lambda: reranking(known.name))]),
+    "text evaluation": _text_evaluation,
+    "prompt retrieval": _prompt_retrieval,
+}
+"""Kind of ``sets.yaml`` -> the tasks that measure on such a set."""
 
 
 def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str, contrasts: bool = True) -> Iterator[Offer]:

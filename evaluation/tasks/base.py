@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
 from inbedder.errors import InputError, MissingExtraError
-from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.prompting import read_prompts
 from inbedder.vectors import Vectors
 
 SHIPPED = Path(__file__).resolve().parent.parent / "data"
@@ -56,40 +51,18 @@ class Task(Protocol):
         ...
 
     def evaluate(self, encode: Encode, seed: int) -> Scores:
-        """Scores of an embedder; ``encode`` takes texts and an instruction (or one a text)."""
+        """Scores of an embedder; ``encode`` takes texts and an instruction (or one per text)."""
         ...
 
 
-@cache
 def instructions_of(task: str) -> dict[str, str]:
     """The instructions of a task by criterion, from ``prompts/evaluation.yaml``."""
-    content = yaml.safe_load((PROMPTS_FOLDER / "evaluation.yaml").read_text(encoding="utf-8"))
-    return dict(content[task])
+    return dict(read_prompts("evaluation")[task])
 
 
 def under_protocol(name: str, protocol: str) -> str:
     """A task's name, with the protocol of its clustering where it is not the default."""
     return name if protocol == "k-means" else f"{name}, {protocol} protocol"
-
-
-def read_jsonl(path: Path) -> Rows:
-    """Read a .jsonl or .jsonl.gz file of objects.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its rows.
-
-    Raises:
-        InputError: When it cannot be read.
-    """
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as file:
-            return [json.loads(line) for line in file if line.strip()]
-    except (OSError, ValueError, EOFError, zlib.error) as error:
-        raise InputError(f"Cannot read the rows of {path}: {error}") from error
 
 
 def read_hub(path: str, revision: str, config: str | None = None, split: str = "test") -> Rows:

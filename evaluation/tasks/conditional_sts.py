@@ -8,20 +8,17 @@ taken under the pair's own instruction; the scores are Spearman and Pearson of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evaluation.metrics import pearson, spearman
-from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, Similarity, TaskInfo, fingerprint, read_hub, read_jsonl
+from evaluation.tasks.base import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub
+from evaluation.tasks.sets import known_set
 from inbedder.conditional.rated_rows import COLUMNS, read_rated
 from inbedder.errors import InputError
-from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.prompting import read_prompts
+from inbedder.tables import read_rows
 from inbedder.vectors import row_cosines
-
-HUB_STSB = ("BrandonZYW/InstructSTSB", "34dda81eca082ba6b3a259899fe9ae435b6ea1ae")
 
 
 class ConditionalSTS:
@@ -99,32 +96,23 @@ def _rating(name: str, number: int, value: Any, column: str) -> float:
     return rating
 
 
-def instruct_stsb(rows: Rows | None = None) -> ConditionalSTS:
-    """InstructSTSB as written for this project.
+def instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
+    """InstructSTSB as written for this project, or the authors' own from the hub.
 
     Args:
-        rows: Pairs with sentence1, sentence2, instruction, score; None for the shipped ones.
+        name: A name of this kind in ``sets.yaml``.
 
     Returns:
         The task.
     """
-    pairs = read_jsonl(SHIPPED / "instruct_stsb.jsonl") if rows is None else rows
-    info = TaskInfo(
-        name="InstructSTSB (written)",
-        main_score="cosine_spearman",
-        source="evaluation/data/instruct_stsb.jsonl",
-        revision=fingerprint(pairs),
-        licence="CC BY 4.0; STSb CC BY-SA 4.0",
-        citation="Written for this project over STSb (Cer et al. 2017)",
-    )
-    return ConditionalSTS(info, pairs)
-
-
-def instruct_stsb_of_hub() -> ConditionalSTS:
-    """InstructSTSB, the authors' own set, from the hub at its pinned revision."""
-    path, revision = HUB_STSB
-    info = TaskInfo("InstructSTSB", "cosine_spearman", path, revision, "STSb CC BY-SA 4.0", "Peng et al. 2024")
-    return ConditionalSTS(info, read_hub(path, revision))
+    known = known_set("instruct sts", name)
+    if known.file:
+        pairs = read_rows(str(SHIPPED / known.file))
+        source, revision = f"evaluation/data/{known.file}", fingerprint(pairs)
+    else:
+        source, revision = known.pinned
+        pairs = read_hub(source, revision)
+    return ConditionalSTS(TaskInfo(name, "cosine_spearman", source, revision, known.licence, known.citation), pairs)
 
 
 def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test") -> ConditionalSTS:
@@ -157,12 +145,6 @@ def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test"
     return ConditionalSTS(info, rows, "condition", "label")
 
 
-@cache
-def csts_prompts() -> dict[str, Any]:
-    """What ``prompts/csts.yaml`` holds."""
-    return dict(yaml.safe_load((PROMPTS_FOLDER / "csts.yaml").read_text(encoding="utf-8")))
-
-
 def as_question(condition: str) -> str:
     """The question that a condition stands for, which is what a model of this package was trained to answer.
 
@@ -173,7 +155,8 @@ def as_question(condition: str) -> str:
         Such as "What is the colour of the car?"; of a condition that begins as a question, only the mark is new.
     """
     plain = condition.strip().rstrip(".:;?! ")
-    if plain.split(" ")[0].lower() in csts_prompts()["question_words"]:
+    prompts = read_prompts("csts")
+    if plain.split(" ")[0].lower() in prompts["question_words"]:
         return f"{plain}?"
     first = plain[:1] if plain[1:2].isupper() else plain[:1].lower()
-    return str(csts_prompts()["question"]).format(condition=first + plain[1:])
+    return str(prompts["question"]).format(condition=first + plain[1:])

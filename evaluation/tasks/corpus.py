@@ -9,37 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
+from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_hub
+from evaluation.tasks.sets import known_set
 from inbedder.errors import InputError
 from inbedder.prompting import resolve_instruction
-from inbedder.tables import read_table
-
-HUB_NYT = ("BrandonZYW/NYTClustering", "462fb544c8993a0421fd969a7a0f19f1fbd975bf")
-
-
-@dataclass(frozen=True)
-class KnownCorpus:
-    """A corpus of the evaluation folder: its criteria and their instructions stand in ``prompts/evaluation.yaml``."""
-
-    file: str
-    """File in the folder."""
-    licence: str
-    """Licence of the data."""
-    citation: str
-    """Who made it."""
-    contrasts: bool = True
-    """Whether both criteria vary freely (a domain that its intents determine does not)."""
-    text: str = "text"
-    """Field of the texts."""
-
-
-KNOWN = {
-    "amazon_multidomain": KnownCorpus("amazon_multidomain/all.jsonl.gz", "none stated", "Blitzer et al. 2007"),
-    "airline_tweets": KnownCorpus("airline_tweets/all.jsonl.gz", "none stated", "CrowdFlower, Twitter US Airline Sentiment"),
-    "acos_restaurant": KnownCorpus("acos_restaurant/train.jsonl.gz", "none stated", "Cai et al. 2021"),
-    "clinc150": KnownCorpus("clinc150/test.jsonl.gz", "CC BY 3.0", "Larson et al. 2019", contrasts=False),
-    "hwu64": KnownCorpus("hwu64/all_test_folds.jsonl.gz", "CC BY 4.0", "Liu et al. 2019", contrasts=False, text="text_user"),
-}
+from inbedder.tables import read_rows, read_table
 
 
 @dataclass(frozen=True)
@@ -53,7 +27,7 @@ class TwoCriteriaCorpus:
     criteria: tuple[str, str]
     """Names of the label columns."""
     labels: tuple[list[str], list[str]]
-    """n labels a criterion."""
+    """n labels per criterion."""
     instructions: tuple[str, str]
     """What to ask for each criterion."""
     source: str
@@ -83,7 +57,7 @@ def corpus_of_rows(
 
     Args:
         name: Name of the corpus.
-        rows: Tables rows.
+        rows: Rows of a table.
         criteria: Instruction by label column, two of them.
         text_column: Column of the texts.
         **about: source, licence and citation.
@@ -137,7 +111,7 @@ def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriter
     """One of the corpora that the project measures itself on, from a local folder.
 
     Args:
-        name: A name of ``KNOWN``.
+        name: A corpus of ``sets.yaml`` that has a file.
         folder: Where the sets lie, one folder each.
         limit: At most so many rows, drawn with seed 0.
 
@@ -147,16 +121,14 @@ def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriter
     Raises:
         InputError: When the name is unknown or the rows cannot be read.
     """
-    if name not in KNOWN:
-        raise InputError(f"Unknown corpus {name!r}. Known: {', '.join(KNOWN)}.")
-    known = KNOWN[name]
-    rows = [_with_single_labels(row) for row in read_jsonl(folder / known.file)]
+    known = known_set("corpus", name)
+    rows = [_with_single_labels(row) for row in read_rows(str(folder / str(known.file)))]
     criteria = instructions_of(name)
     whole = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
     if limit is not None and len(whole) > limit:
         rows, name = random.Random(0).sample(whole, limit), f"{name} ({limit} rows)"
-    about = {"source": known.file, "licence": known.licence, "citation": known.citation}
-    return corpus_of_rows(name, rows, criteria, text_column=known.text, **about)
+    about = {"source": str(known.file), "licence": known.licence, "citation": known.citation}
+    return corpus_of_rows(name, rows, criteria, text_column=known.columns.get("text", "text"), **about)
 
 
 def _with_single_labels(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,10 +139,11 @@ def _with_single_labels(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def nyt_of_hub() -> TwoCriteriaCorpus:
     """New York Times articles by topic and location, the InBedder authors' own set, from the hub at its pinned revision."""
-    path, revision = HUB_NYT
+    known = known_set("corpus", "NYT")
+    path, revision = known.pinned
     topics, locations = ({row["text"]: row["cluster"] for row in read_hub(path, revision, one)} for one in ("topic", "location"))
     rows = [{"text": text, "topic": topics[text], "location": locations[text]} for text in topics if text in locations]
-    about = {"source": f"{path}@{revision[:8]}", "licence": "none stated", "citation": "Sandhaus 2008; Peng et al. 2024"}
+    about = {"source": f"{path}@{revision[:8]}", "licence": known.licence, "citation": known.citation}
     return corpus_of_rows("NYT", rows, instructions_of("nyt"), **about)
 
 
@@ -180,7 +153,7 @@ def corpus_of_table(path: str, criteria: Mapping[str, str], text_column: str | N
     Args:
         path: A csv, tsv, jsonl or parquet file.
         criteria: Instruction by label column, two of them.
-        text_column: Column of the texts; guessed where only one can be meant.
+        text_column: Column of the texts; required if several columns contain text.
 
     Returns:
         The corpus.

@@ -11,24 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
-
-import yaml
 
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, under_protocol
 from evaluation.tasks.corpus import TwoCriteriaCorpus
 from evaluation.tasks.criteria_clustering import criteria_scores
-from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.prompting import read_prompts
 
 LEVELS = ("none", "gibberish", "tag", "simple", "detailed")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-@cache
 def detail_instructions() -> dict[str, dict[str, Any]]:
     """Tag and simple instructions by corpus, from ``prompts/detail.yaml``."""
-    return dict(yaml.safe_load((PROMPTS_FOLDER / "detail.yaml").read_text(encoding="utf-8")))
+    return read_prompts("detail")
 
 
 def gibberish(instructions: Sequence[str]) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evaluation.metrics import harmonic_mean, triplet_success
-from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
+from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
+from evaluation.tasks.sets import known_set
 from inbedder.errors import InputError
+from inbedder.tables import read_rows
 
 CRITERIA = ("emotion", "intent")
-HUB = ("BrandonZYW/IntentEmotion", "d0101c15083166b77371cf542c4045decc0a6e92")
 
 
 class IntentEmotion:
@@ -21,29 +22,22 @@ class IntentEmotion:
 
     seeded = False
 
-    def __init__(self, rows: Rows | None = None, info: TaskInfo | None = None) -> None:
-        """Read the triplets.
+    def __init__(self, rows: Rows, info: TaskInfo) -> None:
+        """Take triplets.
 
         Args:
-            rows: Triplets with criterion, anchor, positive, negative; None for the shipped ones.
-            info: Where rows of your own come from.
+            rows: Triplets with criterion, anchor, positive, negative.
+            info: Where they come from.
 
         Raises:
             InputError: When a criterion has no triplet.
         """
-        self.rows = read_jsonl(SHIPPED / "intent_emotion.jsonl") if rows is None else rows
+        self.rows = rows
+        self.info = info
         for criterion in CRITERIA:
             if not self._of(criterion):
                 raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
         self.instructions = instructions_of("intent_emotion")
-        self.info = info or TaskInfo(
-            name="IntentEmotion (written)",
-            main_score="harmonic_mean",
-            source="evaluation/data/intent_emotion.jsonl",
-            revision=fingerprint(self.rows, self.instructions),
-            licence="CC BY 4.0",
-            citation="Written for this project over BANKING77 (Casanueva et al. 2020)",
-        )
 
     def _of(self, criterion: str) -> Rows:
         return [row for row in self.rows if row["criterion"] == criterion]
@@ -74,9 +68,21 @@ class IntentEmotion:
         return triplet_success(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])
 
 
-def intent_emotion_of_hub() -> IntentEmotion:
-    """IntentEmotion, the authors' own set, from the hub at its pinned revision."""
-    path, revision = HUB
-    rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(path, revision, criterion)]
-    asked = f"{revision} {fingerprint([], instructions_of('intent_emotion'))[:8]}"
-    return IntentEmotion(rows, TaskInfo("IntentEmotion", "harmonic_mean", path, asked, "BANKING77 CC BY 4.0", "Peng et al. 2024"))
+def intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:
+    """IntentEmotion as written for this project, or the authors' own from the hub.
+
+    Args:
+        name: A name of this kind in ``sets.yaml``.
+
+    Returns:
+        The task.
+    """
+    known, instructions = known_set("intent emotion", name), instructions_of("intent_emotion")
+    if known.file:
+        rows = read_rows(str(SHIPPED / known.file))
+        source, revision = f"evaluation/data/{known.file}", fingerprint(rows, instructions)
+    else:
+        source, commit = known.pinned
+        rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(source, commit, criterion)]
+        revision = f"{commit} {fingerprint([], instructions)[:8]}"
+    return IntentEmotion(rows, TaskInfo(name, "harmonic_mean", source, revision, known.licence, known.citation))

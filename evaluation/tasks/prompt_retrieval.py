@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
+from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of
+from evaluation.tasks.sets import known_set
+from inbedder.tables import read_rows
 from inbedder.vectors import unit
 
 
@@ -40,20 +42,21 @@ class PromptRetrieval:
         """Read the set.
 
         Args:
-            folder: Where the sets lie; geoquery/train.jsonl.gz and geoquery/eval.jsonl.gz are read.
-            k: How many examples are retrieved a question.
+            folder: Where the sets lie, one folder each.
+            k: How many examples are retrieved per question.
         """
-        self.train, self.test = (read_jsonl(folder / "geoquery" / f"{split}.jsonl.gz") for split in ("train", "eval"))
+        known = known_set("prompt retrieval", "geoquery")
+        self.train, self.test = (read_rows(str(folder / str(file))) for file in (known.train, known.file))
         self.k = k
         self.instruction = instructions_of("standard")["geoquery"]
         rows = [[row["question"], row["sql_template"]] for row in [*self.train, *self.test]]
         self.info = TaskInfo(
             name="geoquery prompt retrieval",
             main_score=f"sql_f1_at_{k}",
-            source="geoquery/eval.jsonl.gz",
+            source=str(known.file),
             revision=fingerprint([], [rows, self.instruction, k]),
-            licence="Apache-2.0",
-            citation="Zelle and Mooney 1996; carried by Su et al. 2023",
+            licence=known.licence,
+            citation=known.citation,
         )
 
     def first_input(self) -> tuple[str, str]:

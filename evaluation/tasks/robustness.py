@@ -10,25 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import mean
 from typing import Any
-
-import yaml
 
 from evaluation.metrics import v_measure
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, under_protocol
 from inbedder.errors import InputError
-from inbedder.prompting import PROMPTS_FOLDER
+from inbedder.prompting import read_prompts
 from inbedder.vectors import Vectors
 
 KINDS = ("correct", "implicit", "incorrect")
 
 
-@cache
 def robustness_instructions() -> dict[str, dict[str, Any]]:
     """Instructions by corpus and criterion, from ``prompts/robustness.yaml``."""
-    return dict(yaml.safe_load((PROMPTS_FOLDER / "robustness.yaml").read_text(encoding="utf-8")))
+    return read_prompts("robustness")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Standard kinds of tasks, measured by mteb's own classes: STS, clustering, classification probe, pair classification, reranking.
 
-``standard.yaml`` names the local sets; rerankings come from the hub through mteb's own tasks. Embedders are asked once for all
+``sets.yaml`` names the sets; rerankings come from the hub through mteb's own tasks. Embedders are asked once for all
 texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
 """
 
@@ -8,27 +8,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from evaluation.tasks.base import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub, read_jsonl
+from evaluation.tasks.base import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
+from evaluation.tasks.sets import KnownSet, known_set
 from inbedder.errors import InputError
+from inbedder.tables import read_rows
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
 
-RERANKINGS = ("AskUbuntuDupQuestions", "SciDocsRR", "StackOverflowDupQuestions")
-"""mteb's own tasks, which pin their revisions on the hub."""
-HUB_CLUSTERINGS = {
-    "fewrel": ("BrandonZYW/FewRelClustering", "d951bf6cb10522c042bf8db3a837028b7e69388f", "Han et al. 2018"),
-    "fewnerd": ("BrandonZYW/FewNerdClustering", "9dff096e4ca4dd38688236fa1d4e4c17cb547e66", "Ding et al. 2021"),
-    "fewevent": ("BrandonZYW/FewEventClustering", "aecc9c3ad7ae8d05b8621390d1919f1816eab777", "Deng et al. 2020"),
-}
-"""The InBedder authors' own versions of three sets: path, revision, citation."""
 MAIN_SCORES = {"sts": "cosine_spearman", "clustering": "v_measure", "classification": "accuracy", "pairs": "cosine_ap"}
 COLUMNS = {
     "sts": {"sentence1": "sentence1", "sentence2": "sentence2", "score": "score"},
@@ -36,49 +26,6 @@ COLUMNS = {
 }
 TEXTS = {"sts": ("sentence1", "sentence2"), "clustering": ("sentences",), "classification": ("text",)}
 TEXTS["pairs"] = TEXTS["sts"]
-
-
-@dataclass(frozen=True)
-class StandardSet:
-    """A set of ``standard.yaml``."""
-
-    name: str
-    """Its name."""
-    kind: str
-    """sts, clustering, classification or pairs."""
-    test: str
-    """File in the data folder."""
-    licence: str
-    """Licence of the data."""
-    citation: str
-    """Who made it."""
-    train: str | None = None
-    """Training file of a probe; without one the probe is cross-validated."""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """The class's columns and the file's fields."""
-
-    def read(self, file: str, folder: Path, limit: int | None) -> Rows:
-        """Rows of a file with the class's columns; those that lack one are left out.
-
-        Args:
-            file: File in the folder.
-            folder: Data folder.
-            limit: At most so many rows, drawn with seed 0.
-
-        Returns:
-            The rows.
-        """
-        columns = self.columns or COLUMNS[self.kind]
-        rows = [{new: row.get(old) for new, old in columns.items()} for row in read_jsonl(folder / file)]
-        rows = [row for row in rows if all(value is not None and value != "" for value in row.values())]
-        return random.Random(0).sample(rows, limit) if limit is not None and len(rows) > limit else rows
-
-
-@cache
-def standard_sets() -> dict[str, StandardSet]:
-    """The sets of ``standard.yaml`` by name."""
-    content = yaml.safe_load(Path(__file__).with_name("standard.yaml").read_text(encoding="utf-8"))
-    return {name: StandardSet(name, **about) for name, about in content.items()}
 
 
 class StandardTask:
@@ -150,50 +97,42 @@ class StandardTask:
         return found[0] if kind == "clustering" else list(dict.fromkeys(found))
 
 
-def standard_task(name: str, folder: Path, limit: int | None = None) -> StandardTask:
-    """A standard set from a local folder.
+def standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
+    """A standard set from a local folder, or from the hub at its pinned revision.
 
     Args:
-        name: A name of ``standard.yaml``.
-        folder: Where the sets lie, one folder each.
-        limit: At most so many rows a split, drawn with seed 0.
-
-    Returns:
-        The task.
-
-    """
-    about = standard_sets()[name]
-    splits = {"test": about.read(about.test, folder, limit)}
-    if about.train:
-        splits["train"] = about.read(about.train, folder, limit)
-    instruction = instructions_of("standard")[name]
-    sample = f" ({limit} rows)" if limit is not None and len(splits["test"]) == limit else ""
-    info = TaskInfo(
-        name=f"{name}{sample} {'STS' if about.kind == 'sts' else about.kind}",
-        main_score=MAIN_SCORES[about.kind],
-        source=about.test,
-        revision=fingerprint([], [splits, instruction]),
-        licence=about.licence,
-        citation=about.citation,
-    )
-    return StandardTask(local_task(about.kind, splits, info, instruction), instruction, info)
-
-
-def hub_clustering(name: str) -> StandardTask:
-    """A clustering of the InBedder paper, from the hub at its pinned revision.
-
-    Args:
-        name: A name of ``HUB_CLUSTERINGS``.
+        kind: sts, clustering, classification or pairs.
+        name: A name of this kind in ``sets.yaml``.
+        folder: Where the sets with a file lie, one folder each.
+        limit: At most so many rows per split of a file, drawn with seed 0.
 
     Returns:
         The task.
     """
-    path, revision, citation = HUB_CLUSTERINGS[name]
-    rows = [{"sentences": row["text"], "labels": row["cluster"]} for row in read_hub(path, revision)]
-    instruction = instructions_of("standard")[name]
-    asked = f"{revision} {fingerprint([], instruction)[:8]}"
-    info = TaskInfo(f"{name} (authors') clustering", "v_measure", path, asked, "see the hub", citation)
-    return StandardTask(local_task("clustering", {"test": rows}, info, instruction), instruction, info)
+    known = known_set(kind, name)
+    instruction = instructions_of("standard")[name.split(" ")[0]]
+    sample = ""
+    if known.hub:
+        source, commit = known.pinned
+        splits = {"test": _rows_of(known, read_hub(source, commit))}
+        revision = f"{commit} {fingerprint([], instruction)[:8]}"
+    else:
+        assert folder is not None
+        source, files = str(known.file), {"test": known.file, "train": known.train}
+        splits = {split: _rows_of(known, read_rows(str(folder / file)), limit) for split, file in files.items() if file}
+        revision = fingerprint([], [splits, instruction])
+        sample = f" ({limit} rows)" if limit is not None and len(splits["test"]) == limit else ""
+    title = f"{name}{sample} {'STS' if kind == 'sts' else kind}"
+    info = TaskInfo(title, MAIN_SCORES[kind], source, revision, known.licence, known.citation)
+    return StandardTask(local_task(kind, splits, info, instruction), instruction, info)
+
+
+def _rows_of(known: KnownSet, rows: Rows, limit: int | None = None) -> Rows:
+    """Rows with the columns of the task; those that lack one are left out."""
+    columns = known.columns or COLUMNS[known.kind]
+    rows = [{new: row.get(old) for new, old in columns.items()} for row in rows]
+    rows = [row for row in rows if all(value is not None and value != "" for value in row.values())]
+    return random.Random(0).sample(rows, limit) if limit is not None and len(rows) > limit else rows
 
 
 def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
@@ -253,7 +192,7 @@ def reranking(name: str) -> StandardTask:
     """A reranking of mteb, from the hub at the revision that mteb pins.
 
     Args:
-        name: A name of ``RERANKINGS``.
+        name: A reranking of ``sets.yaml``.
 
     Returns:
         The task; its data are loaded when it runs.

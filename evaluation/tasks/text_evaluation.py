@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from evaluation.metrics import pearson, spearman
-from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of, read_jsonl
+from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of
+from evaluation.tasks.sets import known_set
 from inbedder.errors import InputError
+from inbedder.tables import read_rows
 from inbedder.vectors import row_cosines
-
-SETS = ("texteval_mscoco", "texteval_cnndm")
-"""Sets with human scores; texteval_wmt20_zh_en comes with references alone."""
 
 
 class TextEvaluation:
@@ -30,17 +29,19 @@ class TextEvaluation:
         """Read a set.
 
         Args:
-            name: A name of ``SETS``.
+            name: A text evaluation of ``sets.yaml``; its references lie beside the human scores.
             folder: Where the sets lie, one folder each.
 
         Raises:
             InputError: When the set has no human scores, or a text has no reference.
         """
-        source = folder / name / "human_scores.jsonl.gz"
+        known = known_set("text evaluation", name)
+        source = folder / str(known.file)
         if not source.is_file():
             raise InputError(f"{name} has no {source.name}: references alone cannot be correlated with anything.")
-        outputs = read_jsonl(source)
-        references = {(row["seg_id"], row["set_id"]): row["refs"] for row in read_jsonl(source.with_name("references.jsonl.gz"))}
+        outputs = read_rows(str(source))
+        beside = read_rows(str(source.with_name("references.jsonl.gz")))
+        references = {(row["seg_id"], row["set_id"]): row["refs"] for row in beside}
         self.texts = [str(row["hyp"]) for row in outputs]
         self.scores = [_human_score(row) for row in outputs]
         try:
@@ -53,10 +54,10 @@ class TextEvaluation:
         self.info = TaskInfo(
             name=name,
             main_score="pearson",
-            source=f"{name}/human_scores.jsonl.gz",
+            source=str(known.file),
             revision=fingerprint([], [self.texts, self.scores, self.references, self.instruction]),
-            licence="Apache-2.0",
-            citation="Kasai et al. 2022; Fabbri et al. 2021; carried by Su et al. 2023",
+            licence=known.licence,
+            citation=known.citation,
         )
 
     def first_input(self) -> tuple[str, str]:

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from finetune.recipe import SHARED, Lora, Schedule, build, read_settings
+from finetune.recipe import (
+    SHARED,
+    Above0,
+    AtLeast0,
+    Count,
+    Lora,
+    Schedule,
+    Section,
+    Share,
+    Whole,
+    checked,
+    read_settings,
+    with_sources,
+)
 from finetune.sources import Source
 from inbedder.errors import RecipeError
 
 
 @dataclass(frozen=True)
-class AnsweringData:
+class AnsweringData(Section):
     """What is learned from."""
 
     sources: tuple[Source, ...]
@@ -22,36 +35,36 @@ class AnsweringData:
     """Where they lie."""
     strip_stopwords: bool = True
     """Strip stopwords from the answers (paper, section 4.4)."""
-    max_characters: int | None = None
+    max_characters: Count | None = None
     """Leave out rows whose input is longer; a source may say otherwise."""
     same_texts: bool = False
     """Let all sources of one file draw the same texts, and put the same two side by side from either file (``beside``), so that
     several questions meet over one text; composed files then give their first rows."""
     skip_bad: bool = False
     """Skip rows that cannot be read instead of stopping at the first."""
-    held_out: int = 0
+    held_out: Whole = 0
     """So many drawn rows are not learned but give the loss of every ``training.eval_steps`` steps."""
     cache: str | None = "~/.cache/inbedder/examples"
     """Folder of tokenized examples, found again by what made them; null keeps none."""
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(Section):
     """What is minimised: answer-token cross-entropy, and what draws the vector to the re-encoded answer (``losses``)."""
 
-    token_weight: float = 1.0
+    token_weight: AtLeast0 = 1.0
     """Weight of the answer tokens' cross-entropy."""
-    reencode_weight: float = 0.0
+    reencode_weight: AtLeast0 = 0.0
     """Weight of the amortised re-encoding: the pooled vector is drawn to the re-encoder's vector of the answer."""
-    reencode_loss: str = "info_nce"
-    """"info_nce" (apart from the batch's other answers) or "cosine" (alone)."""
-    pooling: str | None = None
+    reencode_loss: Literal["info_nce", "cosine"] = "info_nce"
+    """info_nce (apart from the batch's other answers) or "cosine" (alone)."""
+    pooling: Literal["1st-gen", "avg-gen"] | None = None
     """Which vector is drawn: "1st-gen" or "avg-gen"; None is the family's default."""
-    temperature: float = 0.05
+    temperature: Above0 = 0.05
     """Temperature of InfoNCE."""
     alike: float = 1.0
     """Answers of another row whose vectors have at least this cosine with a row's own are not its negatives (InfoNCE)."""
-    cosine_weight: float = 0.0
+    cosine_weight: AtLeast0 = 0.0
     """How much of 1 - cosine is added to InfoNCE."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
@@ -62,10 +75,10 @@ class AnsweringSchedule(Schedule):
     """The schedule of answering; the rate is the paper's for full fine-tuning, ``batch_size`` counts over all devices."""
 
     output: str = "runs/answering"
-    warmup: float = 0.03
-    micro_batch: int | None = None
+    warmup: Share = 0.03
+    micro_batch: Count | None = None
     """Rows that one device holds at once; None is as many as fit into memory. Fewer take longer and learn the same."""
-    group: int = 1
+    group: Count = 1
     """Put up to so many rows about one text, or under one question, side by side as hard negatives; 1 does not."""
     share_texts: bool = False
     """Causal LMs: read a text once for all its questions that stand side by side (``packing``); ``group`` then counts these."""
@@ -73,20 +86,20 @@ class AnsweringSchedule(Schedule):
     """Compute activations again in the backward pass: slower, with less memory."""
     fsdp: bool = False
     """Shard weights, gradients and optimizer over the processes (GPUs); ``finetune/fsdp.yaml`` is the same for accelerate."""
-    dropout: float | None = None
+    dropout: Share | None = None
     """Dropout of the model's own layers; None keeps the model's."""
     freeze: str | None = None
     """Regular expression of parameters that stay as they are, such as embeddings (searched in their names)."""
     attention: str | None = None
     """transformers' attn_implementation; "eager" trains faster than "sdpa" on a CPU with short texts."""
-    eval_steps: int = 500
+    eval_steps: Count = 500
     """Steps between losses of the held-out rows."""
-    report_to: str = "none"
+    report_to: Literal["none", "tensorboard"] = "none"
     """"none" or "tensorboard"."""
 
 
 @dataclass(frozen=True)
-class AnsweringRecipe:
+class AnsweringRecipe(Section):
     """A whole run."""
 
     model: str
@@ -97,19 +110,19 @@ class AnsweringRecipe:
     """How long and how fast."""
     lora: Lora | None = None
     """Adapters; None trains all weights."""
-    quantization: str | None = None
+    quantization: Literal["int8", "nf4"] | None = None
     """"int8" or "nf4" of the frozen weights under the adapters (QLoRA)."""
     objective: Objective = field(default_factory=Objective)
     """What is minimised."""
     template: str | None = None
     """Prompt template, as in ``InBedder``."""
-    max_length: int = 512
+    max_length: Count = 512
     """Longest prompt in tokens, answer included."""
     mask_length: int | str = 3
     """Masked LMs: how many masks stand for the answer; "answer" takes as many as the answer has tokens (the paper's way)."""
     answer_prefix: str = ""
     """What stands in front of each answer: a space for vocabularies whose words begin with one (GPT-2's, Llama 3's, SmolLM's)."""
-    max_answer_tokens: int = 40
+    max_answer_tokens: Count = 40
     """Answers are cut to so many tokens (never, with a fixed number of masks, beyond those)."""
 
 
@@ -123,52 +136,22 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         The recipe.
 
     Raises:
-        RecipeError: When a setting is unknown or missing.
+        RecipeError: When a setting is unknown, missing, out of range, or fits no other.
     """
     ready = {key: value for key, value in values.items() if key not in SHARED}
-    data = ready.get("data") or {}
-    if not isinstance(data, Mapping):
-        raise RecipeError(f"data must be a table of settings, not {data!r}.")
-    data = dict(data)
-    listed = data.get("sources") or []
-    if not isinstance(listed, (list, tuple)):
-        raise RecipeError(f"data.sources must be a list of files or tables, not {listed!r}.")
-    sources = [{"path": one} if isinstance(one, str) else one for one in listed]
-    if not sources:
-        raise RecipeError("The recipe names no data: give data.sources, a list of files.")
-    data["sources"] = tuple(build(Source, one, "data.sources") for one in sources)
-    if any(bool(one.path) == bool(one.hub) for one in data["sources"]):
+    ready["data"] = with_sources(ready.get("data"), values)
+    recipe = checked(AnsweringRecipe, ready)
+    if any(bool(source.path) == bool(source.hub) for source in recipe.data.sources):
         raise RecipeError("Each of data.sources needs a path or a hub id, one of both.")
-    ready["data"] = build(AnsweringData, data, "data")
-    ready["training"] = build(AnsweringSchedule, ready.get("training") or {}, "training")
-    ready["objective"] = build(Objective, ready.get("objective") or {}, "objective")
-    if ready.get("lora") is not None:
-        ready["lora"] = build(Lora, ready["lora"], "lora")
-    recipe = build(AnsweringRecipe, ready, "The recipe")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
-    _check_choices(recipe)
-    return recipe
-
-
-def _check_choices(recipe: AnsweringRecipe) -> None:
-    """Refuse names that do not exist before anything is read."""
-    for name, value, known in (
-        ("objective.reencode_loss", recipe.objective.reencode_loss, ("info_nce", "cosine")),
-        ("objective.pooling", recipe.objective.pooling, (None, "1st-gen", "avg-gen")),
-        ("quantization", recipe.quantization, (None, "int8", "nf4")),
-        *(("data.sources: target", source.target, ("answer", "text", "both")) for source in recipe.data.sources),
-        ("training.report_to", recipe.training.report_to, ("none", "tensorboard")),
-    ):
-        if value not in known:
-            raise RecipeError(f"{name} is {value!r}; choose one of: {', '.join(str(one) for one in known)}.")
     if recipe.objective.token_weight <= 0 and recipe.objective.reencode_weight <= 0:
         raise RecipeError("Nothing is minimised: give objective.token_weight or objective.reencode_weight a weight above 0.")
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained themselves: give the recipe a lora section (QLoRA).")
-    micro = recipe.training.micro_batch
-    if recipe.training.batch_size < 1 or (micro is not None and (micro < 1 or recipe.training.batch_size % micro)):
+    if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:
         raise RecipeError("training.batch_size must be a whole number of training.micro_batch.")
+    return recipe
 
 
 def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> AnsweringRecipe:

@@ -93,7 +93,7 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
         The rows, answers as they stand.
 
     Raises:
-        RecipeError: Naming file and line of the first bad row.
+        RecipeError: Naming file and row of the first bad row.
     """
     name, rows = name_of(source), []
     for number, record in _records(source, Path(folder)):
@@ -106,7 +106,7 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
             if skip_bad:
                 continue
             raise RecipeError(
-                f"{name}, line {number}: not a question-answer row ({error!r}). Each row has input, instruction and "
+                f"{name}, row {number}: not a question-answer row ({error!r}). Each row has input, instruction and "
                 f"{source.answer_from}, or the names that `fields` gives. Set data.skip_bad=true to skip such rows."
             ) from error
     return rows

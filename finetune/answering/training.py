@@ -57,7 +57,7 @@ def _add_lora(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
 
     if recipe.quantization:
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=recipe.training.gradient_checkpointing)
-    return with_adapters(model, config)
+    return with_adapters(model, config, recipe.lora.start)
 
 
 def _prepare(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from finetune.recipe import Lora, Schedule, build
-from inbedder.conditional.encoding import POOLERS, Encoding
+from finetune.recipe import Above0, AtLeast0, Count, Lora, Schedule, Section, checked
+from inbedder.conditional.encoding import Encoding
 from inbedder.errors import RecipeError
 from inbedder.prompting import get_template
 
 
 @dataclass(frozen=True)
-class ConditionalData:
+class ConditionalData(Section):
     """What is learned from; the columns stand in ``inbedder.conditional.rated_rows``."""
 
     train: str = "csts-captions.csv"
@@ -23,23 +23,23 @@ class ConditionalData:
     """File of the rows that each epoch is measured on; where it has a column split, those of "validation". None measures none."""
     folder: str = "."
     """Where the files lie."""
-    pairs: int | None = None
+    pairs: Count | None = None
     """Learn only so many pairs, drawn with the recipe's seed (paper, figure 3)."""
     skip_bad: bool = False
     """Leave out bad rows, and for Quad pairs without partner, instead of stopping at the first."""
 
 
 @dataclass(frozen=True)
-class ConditionalObjective:
+class ConditionalObjective(Section):
     """What is minimised (``losses``); the scaling of ratings is ``encoding.scaled``."""
 
-    loss: str = "mse"
+    loss: Literal["mse", "quad", "quad+mse"] = "mse"
     """"mse", "quad" or "quad+mse"; the cross-encoder has "mse" alone."""
-    margin: float = 1.0
+    margin: AtLeast0 = 1.0
     """Margin of Quad."""
-    quad_weight: float = 1.0
+    quad_weight: AtLeast0 = 1.0
     """Weight of Quad in "quad+mse"."""
-    mse_weight: float = 1.0
+    mse_weight: AtLeast0 = 1.0
     """Weight of MSE in "quad+mse"."""
 
 
@@ -48,20 +48,20 @@ class ConditionalSchedule(Schedule):
     """The paper's schedule (its tables 7 and 8); ``batch_size`` is even: both rows of a pair stand in one batch."""
 
     output: str = "runs/conditional"
-    epochs: float = 3.0
-    batch_size: int = 32
-    learning_rate: float = 3e-5
-    head_learning_rate: float | None = None
+    epochs: Above0 = 3.0
+    batch_size: Count = 32
+    learning_rate: Above0 = 3e-5
+    head_learning_rate: Above0 | None = None
     """Of what stands behind the pooler, which begins at random; None is ``learning_rate``, as in the paper."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: Above0 = 1.0
     """Gradients are clipped to this length (the authors' script turns clipping off)."""
-    log_steps: int = 10
-    report_to: str = "none"
+    log_steps: Count = 10
+    report_to: Literal["none", "tensorboard"] = "none"
     """"none" or "tensorboard"."""
 
 
 @dataclass(frozen=True)
-class ConditionalRecipe:
+class ConditionalRecipe(Section):
     """A whole run."""
 
     model: str = "all-MiniLM-L6-v2"
@@ -90,34 +90,22 @@ def parse_recipe(values: Mapping[str, Any]) -> ConditionalRecipe:
     Raises:
         RecipeError: When a setting is unknown, of another type, or fits no other.
     """
-    ready = dict(values)
-    for name, kind in (
-        ("encoding", Encoding),
-        ("data", ConditionalData),
-        ("objective", ConditionalObjective),
-        ("training", ConditionalSchedule),
-    ):
-        ready[name] = build(kind, ready.get(name) or {}, name)
-    if ready.get("lora") is not None:
-        ready["lora"] = build(Lora, ready["lora"], "lora")
-    recipe = build(ConditionalRecipe, ready, "The recipe")
-    _check_choices(recipe)
-    _check_numbers(recipe)
+    recipe = checked(ConditionalRecipe, dict(values))
+    _check_encoding(recipe)
+    objective, scaled = recipe.objective, recipe.encoding.scaled
+    if recipe.training.batch_size % 2:
+        raise RecipeError(
+            f"training.batch_size={recipe.training.batch_size} must be even: both rows of a pair stand in one batch."
+        )
+    if objective.quad_weight == objective.mse_weight == 0:
+        raise RecipeError("One of objective.quad_weight and objective.mse_weight must be above 0: nothing is learned otherwise.")
+    if len(scaled) != 2 or scaled[0] >= scaled[1]:
+        raise RecipeError(f"encoding.scaled must be two numbers, the lower first, such as [0, 1]; not {list(scaled)}.")
     return recipe
 
 
-def _check_choices(recipe: ConditionalRecipe) -> None:
+def _check_encoding(recipe: ConditionalRecipe) -> None:
     encoding, loss = recipe.encoding, recipe.objective.loss
-    for name, value, known in (
-        ("encoding.kind", encoding.kind, ("cross", "bi", "tri")),
-        ("encoding.pooler", encoding.pooler, POOLERS),
-        ("encoding.combine", encoding.combine, ("hadamard", "mlp")),
-        ("encoding.reads", encoding.reads, ("all", "sentences", "condition")),
-        ("objective.loss", loss, ("mse", "quad", "quad+mse")),
-        ("training.report_to", recipe.training.report_to, ("none", "tensorboard")),
-    ):
-        if value not in known:
-            raise RecipeError(f"{name} is {value!r}; choose one of: {', '.join(known)}.")
     get_template(encoding.template)
     if encoding.kind == "cross" and loss != "mse":
         raise RecipeError(
@@ -131,22 +119,3 @@ def _check_choices(recipe: ConditionalRecipe) -> None:
         )
     if encoding.reads == "sentences" and loss != "mse":
         raise RecipeError("Without its condition a pair has one score, so Quad has nothing to learn: set objective.loss=mse.")
-
-
-def _check_numbers(recipe: ConditionalRecipe) -> None:
-    training, scaled = recipe.training, recipe.encoding.scaled
-    if training.batch_size < 2 or training.batch_size % 2:
-        raise RecipeError(f"training.batch_size={training.batch_size} must be even: both rows of a pair stand in one batch.")
-    if training.head_learning_rate is not None and training.head_learning_rate <= 0:
-        raise RecipeError(f"training.head_learning_rate={training.head_learning_rate:g} must be above 0.")
-    if training.max_grad_norm <= 0:
-        raise RecipeError("training.max_grad_norm must be above 0: gradients are clipped.")
-    objective = recipe.objective
-    weights = (objective.margin, objective.quad_weight, objective.mse_weight)
-    if min(weights) < 0 or objective.quad_weight == objective.mse_weight == 0:
-        raise RecipeError(
-            "objective.margin and the weights must be 0 or more, and one weight above 0: nothing is learned otherwise."
-        )
-    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in scaled)
-    if len(scaled) != 2 or not numbers or scaled[0] >= scaled[1]:
-        raise RecipeError(f"encoding.scaled must be two numbers, the lower first, such as [0, 1]; not {list(scaled)}.")

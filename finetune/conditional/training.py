@@ -147,7 +147,7 @@ def _add_lora(encoder: ConditionalEncoder, recipe: ConditionalRecipe) -> None:
     config = lora_config(recipe.lora)
     if recipe.encoding.pooler == "cls":
         config.modules_to_save = sorted({*(config.modules_to_save or ()), "pooler"})
-    encoder.backbone = with_adapters(encoder.backbone, config)
+    encoder.backbone = with_adapters(encoder.backbone, config, recipe.lora.start)
 
 
 def _examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: ConditionalRecipe) -> list[dict[str, Any]]:

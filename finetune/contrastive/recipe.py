@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from finetune.recipe import SHARED, Lora, Schedule, build
-from inbedder.errors import RecipeError
+from pydantic import Field
+
+from finetune.recipe import SHARED, Above0, Count, Lora, Schedule, Section, Whole, checked, with_sources
 from inbedder.models.bundled import BASE_NAME
-
-FORMATS = ("medi", "qa", "nli")
 
 
 @dataclass(frozen=True)
-class PairSource:
+class PairSource(Section):
     """One file of pairs (jsonl, jsonl.gz, json, csv, tsv, parquet)."""
 
     path: str
     """File, relative to ``data.folder``."""
-    format: str = "medi"
+    format: Literal["medi", "qa", "nli"] = "medi"
     """"medi"; "qa": each row's question with its passage; "nli": a premise with what it entails, against what contradicts it."""
     query_instruction: str = ""
     """qa and nli: instruction of the questions or premises."""
@@ -27,17 +26,17 @@ class PairSource:
     """qa and nli: instruction of the passages or hypotheses."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Other names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
-    negatives: int | None = None
+    negatives: Whole | None = None
     """Hard negatives a row: rows with fewer are refused, of more so many are drawn. None is 1, and 0 for qa."""
-    cap: int | None = None
+    cap: Count | None = None
     """At most so many rows, drawn with the recipe's seed."""
-    task_cap: int | None = None
+    task_cap: Count | None = None
     """At most so many rows of each task, drawn likewise (the paper's table 5)."""
     keep: Mapping[str, str] = field(default_factory=dict)
     """Keep only rows whose fields hold these values, such as ``{split: train}``."""
     drop_flags: tuple[str, ...] = ()
     """Leave out rows whose ``flags`` hold one of these."""
-    max_characters: int | None = None
+    max_characters: Count | None = None
     """Leave out rows with a longer query or positive."""
     licence: str | None = None
     """Licence of the data, for the card."""
@@ -49,7 +48,7 @@ class PairSource:
 
 
 @dataclass(frozen=True)
-class PairData:
+class PairData(Section):
     """What is learned from."""
 
     sources: tuple[PairSource, ...]
@@ -58,7 +57,7 @@ class PairData:
     """Where they lie."""
     skip_bad: bool = False
     """Skip rows that cannot be used instead of stopping at the first."""
-    held_out: int = 0
+    held_out: Whole = 0
     """So many drawn rows are not learned but give the loss of every ``training.eval_steps`` steps."""
 
 
@@ -67,16 +66,18 @@ class ContrastiveSchedule(Schedule):
     """The schedule of contrastive training, the paper's (appendix A); a batch holds at most ``batch_size`` rows, of one task."""
 
     output: str = "runs/contrastive"
-    micro_batch: int | None = None
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    """Rows per step, at most; a row's negatives are the others of its batch."""
+    micro_batch: Count | None = None
     """Rows that are held at once (GradCache); None holds all of a batch, which is faster where it fits."""
     gradient_checkpointing: bool = False
     """Compute activations again in the backward pass: slower, with less memory."""
-    eval_steps: int = 500
+    eval_steps: Count = 500
     """Steps between losses of the held-out rows."""
 
 
 @dataclass(frozen=True)
-class Curriculum:
+class Curriculum(Section):
     """Data-CUBE: like tasks follow one another, and a task's rows go from easy to difficult (``curriculum``)."""
 
     tasks: bool = True
@@ -85,18 +86,20 @@ class Curriculum:
     """Order the rows of a task by their margin; false draws their order."""
     model: str = BASE_NAME
     """What measures tasks and margins, a model that has learned before: hub id, folder, or the bundled base."""
-    sample: int = 100
+    sample: Count = 100
     """Queries that make a task's vector, at most."""
-    steps: int = 2_000_000
+    tour: Literal["2-opt", "annealing"] = "2-opt"
+    """How the order of tasks is found: 2-opt, or the paper's annealing, which comes less near in more time."""
+    steps: Whole = 2_000_000
     """Proposed swaps of the annealing."""
     threshold: float | None = None
     """Leave out rows whose margin is below (``direction`` text) or not below it (equation); None learns all."""
-    direction: str = "text"
+    direction: Literal["text", "equation"] = "text"
     """Which way equation 9 is read: "text" leaves out the difficult rows, "equation" the easy ones."""
 
 
 @dataclass(frozen=True)
-class ContrastiveRecipe:
+class ContrastiveRecipe(Section):
     """A whole run."""
 
     data: PairData
@@ -109,9 +112,9 @@ class ContrastiveRecipe:
     """Adapters, merged into the result; None trains all weights."""
     curriculum: Curriculum | None = None
     """The order of batches; None draws it."""
-    temperature: float = 0.01
+    temperature: Above0 = 0.01
     """t of the loss."""
-    max_length: int = 256
+    max_length: Count = 256
     """Longest input in tokens, instruction included; texts are cut at their end."""
 
 
@@ -128,29 +131,5 @@ def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
         RecipeError: When a setting is unknown, missing or out of range.
     """
     ready = {key: value for key, value in values.items() if key not in SHARED}
-    data = ready.get("data") or {}
-    if not isinstance(data, Mapping) or not isinstance(data.get("sources") or [], (list, tuple)):
-        raise RecipeError("data must be a table with sources, a list of files or tables.")
-    sources = [{"path": one} if isinstance(one, str) else one for one in data.get("sources") or []]
-    if not sources:
-        raise RecipeError("The recipe names no data: give data.sources, a list of files.")
-    built = tuple(build(PairSource, one, "data.sources") for one in sources)
-    ready["data"] = build(PairData, {**data, "sources": built}, "data")
-    ready["training"] = build(ContrastiveSchedule, ready.get("training") or {}, "training")
-    if ready.get("lora") is not None:
-        ready["lora"] = build(Lora, ready["lora"], "lora")
-    if ready.get("curriculum") is not None:
-        ready["curriculum"] = build(Curriculum, ready["curriculum"], "curriculum")
-    recipe = build(ContrastiveRecipe, ready, "The recipe")
-    wrong = next((one for one in recipe.data.sources if one.format not in FORMATS), None)
-    if wrong:
-        raise RecipeError(f"{wrong.path}: format is {wrong.format!r}; choose one of: {', '.join(FORMATS)}.")
-    if recipe.curriculum and recipe.curriculum.direction not in ("text", "equation"):
-        raise RecipeError(f"curriculum.direction is {recipe.curriculum.direction!r}; choose one of: text, equation.")
-    if recipe.training.batch_size < 2:
-        raise RecipeError("training.batch_size must be at least 2: a row's negatives are the others of its batch.")
-    if recipe.temperature <= 0:
-        raise RecipeError(f"temperature must be above 0, not {recipe.temperature}: cosines are divided by it.")
-    if recipe.training.micro_batch is not None and recipe.training.micro_batch < 1:
-        raise RecipeError("training.micro_batch must be at least 1.")
-    return recipe
+    ready["data"] = with_sources(ready.get("data"), values)
+    return checked(ContrastiveRecipe, ready)

@@ -161,6 +161,7 @@ def arrange(
     seed: int = 0,
     keep: Sequence[bool] | Array | None = None,
     drop_last: bool = False,
+    tour: str = "2-opt",
     steps: int = 2_000_000,
 ) -> list[list[int]]:
     """The batches of one epoch (algorithm 1, lines 1 to 25, until no task has a batch left).
@@ -172,14 +173,15 @@ def arrange(
         task_ids: The task of each row, shape (n,).
         margins: phi of each row, shape (n,); None draws the order of rows ("w/o Inst" of table 3).
         task_vectors: Shape (m, d), tasks in the order of ``np.unique(task_ids)``; None draws the order of tasks ("w/o Task").
-        batch_size: Rows a batch.
+        batch_size: Rows per batch.
         seed: Seed of the tour, of rows of equal margin, and of what is drawn.
         keep: Rows that come at all, shape (n,); None is all.
         drop_last: Leave out batches that are short.
-        steps: Of ``order_tasks``.
+        tour: How ``order_tasks`` finds the order of tasks: "2-opt" or "annealing".
+        steps: Of the annealing.
 
     Returns:
-        Row numbers, a list a batch; each holds rows of one task.
+        Row numbers, one list per batch; each holds rows of one task.
 
     Raises:
         InputError: When lengths do not fit, a margin is not finite, or the batch size is below 1.
@@ -200,7 +202,7 @@ def arrange(
     elif len(task_vectors) != len(names):
         raise InputError(f"There are {len(names)} tasks and {len(task_vectors)} vectors of tasks; give one each.")
     else:
-        order = order_tasks(task_similarity(task_vectors), steps=steps, seed=seed)
+        order = order_tasks(task_similarity(task_vectors), method=tour, steps=steps, seed=seed)
     parts = [_cut(rows, batch_size, drop_last) for rows in shuffled]
     rounds = max((len(part) for part in parts), default=0)
     return [parts[task][turn] for turn in range(rounds) for task in order if turn < len(parts[task])]

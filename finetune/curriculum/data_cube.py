@@ -86,7 +86,14 @@ def data_cube_batches(pairs: Sequence[Pair], settings: Curriculum, batch_size: i
     if margins is not None and settings.threshold is not None:
         keep = loss_mask(margins, settings.threshold, direction=settings.direction)
     return arrange(
-        tasks, margins if settings.instances else None, vectors, batch_size, seed=seed, keep=keep, steps=settings.steps
+        tasks,
+        margins if settings.instances else None,
+        vectors,
+        batch_size,
+        seed=seed,
+        keep=keep,
+        tour=settings.tour,
+        steps=settings.steps,
     )
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -28,7 +28,7 @@ from inbedder.models.bundled import resolve_name
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-POOLERS = ("cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans")
+Pooler = Literal["cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans"]
 """The backbone's own pooler; the state of the first token; the mean of the last layer's states over all tokens; of the states of
 the token embeddings' layer and the last one; of the last two layers; cross-encoder alone: the last layer's mean over each
 sentence, the two compared (not of the paper)."""
@@ -38,18 +38,20 @@ sentence, the two compared (not of the paper)."""
 class Encoding:
     """How two sentences and a condition become a score; saved with the model."""
 
-    kind: str = "bi"
-    """"cross", "bi" or "tri"."""
-    pooler: str = "mean"
-    """One of ``POOLERS``."""
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # recipes refuse settings that are not described here
+
+    kind: Literal["cross", "bi", "tri"] = "bi"
+    """Which of the paper's encoders."""
+    pooler: Pooler = "mean"
+    """What makes a vector of the states."""
     transform: bool = False
     """Whether an MLP (dropout, linear, the backbone's activation) follows the pooler."""
-    combine: str = "hadamard"
-    """Tri-encoder: "hadamard" or "mlp"."""
+    combine: Literal["hadamard", "mlp"] = "hadamard"
+    """Tri-encoder: how the vectors of sentence and condition become one."""
     template: str = "{instruction}: {input}"
     """Bi-encoder: how condition (the instruction) and sentence (the input) are put together."""
-    reads: str = "all"
-    """"all", or an ablation of the paper (appendix A.3): "sentences" (cross, bi) or "condition" alone (cross)."""
+    reads: Literal["all", "sentences", "condition"] = "all"
+    """All, or an ablation of the paper (appendix A.3): "sentences" (cross, bi) or "condition" alone (cross)."""
     max_length: int = 128
     """Longest input in tokens; sentences are cut at their end, conditions never."""
     scaled: tuple[float, ...] = (0.0, 1.0)

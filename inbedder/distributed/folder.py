@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError
 from inbedder.files import atomic_write, sha256_of
-from inbedder.tables import READABLE, BadRow, find_columns, stream_rows
+from inbedder.tables import READABLE, BadRow, find_columns, kind_of, stream_rows
 from inbedder.tokenization import clean_text
 
 logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def _source_files(source: str) -> list[str]:
     path = Path(source).absolute()
     if not path.is_dir():
         return [str(path)]
-    found = sorted(str(one) for one in path.iterdir() if one.suffix.lower() in READABLE and one.name[0] not in "._")
+    found = sorted(str(one) for one in path.iterdir() if kind_of(one) in READABLE and one.name[0] not in "._")
     if not found:
         raise InputError(f"{source} holds no table. Give a file or a folder with {' '.join(READABLE)}.")
     return found

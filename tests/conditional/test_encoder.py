@@ -1,4 +1,5 @@
 import json
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
 from inbedder.conditional.encoder import ConditionalEncoder
-from inbedder.conditional.encoding import POOLERS, Encoding, load_parts
+from inbedder.conditional.encoding import Encoding, Pooler, load_parts
 from inbedder.errors import InputError, ModelError, TextCutWarning
 
 FIRST = ["I love cats", "The delivery was late and the box was crushed", "I love dogs"]
@@ -85,7 +86,7 @@ def test_what_is_saved_is_loaded_again_from_safetensors_and_json(make_model, enc
     assert (tmp_path / "modules.json").exists() == (tmp_path / "config.json").exists() == encoding.is_plain
 
 
-@pytest.mark.parametrize("pooler", [pooler for pooler in POOLERS if pooler != "spans"])
+@pytest.mark.parametrize("pooler", [pooler for pooler in get_args(Pooler) if pooler != "spans"])
 def test_poolers_equal_the_states_that_transformers_gives(make_model, pooler):
     model = encoder(make_model, Encoding(pooler=pooler)).eval()
     rows, _ = model.read(["I love cats"], ["I love dogs"], ["animals"])

@@ -5,7 +5,7 @@ from scipy.stats import pearsonr, spearmanr
 
 from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.base import TaskInfo
-from evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb_of_hub
+from evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb
 from inbedder.errors import InputError
 from inbedder.outputs import write_records
 from tests.evaluation.test_tasks import ignorant
@@ -112,7 +112,7 @@ def test_the_authors_set_comes_from_the_hub_at_its_pinned_revision(monkeypatch):
         return [{"sentence1": "a", "sentence2": "b", "instruction": "c?", "score": score} for score in (0.0, 1.0)]
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    task = instruct_stsb_of_hub()
+    task = instruct_stsb("InstructSTSB")
     assert asked["path"] == "BrandonZYW/InstructSTSB"
     assert task.info.revision == asked["revision"] == "34dda81eca082ba6b3a259899fe9ae435b6ea1ae"
 
@@ -123,4 +123,4 @@ def test_without_the_hub_the_error_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(InputError, match=r"Cannot read BrandonZYW/InstructSTSB .*no route.*leave --hub out"):
-        instruct_stsb_of_hub()
+        instruct_stsb("InstructSTSB")

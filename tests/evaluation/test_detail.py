@@ -1,7 +1,8 @@
 import pytest
 
-from evaluation.tasks.corpus import KNOWN, corpus_of_rows
+from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.detail import InstructionDetail, detail_instructions, gibberish
+from evaluation.tasks.sets import known_sets
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
 
 WORDS = {"tag": "Toy", "simple": {"kind": "kind", "mood": "mood"}}
@@ -34,6 +35,6 @@ def test_levels_are_scored_by_what_the_embedder_makes_of_them():
 
 
 def test_every_known_corpus_has_its_words():
-    assert set(detail_instructions()) == {*KNOWN, "nyt"}
+    assert set(detail_instructions()) == {known.name.lower() for known in known_sets() if known.kind == "corpus"}
     for words in detail_instructions().values():
         assert words["tag"] and len(words["simple"]) == 2

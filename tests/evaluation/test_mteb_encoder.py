@@ -9,8 +9,8 @@ from evaluation.embedders import mteb_embedders
 from evaluation.mteb_encoder import FunctionEncoder, MtebEncoder, describe, loader_of, metadata_of, texts_of
 from evaluation.runner import run
 from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.conditional_sts import instruct_stsb
-from evaluation.tasks.intent_emotion import IntentEmotion
+from evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
+from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
 from evaluation.tasks.standard import standard_task
 from inbedder import InBedder
 from inbedder.errors import ModelError
@@ -36,7 +36,7 @@ def test_a_model_runs_on_mtebs_own_task_class_and_into_mtebs_cache(make_model, t
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)
     encoder = MtebEncoder(make_model("opt"), device="cpu")
     cache = mteb.ResultCache(tmp_path / "cache")
-    task = standard_task("banking77", tmp_path).task
+    task = standard_task("clustering", "banking77", tmp_path).task
     result = mteb.evaluate(encoder, task, cache=cache, show_progress_bar=False)
     score = result.task_results[0].scores["test"][0]["main_score"]
     assert 0 <= score <= 1
@@ -61,7 +61,10 @@ def test_texts_seen_before_are_not_computed_again():
 def test_a_sentence_transformer_runs_through_mteb_on_three_of_our_tasks(tmp_path):
     lines = ["text,kind,mood", *(f"{row['text']},{row['kind']},{row['mood']}" for row in ROWS)]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
-    tasks = [IntentEmotion(IntentEmotion().rows[:8]), instruct_stsb(instruct_stsb().rows[:10])]
+    tasks = [
+        IntentEmotion(intent_emotion().rows[:8], intent_emotion().info),
+        ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:10]),
+    ]
     tasks += build_tasks(Data(tmp_path / "mine.csv", criteria=QUESTIONS), ["triplets"])
     cells = run(mteb_embedders("all-MiniLM-L6-v2"), tasks, tmp_path / "r.json")
     assert len(cells) == 2 * 3 * 2

@@ -13,7 +13,7 @@ from tests.evaluation.test_text_evaluation import write
 
 def test_standard_cells_become_mtebs_results_with_the_mean_over_seeds(tmp_path):
     write(tmp_path / "banking77" / "test.jsonl.gz", [{"text": f"t {i}", "label": "abc"[i % 3]} for i in range(30)])
-    tasks = [standard_task("banking77", tmp_path), instruct_stsb()]
+    tasks = [standard_task("clustering", "banking77", tmp_path), instruct_stsb()]
     cells = run([embedder(ignorant, "toy, own prompt")], tasks, tmp_path / "r.json", seeds=range(3))
     assert save_as_mteb(cells, tasks, tmp_path / "mteb") == 1
     meta = describe("inbedder/toy-own-prompt", cells[0].model_revision)

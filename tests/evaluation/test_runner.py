@@ -9,7 +9,7 @@ from evaluation.metrics import spearman
 from evaluation.results import load_cells, markdown, newest, table
 from evaluation.runner import run
 from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.conditional_sts import instruct_stsb
+from evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
@@ -83,7 +83,7 @@ def test_a_run_whose_instruction_does_not_reach_the_prompt_is_refused(clustering
 
 
 def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
-    task = instruct_stsb(instruct_stsb().rows[:10])
+    task = ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:10])
     cells = run(inbedder_embedders(make_model("bert")), [task], tmp_path / "r.json")
     assert len(cells) == 4
     assert task.rows[0]["instruction"] in cells[0].first_prompt
@@ -95,7 +95,7 @@ def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
 def test_an_encoder_that_scores_pairs_is_measured_on_pairs_alone(make_model, clustering, tmp_path, kind):
     encoder = ConditionalEncoder.of_base(make_model("bert"), Encoding(kind=kind)).eval()
     encoder.save(tmp_path / kind)
-    task = instruct_stsb(instruct_stsb().rows[:10])
+    task = ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:10])
     (cell,) = run(inbedder_embedders(str(tmp_path / kind)), [task], tmp_path / "r.json")
     columns = [[row[name] for row in task.rows] for name in ("sentence1", "sentence2", "instruction", "score")]
     expected = spearman(encoder.similarity(*columns[:2], condition=columns[2]), columns[3])

@@ -5,7 +5,7 @@ from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.conditional_sts import instruct_stsb
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
-from evaluation.tasks.intent_emotion import IntentEmotion
+from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
 from inbedder.errors import InputError
 
 
@@ -23,7 +23,7 @@ def ignorant(texts, _instruction):
 
 
 def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
-    task = IntentEmotion()
+    task = intent_emotion()
 
     def oracle(texts, _instruction):
         triplets = len(texts) // 3
@@ -35,14 +35,14 @@ def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
 
 
 def test_an_embedder_that_ignores_instructions_gets_what_it_deserves_in_intent_emotion():
-    scores = IntentEmotion().evaluate(ignorant)
+    scores = intent_emotion().evaluate(ignorant)
     assert scores["emotion"] + scores["intent"] == pytest.approx(100)
 
 
 def test_intent_emotion_needs_both_criteria():
     row = {"criterion": "emotion", "anchor": "a", "positive": "b", "negative": "c"}
     with pytest.raises(InputError, match="needs triplets of criterion 'intent'"):
-        IntentEmotion([row])
+        IntentEmotion([row], intent_emotion().info)
 
 
 def test_instruct_stsb_gives_an_oracle_a_hundred_and_an_ignorant_embedder_nothing():

@@ -25,20 +25,20 @@ def test_settings_are_changed_by_key(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({**SMALL, "modle": 1}, "unknown settings modle"),
-        ({**SMALL, "training": {"lr": 1}}, "training has unknown settings lr. Known: output"),
+        ({**SMALL, "modle": 1}, "The recipe has no setting modle. Known: model, data"),
+        ({**SMALL, "training": {"lr": 1}}, "training has no setting lr. Known: output"),
         ({"model": "m"}, "names no data"),
-        ({"data": {"sources": ["a"]}}, "model"),
+        ({"data": {"sources": ["a"]}}, "The recipe lacks model"),
         ({**SMALL, "lora": 64}, "lora must be a table"),
-        ({"model": "m", "data": {"sources": [{"cap": 3}]}}, "path"),
+        ({"model": "m", "data": {"sources": [{"cap": 3}]}}, "needs a path or a hub id"),
         ({"model": "m", "data": "abc"}, "data must be a table"),
         ({"model": "m", "data": {"sources": None}}, "names no data"),
-        ({**SMALL, "training": {"epochs": "two"}}, "training: epochs must be a number, not 'two'"),
-        ({**SMALL, "training": {"batch_size": "8"}}, "training: batch_size must be int, not '8'"),
-        ({**SMALL, "training": {"resume": 1}}, "training: resume must be bool, not 1"),
+        ({**SMALL, "training": {"epochs": "two"}}, "training.epochs must be a valid number, .*, not 'two'"),
+        ({**SMALL, "training": {"batch_size": 0}}, "training.batch_size must be greater than or equal to 1, not 0"),
+        ({**SMALL, "training": {"resume": "perhaps"}}, "training.resume must be a valid boolean, .*not 'perhaps'"),
         ({"model": "m", "data": {"sources": [{"path": "a", "hub": "b"}]}}, "needs a path or a hub id, one of both"),
-        ({**SMALL, "objective": {"reencode_loss": "l2"}}, "objective.reencode_loss is 'l2'; choose one of: info_nce, cosine"),
-        ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: None, 1st-gen, avg-gen"),
+        ({**SMALL, "objective": {"reencode_loss": "l2"}}, "objective.reencode_loss is 'l2'; choose one of: info_nce or cosine"),
+        ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen or avg-gen"),
         ({**SMALL, "objective": {"token_weight": 0}}, "Nothing is minimised"),
         ({**SMALL, "quantization": "nf4"}, "Quantized weights cannot be trained themselves"),
         ({**SMALL, "quantization": "nf3", "lora": {}}, "quantization is 'nf3'"),
@@ -46,7 +46,7 @@ def test_settings_are_changed_by_key(tmp_path):
         ({"model": "m", "data": {"sources": {"path": "a"}}}, "data.sources must be a list of files or tables"),
         (
             {"model": "m", "data": {"sources": [{"path": "a", "answers": {True: "positive"}}]}},
-            "must name texts by texts; write yes, no, true, false and numbers in quotes",
+            "must be a valid string, not True. Write yes, no, true, false and numbers in quotes",
         ),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
@@ -95,6 +95,15 @@ def test_a_recipe_may_extend_another(tmp_path):
     assert (recipe.training.group, recipe.training.epochs) == (4, 3)
 
 
+def test_a_source_may_name_a_table_of_the_recipe():
+    source = {"path": "a", "instructions": "mood", "answers": "moods"}
+    tables = {"questions": {"mood": ["How?"]}, "answers": {"moods": {"joy": "glad"}}}
+    first = parse_recipe({"model": "m", "data": {"sources": [source]}, **tables}).data.sources[0]
+    assert (first.instructions, first.answers) == (("How?",), {"joy": "glad"})
+    with pytest.raises(RecipeError, match="instructions names 'mood'; the recipe's questions are: none"):
+        parse_recipe({"model": "m", "data": {"sources": [source]}})
+
+
 def test_an_unknown_target_is_refused():
-    with pytest.raises(RecipeError, match="target is 'title'; choose one of: answer, text, both"):
+    with pytest.raises(RecipeError, match="target is 'title'; choose one of: answer, text or both"):
         parse_recipe({"model": "m", "data": {"sources": [{"path": "a", "target": "title"}]}})

@@ -67,7 +67,7 @@ def test_the_answer_can_come_from_another_field(tmp_path):
     write(tmp_path / "c.jsonl", [{"input": "a taxi", "instruction": "Why?", "output": "book", "domain": "rides"}])
     data = AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="domain", answers={"rides": "taxi"}),))
     assert load_rows(data)[0].answer == "taxi"
-    with pytest.raises(RecipeError, match=r"line 1: .*colour"):
+    with pytest.raises(RecipeError, match=r"row 1: .*colour"):
         load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="colour"),)))
 
 
@@ -86,7 +86,7 @@ def test_answers_stay_whole_when_asked(folder):
 def test_a_broken_row_is_named_or_skipped(tmp_path, line):
     good = json.dumps({"input": "a", "instruction": "q", "output": "b"})
     (tmp_path / "c.jsonl").write_text(f"{good}\n{line}\n{good}\n")
-    with pytest.raises(RecipeError, match=r"c\.jsonl, line 2: not a question-answer row"):
+    with pytest.raises(RecipeError, match=r"c\.jsonl, row 2: not a question-answer row"):
         read_rows(Source("c.jsonl"), tmp_path)
     assert len(read_rows(Source("c.jsonl"), tmp_path, skip_bad=True)) == 2
 
@@ -121,10 +121,10 @@ def test_tables_and_json_are_read_with_a_field_map(tmp_path):
     for name in ("a.json", "a.csv", "a.tsv.gz", "a.parquet"):
         rows = read_rows(Source(name, fields=fields), tmp_path)
         assert [(row.text, row.instruction, row.answer) for row in rows] == [(f"text {i}", "Why?", f"a{i}") for i in range(3)]
-    with pytest.raises(RecipeError, match=r"a\.csv, line 2: .*KeyError"):
+    with pytest.raises(RecipeError, match=r"a\.csv, row 1: .*KeyError"):
         read_rows(Source("a.csv"), tmp_path)
     (tmp_path / "a.xlsx").write_text("x")
-    with pytest.raises(RecipeError, match=r"rows are read from .jsonl, .json, .csv, .tsv, .parquet, .yaml .*not .xlsx"):
+    with pytest.raises(RecipeError, match=r"unknown file type '.xlsx'"):
         read_rows(Source("a.xlsx"), tmp_path)
 
 
@@ -139,7 +139,7 @@ def test_a_choice_that_is_none_of_them_is_a_named_row(tmp_path):
     row = {"input": "t", "instruction": "Which?", "options": ["a", "b"], "label": 4}
     write(tmp_path / "m.jsonl", [row])
     source = Source("m.jsonl", fields={"output": "label"}, choices="options")
-    with pytest.raises(RecipeError, match=r"m\.jsonl, line 1: .*4 is none of the choices"):
+    with pytest.raises(RecipeError, match=r"m\.jsonl, row 1: .*4 is none of the choices"):
         read_rows(source, tmp_path)
     write(tmp_path / "m.jsonl", [{**row, "label": 1}])
     assert read_rows(source, tmp_path)[0].answer == "b"

@@ -190,12 +190,15 @@ def test_held_out_rows_are_watched(make_model, pairs):
     ("change", "message"),
     [
         ({"data": {"sources": []}}, "names no data"),
-        ({"data": "a"}, "data must be a table with sources"),
-        ({"data": {"sources": [{"path": "a", "format": "csv"}]}}, "a: format is 'csv'; choose one of: medi, qa, nli"),
-        ({"training": {"batch_size": 1}}, "training.batch_size must be at least 2"),
-        ({"training": {"micro_batch": 0}}, "training.micro_batch must be at least 1"),
-        ({"temperature": 0}, "temperature must be above 0"),
-        ({"temprature": 1}, "unknown settings temprature"),
+        ({"data": "a"}, "data must be a table of settings"),
+        (
+            {"data": {"sources": [{"path": "a", "format": "csv"}]}},
+            "data.sources.0.format is 'csv'; choose one of: medi, qa or nli",
+        ),
+        ({"training": {"batch_size": 1}}, "training.batch_size must be greater than or equal to 2"),
+        ({"training": {"micro_batch": 0}}, "training.micro_batch must be greater than or equal to 1"),
+        ({"temperature": 0}, "temperature must be greater than 0"),
+        ({"temprature": 1}, "The recipe has no setting temprature"),
     ],
 )
 def test_a_wrong_setting_is_named(change, message):

@@ -59,7 +59,7 @@ def test_a_row_without_a_negative_is_told_from_another_positive_of_its_task(make
 def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folder):
     name = make_model("headless-bert")
     pairs, _ = training_pairs(make_recipe(name, folder))
-    batches = data_cube_batches(pairs, Curriculum(model=name, steps=1000), 2, seed=0)
+    batches = data_cube_batches(pairs, Curriculum(model=name), 2, seed=0)
     assert sorted(row for batch in batches for row in batch) == list(range(len(pairs)))
     margins = read_margins(pairs, InBedder(name, backbone="instructor"))
     for task in {row.task for row in pairs}:
@@ -86,7 +86,7 @@ def test_a_threshold_leaves_out_the_difficult_rows_or_as_printed_the_easy_ones(m
 
 def test_a_recipe_with_a_curriculum_trains_and_says_what_stays_underfitted(make_model, folder, tmp_path):
     name = make_model("headless-bert")
-    output = finetune(make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "steps": 1000}))
+    output = finetune(make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "tour": "annealing", "steps": 1000}))
     shares = json.loads((output / "underfitting.json").read_text())
     assert list(shares) == ["before", "after"]
     assert len(shares["after"]["tasks"]) == 4
@@ -94,5 +94,5 @@ def test_a_recipe_with_a_curriculum_trains_and_says_what_stays_underfitted(make_
 
 
 def test_a_direction_that_does_not_exist_is_named(make_model, folder):
-    with pytest.raises(RecipeError, match="'up'; choose one of: text, equation"):
+    with pytest.raises(RecipeError, match="'up'; choose one of: text or equation"):
         make_recipe(make_model("headless-bert"), folder, curriculum={"direction": "up"})
