@@ -28,7 +28,7 @@ class Embedder:
     revision: str
     """What identifies its weights."""
     encode: Callable[[Sequence[str], str | Sequence[str]], Vectors]
-    """Texts and an instruction (or one a text) to vectors, shape (n, d)."""
+    """Texts and an instruction (or one per text) to vectors, shape (n, d)."""
     prompt: Callable[[str, str], str]
     """What the model reads of a text and an instruction."""
     instructed: bool
@@ -95,7 +95,10 @@ def inbedder_embedders(
         if filter_words is None or isinstance(instruction, str):
             words = filter_words(str(instruction)) if filter_words else ()
             return model.encode(texts, instruction, batch_size=batch_size, filter_words=words)
-        rows = [model.encode([text], one, filter_words=filter_words(one)) for text, one in zip(texts, instruction, strict=True)]
+        rows = [
+            model.encode([text], question, filter_words=filter_words(question))
+            for text, question in zip(texts, instruction, strict=True)
+        ]
         return np.concatenate(rows)
 
     def generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
@@ -157,23 +160,25 @@ def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list
 
     def in_front(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         instructions = [instruction] * len(texts) if isinstance(instruction, str) else instruction
-        return encode([f"{one} {text}" for one, text in zip(instructions, texts, strict=True)], None)
+        return encode([f"{instruction} {text}" for instruction, text in zip(instructions, texts, strict=True)], None)
 
     def own_form(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         if isinstance(instruction, str):
             return encode(texts, instruction)
         rows: dict[str, list[int]] = defaultdict(list)
-        for row, one in enumerate(instruction):
-            rows[one].append(row)
-        parts = {one: encode([texts[row] for row in asked], one) for one, asked in rows.items()}
+        for row, question in enumerate(instruction):
+            rows[question].append(row)
+        parts = {question: encode([texts[row] for row in places], question) for question, places in rows.items()}
         vectors = np.empty((len(texts), next(iter(parts.values())).shape[1]), dtype=np.float32)
-        for one, asked in rows.items():
-            vectors[asked] = parts[one]
+        for question, places in rows.items():
+            vectors[places] = parts[question]
         return vectors
 
     embedders = [
         Embedder(f"{name}, no instruction", revision, plain, lambda text, _: text, instructed=False),
-        Embedder(f"{name}, instruction in front", revision, in_front, lambda text, one: f"{one} {text}", instructed=True),
+        Embedder(
+            f"{name}, instruction in front", revision, in_front, lambda text, question: f"{question} {text}", instructed=True
+        ),
     ]
     if getattr(model, "instruction_template", None) is not None:
 

@@ -25,11 +25,11 @@ from evaluation.metrics import pearson, spearman
 from evaluation.results import Cell, aligned, load_cells, save_cells, table
 from evaluation.runner import about_of
 from evaluation.tasks.base import fingerprint
-from evaluation.tasks.conditional_sts import csts_of_table, csts_prompts
+from evaluation.tasks.conditional_sts import csts_of_table
 from inbedder.conditional.rated_rows import COLUMNS, LEAST, MOST, Rated, contrasting, read_rated
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
-from inbedder.prompting import PromptTemplate
+from inbedder.prompting import PromptTemplate, read_prompts
 from inbedder.tokenization import clean_text
 
 REPLACEMENT = (LEAST + MOST) / 2
@@ -76,7 +76,7 @@ def parse_answers(answers: Sequence[str]) -> Answers:
 
 def template() -> PromptTemplate:
     """The context (instruction and examples), the query, and the mark behind which a model answers; only a query is ever cut."""
-    return PromptTemplate("csts", "{instruction}{input} " + str(csts_prompts()["few_shot"]["output"]))
+    return PromptTemplate("csts", "{instruction}{input} " + str(read_prompts("csts")["few_shot"]["output"]))
 
 
 def query_of(row: Mapping[str, object]) -> str:
@@ -88,7 +88,7 @@ def query_of(row: Mapping[str, object]) -> str:
     Returns:
         Its part of the prompt.
     """
-    return str(csts_prompts()["few_shot"]["query"]).format(**{column: row[column] for column in COLUMNS[:3]})
+    return str(read_prompts("csts")["few_shot"]["query"]).format(**{column: row[column] for column in COLUMNS[:3]})
 
 
 def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction: str, shots: int, seed: int = 0) -> str:
@@ -107,15 +107,18 @@ def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction
     Raises:
         InputError: When there are too few pairs.
     """
-    output = csts_prompts()["few_shot"]["output"]
-    own = (row["sentence1"], row["sentence2"])
-    starts = [i for i in range(0, len(examples), 2) if (examples[i].sentence1, examples[i].sentence2) != own]
+    output = read_prompts("csts")["few_shot"]["output"]
+    sentences = (row["sentence1"], row["sentence2"])
+    starts = [i for i in range(0, len(examples), 2) if (examples[i].sentence1, examples[i].sentence2) != sentences]
     if len(starts) < shots // 2:
         raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
     drawn = random.Random(clean_text(f"{seed} {query_of(row)}")).sample(starts, shots // 2)
     shown = [examples[place] for start in drawn for place in (start, start + 1)]
-    lines = [str(csts_prompts()["few_shot"]["instructions"][instruction]).strip()]
-    lines += [f"{query_of({column: getattr(one, column) for column in COLUMNS})} {output} {one.label:.1f}" for one in shown]
+    lines = [str(read_prompts("csts")["few_shot"]["instructions"][instruction]).strip()]
+    lines += [
+        f"{query_of({column: getattr(shot_row, column) for column in COLUMNS})} {output} {shot_row.label:.1f}"
+        for shot_row in shown
+    ]
     return "".join(f"{line}\n" for line in lines if line)
 
 
@@ -152,17 +155,17 @@ def main(
     batch_size: Annotated[int, typer.Option(min=1, help="Most prompts in one pass.")] = 8,
 ) -> None:
     """Measure a model under every asked instruction and number of examples."""
-    for one in instruction:
-        if one not in INSTRUCTIONS:
+    for style in instruction:
+        if style not in INSTRUCTIONS:
             raise typer.BadParameter(f"choose of {', '.join(INSTRUCTIONS)}.", param_hint="--instruction")
-    if any(one < 0 or one % 2 for one in shots):
+    if any(shot < 0 or shot % 2 for shot in shots):
         raise typer.BadParameter("examples come in pairs: give an even number.", param_hint="--shots")
     task = csts_of_table(data)
     rows = task.rows[:limit]
     shown = contrasting(read_rated(examples or data, "train"), skip_bad=True) if any(shots) else []
     loaded = load_generative(model)
     known = {cell.key: cell for cell in load_cells(output)}
-    what = fingerprint([dict(row) for row in rows], [csts_prompts()["few_shot"], [str(row) for row in shown]])
+    what = fingerprint([dict(row) for row in rows], [read_prompts("csts")["few_shot"], [str(row) for row in shown]])
     for how in instruction:
         for count in shots:
             key = (f"{model}, {how} instruction, {count} shots", loaded.revision, task.info.name, what, "raw", seed)
@@ -170,8 +173,8 @@ def main(
                 continue
             contexts = [context_of(row, shown, how, count, seed) for row in rows]
             started = time.time()
-            said = loaded.answer([query_of(row) for row in rows], contexts, batch_size=batch_size)
-            read = parse_answers([str(one) for one in said])
+            answers = loaded.answer([query_of(row) for row in rows], contexts, batch_size=batch_size)
+            read = parse_answers([str(answer) for answer in answers])
             scores = {
                 "spearman": spearman(read.ratings, task.scores[:limit]),
                 "pearson": pearson(read.ratings, task.scores[:limit]),
@@ -184,7 +187,7 @@ def main(
                 scores={name: round(score, 2) for name, score in scores.items()},
                 first_prompt=loaded.prompt(query_of(rows[0]), contexts[0]),
                 seconds=round(time.time() - started, 1),
-                about={**about_of(task.info), "replacement": REPLACEMENT, "first_answers": list(said[:5]), "rows": len(rows)},
+                about={**about_of(task.info), "replacement": REPLACEMENT, "first_answers": list(answers[:5]), "rows": len(rows)},
             )
             save_cells(known.values(), output)
     typer.echo(aligned(table(list(known.values()))))

@@ -107,11 +107,13 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     for task in tasks:
         start = place
         for model in models:
-            own = [cell for cell in raw if (cell.task, cell.model) == (task, model)]
-            if not own:
+            own_cells = [cell for cell in raw if (cell.task, cell.model) == (task, model)]
+            if not own_cells:
                 continue
             for number, kind in enumerate(KINDS):
-                values = [sum(c.scores[key] for c in own) / len(own) for key in own[0].scores if _numbered(key, kind)]
+                values = [
+                    sum(c.scores[key] for c in own_cells) / len(own_cells) for key in own_cells[0].scores if _numbered(key, kind)
+                ]
                 box = axes.boxplot(values, positions=[place + 0.25 * number], widths=0.2, patch_artist=True, showmeans=True)
                 box["boxes"][0].set_facecolor(COLOURS[number])
                 box["medians"][0].set_color("black")

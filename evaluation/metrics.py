@@ -49,7 +49,7 @@ def spearman(similarities: Sequence[float] | NDArray[Any], scores: Sequence[floa
     """
     from scipy.stats import rankdata
 
-    return pearson(*(rankdata(np.asarray(one, dtype=np.float64)) for one in (similarities, scores)))
+    return pearson(*(rankdata(np.asarray(similarity, dtype=np.float64)) for similarity in (similarities, scores)))
 
 
 def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float]) -> float:
@@ -62,8 +62,8 @@ def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float
     Returns:
         -100 to 100.
     """
-    sides = [np.asarray(one, dtype=np.float64) for one in (similarities, scores)]
-    if any(np.ptp(one) == 0 for one in sides):
+    sides = [np.asarray(similarity, dtype=np.float64) for similarity in (similarities, scores)]
+    if any(np.ptp(side) == 0 for side in sides):
         return 0.0
     return 100 * float(np.corrcoef(sides[0], sides[1])[0, 1])
 

@@ -14,7 +14,7 @@ from evaluation.tasks.standard import StandardTask
 
 
 def save_as_mteb(cells: Sequence[Cell], tasks: Sequence[Task], folder: Path) -> int:
-    """Write the raw cells of standard tasks into a folder of mteb results: one file a model and task, means over the seeds.
+    """Write the raw cells of standard tasks into a folder of mteb results: one file per model and task, means over the seeds.
 
     Args:
         cells: What was measured.

@@ -103,9 +103,9 @@ class AbsTaskConditionalSTS(InstructedTask):
             rows[instruction].append(row)
         firsts, seconds = (list(data_split[column]) for column in self.text_columns)
         cosines = np.empty(len(data_split))
-        for instruction, asked in rows.items():
-            texts = [side[row] for side in (firsts, seconds) for row in asked]
-            cosines[asked] = row_cosines(*np.split(self._encode(model, texts, instruction, about), 2))
+        for instruction, places in rows.items():
+            texts = [side[row] for side in (firsts, seconds) for row in places]
+            cosines[places] = row_cosines(*np.split(self._encode(model, texts, instruction, about), 2))
         scores = [float(score) for score in data_split[self.score_column]]
         return {"cosine_spearman": spearman(cosines, scores) / 100, "cosine_pearson": pearson(cosines, scores) / 100}
 
@@ -145,8 +145,8 @@ class _NYT(AbsTaskClusteringLegacy):
         from datasets import Dataset, DatasetDict
 
         rows: Any = self.dataset["test"]  # type: ignore[index, has-type]
-        one = {"sentences": [list(rows["text"])], "labels": [list(rows["cluster"])]}
-        self.dataset = DatasetDict({"test": Dataset.from_dict(one)})
+        columns = {"sentences": [list(rows["text"])], "labels": [list(rows["cluster"])]}
+        self.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
 
 
 def _clustering(name: str, criterion: str) -> Any:

@@ -120,7 +120,7 @@ def table(cells: Sequence[Cell], vectors: str = "raw") -> list[list[str]]:
         vectors: Which kind of vectors.
 
     Returns:
-        A head row (model and tasks) and one row a model, in order of appearance.
+        A head row (model and tasks) and one row per model, in order of appearance.
     """
     chosen = [cell for cell in newest(cells) if cell.vectors == vectors]
     tasks = list(dict.fromkeys(cell.task for cell in chosen))
@@ -161,7 +161,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         rows: A head row and others, all of one length.
 
     Returns:
-        One line a row, columns under each other.
+        One line per row, columns under each other.
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

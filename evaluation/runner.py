@@ -52,7 +52,7 @@ def run(
     if twice:
         raise InputError(f"Two models are called {twice[0]!r}; measure them into two files, or give one of them by another path.")
     known = {cell.key: cell for cell in load_cells(path)}
-    asked = []
+    planned = []
     cells_a_model = len(KINDS) * sum(len(seeds) if task.seeded else 1 for task in tasks)
     with tqdm(total=len(embedders) * cells_a_model, desc="Measuring", unit=" cells", disable=None) as bar:
         for embedder in embedders:
@@ -64,10 +64,10 @@ def run(
                 for cell in _cells(remembered, task, seeds, known):
                     known[cell.key] = cell
                     save_cells(known.values(), path)
-                    asked.append(cell)
+                    planned.append(cell)
                     report(cell)
                     bar.update()
-    return asked
+    return planned
 
 
 def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dict[Any, Cell]) -> Iterator[Cell]:
@@ -123,25 +123,25 @@ class _Remembered:
         def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
             if not self.embedder.instructed:
                 instruction = ""
-            asked = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
+            per_text = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
             given = tuple(texts)
-            if ("raw", given, asked) not in self._vectors:
-                self._vectors["raw", given, asked] = self._encode_once(given, asked)
-            vectors = self._vectors["raw", given, asked]
+            if ("raw", given, per_text) not in self._vectors:
+                self._vectors["raw", given, per_text] = self._encode_once(given, per_text)
+            vectors = self._vectors["raw", given, per_text]
             if kind == "raw":
                 return vectors
             if self.embedder.instructed:  # many instructions: keep their raw vectors alone
                 return centred(vectors)
-            return self._vectors.setdefault((kind, given, asked), centred(vectors))
+            return self._vectors.setdefault((kind, given, per_text), centred(vectors))
 
         return encode
 
-    def _encode_once(self, texts: tuple[str, ...], asked: tuple[str, ...]) -> Vectors:
-        pairs = list(zip(texts, asked, strict=True))
+    def _encode_once(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> Vectors:
+        pairs = list(zip(texts, per_text, strict=True))
         place = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         instructions = [instruction for _, instruction in place]
-        one = instructions[0] if len(set(asked)) == 1 else instructions
-        return self.embedder.encode([text for text, _ in place], one)[[place[pair] for pair in pairs]]
+        shared = instructions[0] if len(set(per_text)) == 1 else instructions
+        return self.embedder.encode([text for text, _ in place], shared)[[place[pair] for pair in pairs]]
 
 
 def command() -> str:

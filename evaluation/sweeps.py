@@ -59,7 +59,7 @@ def poolings(
 ) -> None:
     """Every aggregation that the model's family offers, on the last layer."""
     loaded = InBedder(model)
-    embedders = [inbedder_embedders(loaded, pooling=one)[0] for one in loaded.backbone.poolings]
+    embedders = [inbedder_embedders(loaded, pooling=pooling)[0] for pooling in loaded.backbone.poolings]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model} by aggregation")
 
@@ -92,7 +92,7 @@ def filter_words(
 ) -> None:
     """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
     loaded = InBedder(model)
-    embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=one)[0] for one in (None, uninformative_words)]
+    embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=choice)[0] for choice in (None, uninformative_words)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
 
@@ -107,8 +107,8 @@ def precisions(
     limit: Limit = None,
 ) -> None:
     """The same weights in several precisions."""
-    loaded = [InBedder(model, dtype=one) for one in precision]
-    embedders = [replace(inbedder_embedders(one)[0], name=f"{model}, {one.precision}") for one in loaded]
+    loaded = [InBedder(model, dtype=name) for name in precision]
+    embedders = [replace(inbedder_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model} by precision")
 
@@ -124,7 +124,7 @@ def guided(
 ) -> None:
     """Every text read under the instruction, against a sample read and the others' vectors mapped (``encode_guided``)."""
     loaded = InBedder(model)
-    embedders = [inbedder_embedders(loaded, guided=one)[0] for one in (None, sample)]
+    embedders = [inbedder_embedders(loaded, guided=size)[0] for size in (None, sample)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
 
@@ -139,19 +139,21 @@ def gibberish(
 ) -> None:
     """Real instructions, instructions of the same shape that mean nothing, and none (the reproduction of INSTRUCTOR)."""
     embedders = []
-    for one in model:
-        real, none = inbedder_embedders(one)
+    for name in model:
+        real, none = inbedder_embedders(name)
         embedders += [real, _without_meaning(real), none]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
 
 
 def _without_meaning(embedder: Embedder) -> Embedder:
-    def encode(texts: Sequence[str], asked: str | Sequence[str]) -> Vectors:
-        return embedder.encode(texts, gibberish_of([asked])[0] if isinstance(asked, str) else gibberish_of(asked))
+    def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        return embedder.encode(
+            texts, gibberish_of([instruction])[0] if isinstance(instruction, str) else gibberish_of(instruction)
+        )
 
-    def prompt(text: str, asked: str) -> str:
-        return embedder.prompt(text, gibberish_of([asked])[0])
+    def prompt(text: str, instruction: str) -> str:
+        return embedder.prompt(text, gibberish_of([instruction])[0])
 
     name, revision = f"{embedder.name}, gibberish", fingerprint([], [embedder.revision, "gibberish"])
     return replace(embedder, name=name, revision=revision, encode=encode, prompt=prompt, verbatim=False)
@@ -166,7 +168,7 @@ def models(
     limit: Limit = None,
 ) -> None:
     """Checkpoints side by side, such as the same recipe trained with other objectives."""
-    embedders = [inbedder_embedders(one)[0] for one in model]
+    embedders = [inbedder_embedders(model_name)[0] for model_name in model]
     names = {embedder.name: Path(embedder.name).name for embedder in embedders}
     if len(set(names.values())) < len(names):
         names = {name: name for name in names}
@@ -176,7 +178,7 @@ def models(
 
 @app.command("first-words")
 def first_words(
-    texts: Annotated[Path, typer.Argument(help="A .txt file, one text a line.")],
+    texts: Annotated[Path, typer.Argument(help="A .txt file, one text per line.")],
     output: Output,
     instruction: Annotated[list[str], typer.Option("-i", "--instruction", help="May repeat.")],
     model: Model = "mini",
@@ -188,9 +190,9 @@ def first_words(
         raise InputError(f"{texts} holds no text.")
     loaded = InBedder(model)
     table = [["text", "instruction", f"the {top} likeliest words"]]
-    for one in instruction:
-        words = loaded.nearest_words(loaded.encode(rows, one), top)
-        table += [[text, resolve_instruction(one), ", ".join(near)] for text, near in zip(rows, words, strict=True)]
+    for question in instruction:
+        words = loaded.nearest_words(loaded.encode(rows, question), top)
+        table += [[text, resolve_instruction(question), ", ".join(near)] for text, near in zip(rows, words, strict=True)]
     found = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
     with atomic_write(output) as temporary:
         content = {"command": command(), "model": model, "revision": loaded.revision, "rows": found}

@@ -115,7 +115,7 @@ def _opinion(phrases: Mapping[str, Any], draw: random.Random, long: bool = False
     name = draw.choice(kind["is"])
     requests = bool(kind.get("asks")) and draw.random() < 0.45
     side = draw.choice([None, "good", "bad"]) if requests else draw.choice([None, "good", "good", "bad", "bad"])
-    said, answers = _opinions(phrases, kind, side, draw, long)
+    sentences, answers = _opinions(phrases, kind, side, draw, long)
     brief = bool(phrases.get("brief")) and not long
     most = 1 if brief else len(kind["says"])
     body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests or brief else 1, most))
@@ -126,12 +126,12 @@ def _opinion(phrases: Mapping[str, Any], draw: random.Random, long: bool = False
     feeling = _feeling(phrases, side, draw, often=0.7 if requests else 0.35)
     answers["emotion"] = feeling or DONE_WITH_IT[side]
     if feeling:
-        said.append(draw.choice(phrases["feelings"][feeling]))
-    facts, told = _facts(phrases, draw, 0.6 if long else 0.12 if brief else 0.3)
-    order = [*body, *said, *facts]
+        sentences.append(draw.choice(phrases["feelings"][feeling]))
+    facts, told_facts = _facts(phrases, draw, 0.6 if long else 0.12 if brief else 0.3)
+    order = [*body, *sentences, *facts]
     draw.shuffle(order)
     opening = [draw.choice(OPENINGS).format(name)] if draw.random() < (0.2 if brief else 0.6) else []
-    return " ".join([one[:1].upper() + one[1:] for one in [*opening, *order]]), answers | told
+    return " ".join([sentence[:1].upper() + sentence[1:] for sentence in [*opening, *order]]), answers | told_facts
 
 
 def _opinions(
@@ -144,14 +144,14 @@ def _opinions(
     aspects = [(aspect, [wording] if isinstance(wording, str) else wording) for aspect, wording in known]
     fewest, most = (4, 7) if long else (1, 2 if phrases.get("brief") else 3)
     drawn = draw.sample(aspects, draw.randint(min(fewest, len(aspects)), min(most, len(aspects))))
-    said = [draw.choice(sentences) for _, sentences in drawn]
+    judgements = [draw.choice(sentences) for _, sentences in drawn]
     named = [aspect.partition(" / ") for aspect, _ in drawn[:2]]
     answers = {"praise" if side == "good" else "complaint": " ".join(dict.fromkeys(name for name, _, _ in named))}
     if all(of for _, _, of in named):
         answers["aspect"] = " ".join(dict.fromkeys(of for _, _, of in named))
     answers["recommend"] = "yes" if side == "good" else "no"
-    said += draw.sample(phrases[f"verdict_{side}"], draw.randint(1, 3) if long else draw.randint(0, 2))
-    return said, answers
+    judgements += draw.sample(phrases[f"verdict_{side}"], draw.randint(1, 3) if long else draw.randint(0, 2))
+    return judgements, answers
 
 
 def _feeling(phrases: Mapping[str, Any], side: str | None, draw: random.Random, often: float) -> str | None:
@@ -159,21 +159,21 @@ def _feeling(phrases: Mapping[str, Any], side: str | None, draw: random.Random, 
     if draw.random() > often:
         return None
     dark, neutral = phrases["negative"], phrases["neutral"]
-    bright = [one for one in phrases["feelings"] if one not in dark and one not in neutral]
+    bright = [phrase for phrase in phrases["feelings"] if phrase not in dark and phrase not in neutral]
     return str(draw.choice({"good": bright, "bad": dark, None: [*bright, *dark, *neutral]}[side]))
 
 
 def _facts(phrases: Mapping[str, Any], draw: random.Random, often: float) -> tuple[list[str], dict[str, str]]:
     """Sentences beside the point, what they tell, and whether they tell it."""
-    said, answers = [], {}
+    sentences, answers = [], {}
     for fact, table in phrases["facts"].items():
         is_there = draw.random() < often
         if is_there:
             answers[fact] = draw.choice(table["of"])
-            said.append(draw.choice(table["says"]).format(answers[fact]))
+            sentences.append(draw.choice(table["says"]).format(answers[fact]))
         if draw.random() < 0.12:
             answers[f"any {fact}"] = "yes" if is_there else "no"
-    return said, answers
+    return sentences, answers
 
 
 def _question(phrases: Mapping[str, Any], about: str, draw: random.Random) -> str:

@@ -94,11 +94,13 @@ def _tasks(path: Path) -> Iterator[Task]:
         for file in sorted(path.glob("*.jsonl*")):
             for _, row in file_records(file):
                 rows.setdefault(row["task"], []).append(row)
-        yield from (_task(name, worded[name]["instructions"], some) for name, some in sorted(rows.items()) if name in worded)
+        yield from (
+            _task(name, worded[name]["instructions"], task_rows) for name, task_rows in sorted(rows.items()) if name in worded
+        )
     elif path.is_dir() and (path / "task.json").exists():
         about = json.loads((path / "task.json").read_text(encoding="utf-8"))
-        some = [row for file in sorted(path.glob("instances.*")) for _, row in file_records(file)]
-        yield _task(path.name, about["Definition"], some)
+        task_rows = [row for file in sorted(path.glob("instances.*")) for _, row in file_records(file)]
+        yield _task(path.name, about["Definition"], task_rows)
     else:
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
             about = json.loads(file.read_text(encoding="utf-8"))
@@ -123,7 +125,7 @@ def mine(task: Task, encoder: Embedder, *, negatives: int = 1, most: int | None 
     Args:
         task: Examples and instructions.
         encoder: E.
-        negatives: Hard negatives a pair.
+        negatives: Hard negatives per pair.
         most: Keep only so many pairs, those of the highest s_pos + s_neg; None keeps all.
         seed: Seed of the drawn wordings of the instruction.
 
@@ -247,8 +249,8 @@ def main(
     tasks: Annotated[list[Path], typer.Argument(help="Tasks: json files with Definition and Instances, or folders.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .jsonl file.")] = Path("pairs.jsonl"),
     encoder: Annotated[str, typer.Option(help="A sentence-transformers model.")] = BASE_NAME,
-    negatives: Annotated[int, typer.Option(min=1, help="Hard negatives a pair.")] = 1,
-    most: Annotated[int | None, typer.Option(min=1, help="At most so many pairs a task, the best.")] = None,
+    negatives: Annotated[int, typer.Option(min=1, help="Hard negatives per pair.")] = 1,
+    most: Annotated[int | None, typer.Option(min=1, help="At most so many pairs per task, the best.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the drawn wordings.")] = 0,
 ) -> None:
     """Mine pairs with hard negatives for `method: contrastive` recipes."""

@@ -51,7 +51,7 @@ def check_trainable(loaded: Loaded, recipe: AnsweringRecipe, *, shares_texts: bo
         return
     if loaded.adapter is not None:
         raise RecipeError(f"{recipe.model} is an adapter itself. Fine-tune its base, or train all weights (lora: null).")
-    lost = [name for name in loaded.untrained if not any(f".{one}." in f".{name}" for one in recipe.lora.modules_to_save)]
+    lost = [name for name in loaded.untrained if not any(f".{module}." in f".{name}" for module in recipe.lora.modules_to_save)]
     if lost:
         raise RecipeError(
             f"{recipe.model} has no trained {', '.join(lost)}, and LoRA would leave them random. Name the modules in "
@@ -131,7 +131,7 @@ def check_room(output: Path, model: nn.Module) -> None:
         free = shutil.disk_usage(output).free
     except OSError as error:
         raise RecipeError(f"Cannot write to {output}: {error.strerror}. Choose another training.output.") from error
-    trained = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     needed = 3 * 12 * trained
     if free < needed:
         raise RecipeError(

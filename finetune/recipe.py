@@ -98,7 +98,7 @@ def checked(kind: type[AnySection], values: object) -> AnySection:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        first = min(error.errors(include_url=False), key=lambda one: one["type"] != "unexpected_keyword_argument")
+        first = min(error.errors(include_url=False), key=lambda found: found["type"] != "unexpected_keyword_argument")
         raise RecipeError(_explained(first, kind)) from error
 
 
@@ -148,7 +148,7 @@ def _explained(error: ErrorDetails, kind: type) -> str:
     place = ".".join(str(part) for part in error["loc"]) or "The recipe"
     given = error["input"]
     if error["type"] == "unexpected_keyword_argument":
-        known = ", ".join(one.name for one in fields(_section_at(kind, sections)))
+        known = ", ".join(field.name for field in fields(_section_at(kind, sections)))
         where = ".".join(str(part) for part in sections) or "The recipe"
         return f"{where} has no setting {setting}. Known: {known}."
     if error["type"] == "missing":
@@ -166,7 +166,7 @@ def _section_at(kind: Any, path: Sequence[int | str]) -> Any:
     """The dataclass that describes the section at a path of names and places in lists."""
     for part in path:
         if isinstance(part, str):
-            kind = next(one for one in _types_in(get_type_hints(kind)[part]) if is_dataclass(one))
+            kind = next(inner for inner in _types_in(get_type_hints(kind)[part]) if is_dataclass(inner))
     return kind
 
 

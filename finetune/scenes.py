@@ -63,7 +63,11 @@ def _of_people(phrases: Phrases, draw: random.Random) -> Scene:
         ("cooking", kind == "cooking"),
         ("singing into a microphone", activity == "singing"),
         ("child", "child" in age or age == "baby"),
-        *((one, sex in pair) for one, pair in (("woman", ("woman", "girl")), ("man", ("man", "boy"))) if sex != "unknown"),
+        *(
+            (about_whom, sex in pair)
+            for about_whom, pair in (("woman", ("woman", "girl")), ("man", ("man", "boy")))
+            if sex != "unknown"
+        ),
     ):
         if draw.random() < 0.06:
             answers[f"any {about}"] = "yes" if holds else "no"
@@ -121,8 +125,8 @@ def _number(phrases: Phrases, draw: random.Random, one: str, many: str) -> tuple
     if drawn < 0.85:
         number, word = draw.choice(sorted(phrases["numbers"].items())[1:])
         return f"{word if draw.random() < 0.85 else number} {many}", word, many
-    said, count = draw.choice(sorted(phrases["crowds"].items()))
-    return f"{said} {many}", count, many
+    words, count = draw.choice(sorted(phrases["crowds"].items()))
+    return f"{words} {many}", count, many
 
 
 def _verb(count: str, draw: random.Random) -> str:
@@ -135,18 +139,18 @@ def _surroundings(phrases: Phrases, draw: random.Random) -> tuple[list[str], dic
     answers: dict[str, str] = {}
     is_outdoors = True
     if draw.random() < 0.65:
-        said = draw.choice(sorted(phrases["places"]))
-        place, inside, ground = phrases["places"][said]
-        parts.append(said)
+        words = draw.choice(sorted(phrases["places"]))
+        place, inside, ground = phrases["places"][words]
+        parts.append(words)
         answers |= {"place": place, "inside": inside, "ground": ground}
         answers |= {"room": place} if "room" in ground else {}
         is_outdoors = inside == "outdoors"
     if draw.random() < 0.15:
-        said, answers["time"] = draw.choice(sorted(phrases["times"].items()))
-        parts.append(said)
+        words, answers["time"] = draw.choice(sorted(phrases["times"].items()))
+        parts.append(words)
     if is_outdoors and draw.random() < 0.15:
-        said, answers["weather"] = draw.choice(sorted(phrases["weathers"].items()))
-        parts.append(said)
+        words, answers["weather"] = draw.choice(sorted(phrases["weathers"].items()))
+        parts.append(words)
     if draw.random() < 0.2:
         thing = draw.choice(phrases["beside"])
         parts.append(draw.choice(["next to {0}", "beside {0}", "with {0} in the background", "near {0}"]).format(thing))

@@ -19,7 +19,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Source(Section):
-    """One set of question-answer rows: a file (jsonl, jsonl.gz, json, csv, tsv, parquet) or a set of the hub."""
+    """One set of question-answer rows: a table or a set of the hub."""
 
     path: str = ""
     """File, relative to ``data.folder`` or, when it is not there, to the shipped ``finetune/written``."""

@@ -90,13 +90,13 @@ def _begin_with(adapted: Any, start: str) -> None:
         raise RecipeError(f"lora.start={start} is no adapter of this recipe's shape: {error}") from error
 
 
-def training_arguments(kind: type[Any], training: Schedule, **own: Any) -> Any:
+def training_arguments(kind: type[Any], training: Schedule, **changes: Any) -> Any:
     """What every method tells transformers' trainer.
 
     Args:
         kind: ``TrainingArguments``, or sentence-transformers' own.
         training: The recipe's schedule.
-        **own: What the method adds or says otherwise.
+        **changes: What the method adds or says otherwise.
 
     Returns:
         The arguments; one process takes one GPU.
@@ -121,7 +121,7 @@ def training_arguments(kind: type[Any], training: Schedule, **own: Any) -> Any:
         "dataloader_pin_memory": on_gpu,
         "report_to": "none",
     }
-    arguments = kind(**{**shared, **own})
+    arguments = kind(**{**shared, **changes})
     if arguments.device.type == "cuda":
         arguments._n_gpu = 1  # torchrun for more
     return arguments
@@ -208,7 +208,7 @@ def last_checkpoint(output: Path) -> str | None:
     Returns:
         Its folder, or None.
     """
-    for folder in sorted(output.glob("checkpoint-*"), key=lambda one: int(one.name.split("-")[1]), reverse=True):
+    for folder in sorted(output.glob("checkpoint-*"), key=lambda checkpoint: int(checkpoint.name.split("-")[1]), reverse=True):
         try:
             json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Vectors and answers on disk, found again by everything that made them: crash-safe, checked, shared by processes.
 
-One SQLite file (write-ahead log, one transaction a batch) in a folder. A *space* is all that a result depends on beside text and
-instruction: model, weights, precision, layer, pooling, template, lengths, sampling, and the version of this format. Whatever
+One SQLite file (write-ahead log, one transaction per batch) in a folder. A *space* is all that a result depends on beside text
+and instruction: model, weights, precision, layer, pooling, template, lengths, sampling, and the version of this format. Whatever
 changes, the space is another one and nothing old is found. An entry's key is a hash of its text and instruction; its checksum is
 bound to space and key, so a damaged or misplaced entry is told from a whole one: it is named and computed again.
 """
@@ -14,8 +14,9 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from inbedder.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+Pair = tuple[str, str]
+"""A text and an instruction."""
 FILE = "inbedder.sqlite"
 FORMAT = 1
 APPLICATION = 0x1BEDDE12
@@ -46,8 +49,8 @@ def entry_key(text: str, instruction: str) -> bytes:
     Returns:
         16 bytes, other ones for every change.
     """
-    asked = instruction.encode("utf-8", "surrogatepass")
-    content = len(asked).to_bytes(8, "little") + asked + text.encode("utf-8", "surrogatepass")
+    instruction_bytes = instruction.encode("utf-8", "surrogatepass")
+    content = len(instruction_bytes).to_bytes(8, "little") + instruction_bytes + text.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
@@ -140,13 +143,13 @@ class Store:
         connection = self._connection()
         row = connection.execute("SELECT id FROM spaces WHERE key = ?", (space,)).fetchone()
         for start in range(0, len(keys) if row else 0, CHUNK):
-            some = list(keys[start : start + CHUNK])
-            marks = ",".join("?" * len(some))
+            chunk = list(keys[start : start + CHUNK])
+            marks = ",".join("?" * len(chunk))
             try:
                 query = f"SELECT key, data, sum FROM entries WHERE space = ? AND key IN ({marks})"
-                entries = connection.execute(query, (row[0], *some)).fetchall()
+                entries = connection.execute(query, (row[0], *chunk)).fetchall()
             except sqlite3.DatabaseError as error:
-                logger.warning("%s: %d entries cannot be read (%s) and are computed again.", self.path, len(some), error)
+                logger.warning("%s: %d entries cannot be read (%s) and are computed again.", self.path, len(chunk), error)
                 continue
             for key, data, checksum in entries:
                 if checksum == _checksum(space, key, data):
@@ -154,7 +157,7 @@ class Store:
                 else:
                     damaged.append(key)
         if damaged:
-            names = ", ".join(_name(one) for one in damaged[:5])
+            names = ", ".join(_name(damaged_key) for damaged_key in damaged[:5])
             logger.warning("%s: %d damaged entries (%s) are computed again.", self.path, len(damaged), names)
         return found
 
@@ -235,3 +238,29 @@ def _checksum(space: bytes, key: Any, data: Any) -> bytes:
     if not (isinstance(key, bytes) and isinstance(data, bytes)):
         return b""
     return hashlib.blake2b(data, digest_size=8, key=(space + key)[:64]).digest()
+
+
+@dataclass(frozen=True)
+class CacheSpace:
+    """One space of a store: results of one kind, by text and instruction."""
+
+    store: Store
+    """The store."""
+    about: Mapping[str, Any]
+    """All that a result depends on, beside text and instruction."""
+    pack: Callable[[Any], bytes | None]
+    """A result as bytes, or None for one that must not be kept."""
+    unpack: Callable[[bytes], Any]
+    """Its inverse."""
+
+    def find(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[bool, Any]]:
+        """Whether the text was cut, and the result, of the pairs of text and instruction that are kept."""
+        keys = {entry_key(*pair): pair for pair in pairs}
+        found = self.store.get(self.about, list(keys))
+        return {keys[key]: (data[:1] == b"\1", self.unpack(data[1:])) for key, data in found.items()}
+
+    def keep(self, pairs: Sequence[Pair], cut: Sequence[bool], results: Sequence[Any]) -> None:
+        """Keep the results of a batch, and whether each text was cut: all of it or nothing."""
+        packed = zip(pairs, cut, (self.pack(result) for result in results), strict=True)
+        entries = [(entry_key(*pair), bytes([was_cut]) + data) for pair, was_cut, data in packed if data is not None]
+        self.store.put(self.about, entries)

@@ -142,8 +142,8 @@ class InBedder(PromptEncoder):
         Returns:
             The rendered template.
         """
-        asked = self.defaults.any if instruction is None else instruction
-        return self.template.render(text, resolve_instruction(asked)).string
+        given = self.defaults.any if instruction is None else instruction
+        return self.template.render(text, resolve_instruction(given)).string
 
     def encode(
         self,
@@ -159,7 +159,7 @@ class InBedder(PromptEncoder):
 
         Args:
             texts: One text or n texts; an empty text is embedded as such.
-            instruction: One for all texts, or one a text. ``@name`` is a named instruction, None is ``@generic``; for embedding
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction, None is ``@generic``; for embedding
                 models the checkpoint's default prompt, else none.
             batch_size: Most texts in one pass.
             normalize_embeddings: Scale vectors to length 1.
@@ -184,9 +184,11 @@ class InBedder(PromptEncoder):
             return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
 
-        asked = [(one,) for one in instructions]
+        questions = [(instruction,) for instruction in instructions]
         embed = self._one_by_one(filter_ids)
-        vectors: Vectors = self._vectors(rows, asked, embed, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[0]
+        vectors: Vectors = self._vectors(rows, questions, embed, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[
+            0
+        ]
         return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(
@@ -220,13 +222,15 @@ class InBedder(PromptEncoder):
         if reason or not rows:
             logger.info("Each instruction reads the texts again: %s.", reason)
             options: dict[str, Any] = {"batch_size": batch_size, "normalize_embeddings": normalize_embeddings}
-            return np.stack([self.encode(texts, one, show_progress_bar=show_progress_bar, **options) for one in instructions])
+            return np.stack(
+                [self.encode(texts, instruction, show_progress_bar=show_progress_bar, **options) for instruction in instructions]
+            )
 
         def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
             return embed_shared(self.backbone, batch, self.layer).cpu().numpy()
 
-        asked = [tuple(resolve_instruction(one) for one in instructions)] * len(rows)
-        vectors = self._vectors(rows, asked, embed, [], batch_size, show_progress_bar, normalize_embeddings)
+        questions = [tuple(resolve_instruction(instruction) for instruction in instructions)] * len(rows)
+        vectors = self._vectors(rows, questions, embed, [], batch_size, show_progress_bar, normalize_embeddings)
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
     def encode_guided(
@@ -265,7 +269,9 @@ class InBedder(PromptEncoder):
             raise InputError(
                 f"encode_guided takes a list of texts and a generic vector of each, not {len(known)} for {len(rows)}."
             )
-        return guided(lambda some: self.encode([rows[i] for i in some], instruction, **options), known, sample=sample, seed=seed)
+        return guided(
+            lambda places: self.encode([rows[i] for i in places], instruction, **options), known, sample=sample, seed=seed
+        )
 
     def answer(
         self,
@@ -283,7 +289,7 @@ class InBedder(PromptEncoder):
 
         Args:
             texts: One text or several.
-            instruction: One for all texts, or one a text. ``@name`` is a named instruction, None is ``@generic``.
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction, None is ``@generic``.
             n: Answers a text; more than one differ only where temperature is above 0.
             temperature: 0 is greedy.
             top_p: Nucleus, in (0, 1].
@@ -292,7 +298,7 @@ class InBedder(PromptEncoder):
             show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
-            One answer a text, or with n > 1 a list of n answers a text.
+            One answer per text, or with n > 1 a list of n answers per text.
 
         Raises:
             InputError: When a text is not a string, or an option is out of range.
@@ -301,7 +307,7 @@ class InBedder(PromptEncoder):
         rows, instructions = check_texts(texts, instruction)
         sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed if temperature else 0)
         answers = self._answers(rows, instructions, sampling, batch_size, show_progress_bar)
-        return answers if n > 1 else [one[0] for one in answers]
+        return answers if n > 1 else [answer[0] for answer in answers]
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
         """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
@@ -317,4 +323,4 @@ class InBedder(PromptEncoder):
         if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
             return [[] for _ in vectors]
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
-        return [distinct_words(one, top) for one in words]
+        return [distinct_words(word, top) for word in words]

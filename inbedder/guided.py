@@ -82,9 +82,9 @@ def guided(
 
 
 def _said(vectors: Vectors, cosine: float, sample: NDArray[np.intp]) -> GuidedVectors:
-    said = vectors.view(GuidedVectors)
-    said.cosine, said.sample = cosine, sample
-    return said
+    with_facts = vectors.view(GuidedVectors)
+    with_facts.cosine, with_facts.sample = cosine, sample
+    return with_facts
 
 
 def fit(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[[Vectors], Vectors], float]:
@@ -105,8 +105,8 @@ def fit(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[
     model = RidgeCV(alphas=STRENGTHS).fit(generic / scale, instructed)
     held_out = []
     for kept, left in KFold(FOLDS, shuffle=True, random_state=seed).split(generic):
-        one = Ridge(alpha=model.alpha_).fit(generic[kept] / scale, instructed[kept])
-        held_out.append(row_cosines(one.predict(generic[left] / scale), instructed[left]))
+        ridge = Ridge(alpha=model.alpha_).fit(generic[kept] / scale, instructed[kept])
+        held_out.append(row_cosines(ridge.predict(generic[left] / scale), instructed[left]))
 
     def mapped(vectors: Vectors) -> Vectors:
         return np.asarray(model.predict(vectors / scale), dtype=np.float32)

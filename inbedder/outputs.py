@@ -75,7 +75,7 @@ def write_records(records: Iterable[Record], path: str | Path) -> None:
 
 
 def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]) -> None:
-    """Write one vector a text, all at once or not at all.
+    """Write one vector per text, all at once or not at all.
 
     Args:
         path: A .npy file for the vectors alone, or a .parquet file.
@@ -111,7 +111,7 @@ def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[i
         InputError: When the file cannot be written.
     """
     records: list[Record] = []
-    for row, text, some in zip(rows, texts, answers, strict=True):
-        names = ["answer"] if len(some) == 1 else [f"answer_{i + 1}" for i in range(len(some))]
-        records.append({"row": row, "text": text, **dict(zip(names, some, strict=True))})
+    for row, text, answers_of_row in zip(rows, texts, answers, strict=True):
+        names = ["answer"] if len(answers_of_row) == 1 else [f"answer_{i + 1}" for i in range(len(answers_of_row))]
+        records.append({"row": row, "text": text, **dict(zip(names, answers_of_row, strict=True))})
     write_records(records, path)

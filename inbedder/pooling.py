@@ -66,7 +66,7 @@ def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
 
     Args:
         states: Hidden states, shape (batch, positions, d).
-        keep: Positions that count, bool, shape (batch, positions); at least one a row.
+        keep: Positions that count, bool, shape (batch, positions); at least one per row.
 
     Returns:
         Means, float32, shape (batch, d).

@@ -13,10 +13,10 @@ import numpy as np
 
 from inbedder.backbones.base import Backbone, Sampling, check_answers
 from inbedder.backbones.revision import settings_hash, weights_revision
-from inbedder.cache import Store
+from inbedder.cache import CacheSpace, Store
 from inbedder.errors import InputError
 from inbedder.prompting import DefaultInstructions, PromptTemplate
-from inbedder.scheduling import Shelf, Work, finished, run
+from inbedder.scheduling import Work, finished, run
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors, pack_vector, similarity, unpack_vector
 
@@ -99,7 +99,7 @@ class PromptEncoder(ABC):
     def _vectors(
         self,
         rows: Sequence[str],
-        asked: Sequence[tuple[str, ...]],
+        questions: Sequence[tuple[str, ...]],
         embed: Work,
         filter_ids: Sequence[int],
         batch_size: int,
@@ -107,11 +107,11 @@ class PromptEncoder(ABC):
         normalize_embeddings: bool,
     ) -> Vectors:
         """Vectors of n texts under m instructions each, shape (m, n, d), as they leave."""
-        vectors = self._pooled(rows, asked, embed, filter_ids, batch_size, show_progress_bar)
+        vectors = self._pooled(rows, questions, embed, filter_ids, batch_size, show_progress_bar)
         if self.subtract_instruction and len(rows):
-            self._learn_instructions({one for some in asked for one in some}, filter_ids)
+            self._learn_instructions({instruction for of_text in questions for instruction in of_text}, filter_ids)
             for number in range(len(vectors)):
-                vectors[number] -= [self._instruction_vectors[self._key(some[number], filter_ids)] for some in asked]
+                vectors[number] -= [self._instruction_vectors[self._key(of_text[number], filter_ids)] for of_text in questions]
         return finished(vectors, normalize_embeddings)
 
     def _key(self, instruction: str, filter_ids: Sequence[int]) -> tuple[Any, ...]:
@@ -119,18 +119,22 @@ class PromptEncoder(ABC):
 
     def _learn_instructions(self, instructions: set[str], filter_ids: Sequence[int]) -> None:
         """Remember v("", i) of each instruction."""
-        new = sorted(one for one in instructions if self._key(one, filter_ids) not in self._instruction_vectors)
+        new = sorted(
+            instruction for instruction in instructions if self._key(instruction, filter_ids) not in self._instruction_vectors
+        )
         if not new:
             return
-        alone = self._pooled([""] * len(new), [(one,) for one in new], self._one_by_one(filter_ids), filter_ids, 32, False)
-        for one, vector in zip(new, alone[0], strict=True):
-            self._instruction_vectors[self._key(one, filter_ids)] = vector
+        alone = self._pooled(
+            [""] * len(new), [(question,) for question in new], self._one_by_one(filter_ids), filter_ids, 32, False
+        )
+        for question, vector in zip(new, alone[0], strict=True):
+            self._instruction_vectors[self._key(question, filter_ids)] = vector
 
     def _one_by_one(self, filter_ids: Sequence[int]) -> Work:
         """The work of one instruction per text."""
 
         def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
-            prompts = [one for (one,) in batch]
+            prompts = [prompt for (prompt,) in batch]
             pooled = self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids)
             return pooled.cpu().numpy()[:, None]
 
@@ -139,24 +143,24 @@ class PromptEncoder(ABC):
     def _pooled(
         self,
         rows: Sequence[str],
-        asked: Sequence[tuple[str, ...]],
+        questions: Sequence[tuple[str, ...]],
         embed: Work,
         filter_ids: Sequence[int],
         batch_size: int,
         show_progress_bar: bool | None,
     ) -> Vectors:
         """Vectors as the model gives them and the cache keeps them, shape (m, n, d)."""
-        shelf = self._shelf(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
+        space = self._space(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "space": space}
         vectors = np.empty((1, 0, 0 if rows else self.dimension), dtype=np.float32)
-        for places, results in run(self.tokenizer, rows, asked, embed, verb="Embedding", stacklevel=5, **options):
+        for places, results in run(self.tokenizer, rows, questions, embed, verb="Embedding", stacklevel=5, **options):
             if not vectors.shape[1]:
                 vectors = np.empty((len(results), len(rows), len(results[0])), dtype=np.float32)
-            for own, result in zip(vectors, results, strict=True):
-                own[places] = result
+            for of_text, result in zip(vectors, results, strict=True):
+                of_text[places] = result
         return vectors
 
-    def _shelf(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> Shelf | None:
+    def _space(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> CacheSpace | None:
         """Where results of these settings are kept; None without a cache."""
         if self.store is None:
             return None
@@ -174,7 +178,7 @@ class PromptEncoder(ABC):
             "max_new_tokens": self.sampling.max_new_tokens,
             **settings,
         }
-        return Shelf(self.store, about, pack, unpack)
+        return CacheSpace(self.store, about, pack, unpack)
 
     @cached_property
     def _settings_hash(self) -> str:
@@ -187,14 +191,14 @@ class PromptEncoder(ABC):
         check_answers(self.backbone, self.name)
 
         def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
-            said = self.backbone.answer([one for (one,) in batch], replace(how, seed=how.seed + first))
-            return [[one] for one in said]
+            batch_answers = self.backbone.answer([item for (item,) in batch], replace(how, seed=how.seed + first))
+            return [[answer] for answer in batch_answers]
 
         answers: list[list[str]] = [[] for _ in rows]
-        asked = [(one,) for one in instructions]
-        shelf = self._shelf(lambda said: json.dumps(said).encode(), json.loads, answers=asdict(how))
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "shelf": shelf}
-        for places, (said,) in run(self.tokenizer, rows, asked, reply, verb="Answering", stacklevel=4, **options):
+        questions = [(instruction,) for instruction in instructions]
+        space = self._space(lambda batch_answers: json.dumps(batch_answers).encode(), json.loads, answers=asdict(how))
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "space": space}
+        for places, (batch_answers,) in run(self.tokenizer, rows, questions, reply, verb="Answering", stacklevel=4, **options):
             for row in places:
-                answers[row] = [one.strip() for one in said]
+                answers[row] = [answer.strip() for answer in batch_answers]
         return answers

@@ -186,7 +186,7 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
 
     Args:
         texts: One text or several.
-        instruction: One for all texts, one a text, or None.
+        instruction: One for all texts, one per text, or None.
 
     Returns:
         n texts and n instructions, named ones resolved.
@@ -204,11 +204,11 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
         return rows, [resolve_instruction(instruction)] * len(rows)
     instructions = list(instruction)
     if len(instructions) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(instructions)} instructions: give one instruction, or one a text.")
-    for i, one in enumerate(instructions):
-        if not isinstance(one, str):
-            raise InputError(f"Instruction {i} is {one!r} ({type(one).__name__}), not a string.")
-    return rows, [resolve_instruction(one) for one in instructions]
+        raise InputError(f"{len(rows)} texts but {len(instructions)} instructions: give one instruction, or one per text.")
+    for i, question in enumerate(instructions):
+        if not isinstance(question, str):
+            raise InputError(f"Instruction {i} is {question!r} ({type(question).__name__}), not a string.")
+    return rows, [resolve_instruction(instruction) for instruction in instructions]
 
 
 def represent(text_type: str, *, domain: str | None = None, objective: str | None = None) -> str:
@@ -286,7 +286,9 @@ def default_instructions(template: PromptTemplate, prompts: Mapping[str, str] | 
     """
     if prompts is None:
         return DefaultInstructions()
-    own = {name: asked for name, prompt in prompts.items() if (asked := template.instruction_of(prompt)) is not None}
-    if "query" in own or "document" in own:
-        return DefaultInstructions(own.get("", ""), own.get("query", ""), own.get("document", ""))
-    return DefaultInstructions(own.get("", ""), template.query, template.document)
+    found = {
+        name: instruction for name, prompt in prompts.items() if (instruction := template.instruction_of(prompt)) is not None
+    }
+    if "query" in found or "document" in found:
+        return DefaultInstructions(found.get("", ""), found.get("query", ""), found.get("document", ""))
+    return DefaultInstructions(found.get("", ""), template.query, template.document)

@@ -127,14 +127,14 @@ def reencode(
         ModelError: When the re-encoder cannot be loaded.
         InputError: When there is a store and the re-encoder's weights have no revision.
     """
-    empty = sum(not one for row in answers for one in row)
+    empty = sum(not text for row in answers for text in row)
     if empty:
         logger.warning("%d of %d answers are empty and are embedded as such.", empty, sum(len(row) for row in answers))
     means = [np.empty((0, _known([""], encoder, None, device)[""].shape[0]), dtype=np.float32)] if not answers else []
     for start in range(0, len(answers), CHUNK):
-        some = answers[start : start + CHUNK]
-        known = _known(list(dict.fromkeys(one for row in some for one in row)), encoder, store, device)
-        means.append(np.stack([np.mean([known[one] for one in row], axis=0) for row in some]))
+        chunk = answers[start : start + CHUNK]
+        known = _known(list(dict.fromkeys(text for row in chunk for text in row)), encoder, store, device)
+        means.append(np.stack([np.mean([known[text] for text in row], axis=0) for row in chunk]))
     vectors: ReencodedVectors = np.concatenate(means).view(ReencodedVectors)
     vectors.answers = [list(row) for row in answers]
     vectors.empty = empty
@@ -143,19 +143,19 @@ def reencode(
 
 def _known(answers: list[str], encoder: str, store: Store | None, device: str | None) -> dict[str, Vectors]:
     """The vector of each answer, kept or embedded now."""
-    keys = {one: entry_key(one, "") for one in answers}
+    keys = {answer: entry_key(answer, "") for answer in answers}
     about: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     if store is not None:
         about = {"model": encoder, "revision": _revision(encoder, device), "pooling": "of answers", "layer": "last"}
         found = store.get(about, list(keys.values()))
-    vectors = {one: unpack_vector(found[key]) for one, key in keys.items() if key in found}
-    new = [one for one in answers if one not in vectors]
+    vectors = {text: unpack_vector(found[key]) for text, key in keys.items() if key in found}
+    new = [answer for answer in answers if answer not in vectors]
     for start in range(0, len(new), BATCH):
-        some = new[start : start + BATCH]
-        made = dict(zip(some, sentence_vectors(some, encoder, device), strict=True))
+        batch = new[start : start + BATCH]
+        made = dict(zip(batch, sentence_vectors(batch, encoder, device), strict=True))
         if store is not None:
-            store.put(about, ((keys[one], data) for one, vector in made.items() if (data := pack_vector(vector)) is not None))
+            store.put(about, ((keys[text], data) for text, vector in made.items() if (data := pack_vector(vector)) is not None))
         vectors.update(made)
     return vectors
 

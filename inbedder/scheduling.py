@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from tqdm.auto import tqdm
 
 from inbedder import vectors as arrays
 from inbedder.batching import TOKEN_BUDGET, length_sorted_batches, token_budget
-from inbedder.cache import Store, entry_key
+from inbedder.cache import CacheSpace, Pair
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 
@@ -28,49 +27,22 @@ LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal
 WINDOW = 16384
 """Prompts that are sorted by length together."""
 V = TypeVar("V", bound=NDArray[np.float32])
-Pair = tuple[str, str]
 Unit = tuple[str, tuple[str, ...]]
 """A text and the instructions that are asked of it together."""
 Work = Callable[[Sequence[Sequence[PromptTokens]], int], Sequence[Sequence[Any]]]
-"""From a batch of units' prompts, and the number of its first unit, to each unit's results, one a prompt."""
-
-
-@dataclass(frozen=True)
-class Shelf:
-    """Where results of one kind are kept."""
-
-    store: Store
-    """The store."""
-    about: Mapping[str, Any]
-    """All that a result depends on, beside text and instruction."""
-    pack: Callable[[Any], bytes | None]
-    """A result as bytes, or None for one that must not be kept."""
-    unpack: Callable[[bytes], Any]
-    """Its inverse."""
-
-    def find(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[bool, Any]]:
-        """Whether the text was cut, and the result, of the pairs that are kept."""
-        keys = {entry_key(*pair): pair for pair in pairs}
-        found = self.store.get(self.about, list(keys))
-        return {keys[key]: (data[:1] == b"\1", self.unpack(data[1:])) for key, data in found.items()}
-
-    def keep(self, pairs: Sequence[Pair], prompts: Sequence[PromptTokens], results: Sequence[Any]) -> None:
-        """Keep a batch, all of it or none."""
-        packed = zip(pairs, prompts, (self.pack(one) for one in results), strict=True)
-        entries = [(entry_key(*pair), bytes([prompt.cut]) + data) for pair, prompt, data in packed if data is not None]
-        self.store.put(self.about, entries)
+"""From a batch of units' prompts, and the number of its first unit, to each unit's results, one per prompt."""
 
 
 def run(
     tokenizer: PromptTokenizer,
     texts: Sequence[str],
-    asked: Sequence[tuple[str, ...]],
+    questions: Sequence[tuple[str, ...]],
     work: Work,
     *,
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
     verb: str = "Working",
-    shelf: Shelf | None = None,
+    space: CacheSpace | None = None,
     stacklevel: int = 3,
 ) -> Iterator[tuple[list[int], Sequence[Any]]]:
     """Give every row its results.
@@ -78,12 +50,12 @@ def run(
     Args:
         tokenizer: The model's.
         texts: n texts.
-        asked: n tuples of m instructions each.
+        questions: n tuples of m instructions each.
         work: What is done with a batch.
         batch_size: Most prompts (or, where m is above 1, texts) in one batch.
         show_progress_bar: None shows one for long work in a terminal.
         verb: The progress bar's name.
-        shelf: Where results are looked up and kept.
+        space: Where results are looked up and kept.
         stacklevel: Whose line the warning of cut texts shows; 3 is the caller's caller.
 
     Yields:
@@ -95,12 +67,12 @@ def run(
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, not {batch_size}.")
     rows: dict[Unit, list[int]] = defaultdict(list)
-    for row, unit in enumerate(zip(texts, asked, strict=True)):
+    for row, unit in enumerate(zip(texts, questions, strict=True)):
         rows[unit].append(row)
     hidden = not show_progress_bar if show_progress_bar is not None else (len(texts) < LONG_WORK or None)
     cut = 0
     with tqdm(total=len(texts), desc=verb, unit=" texts", disable=hidden) as bar:
-        for unit, was_cut, results in _results(tokenizer, list(rows), work, batch_size, shelf):
+        for unit, was_cut, results in _results(tokenizer, list(rows), work, batch_size, space):
             cut += len(rows[unit]) if was_cut else 0
             yield rows[unit], results
             bar.update(len(rows[unit]))
@@ -113,39 +85,40 @@ def run(
 
 
 def _results(
-    tokenizer: PromptTokenizer, units: list[Unit], work: Work, batch_size: int, shelf: Shelf | None
+    tokenizer: PromptTokenizer, units: list[Unit], work: Work, batch_size: int, space: CacheSpace | None
 ) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
     """Each unit, whether its text was cut, and its results, window by window."""
     many = len(units[0][1]) if units else 1
     window = max(1, WINDOW // many)
     most_tokens = token_budget() if many == 1 else TOKEN_BUDGET  # what many instructions share is counted for each
     with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
-        ahead = thread.submit(_prepare, tokenizer, units[:window], shelf)
+        ahead = thread.submit(_prepare, tokenizer, units[:window], space)
         for start in range(0, len(units), window):
-            some = units[start : start + window]
+            window_units = units[start : start + window]
             known, prompts = ahead.result()
-            ahead = thread.submit(_prepare, tokenizer, units[start + window : start + 2 * window], shelf)
+            ahead = thread.submit(_prepare, tokenizer, units[start + window : start + 2 * window], space)
             for unit in known:
                 yield unit, *known[unit]
             lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
             for batch in length_sorted_batches(lengths, batch_size, most_tokens):
-                todo = [number for number in batch.tolist() if some[number] not in known]
+                todo = [number for number in batch.tolist() if window_units[number] not in known]
                 if not todo:
                     continue
                 chosen = [prompts[number] for number in todo]
                 results = work(chosen, start + int(batch[0]))
-                if shelf:
-                    shelf.keep([pair for number in todo for pair in _pairs(some[number])], _flat(chosen), _flat(results))
+                if space:
+                    pairs = [pair for number in todo for pair in _pairs(window_units[number])]
+                    space.keep(pairs, [prompt.cut for prompt in _flat(chosen)], _flat(results))
                 for number, row, result in zip(todo, chosen, results, strict=True):
-                    yield some[number], any(prompt.cut for prompt in row), result
+                    yield window_units[number], any(prompt.cut for prompt in row), result
 
 
 def _prepare(
-    tokenizer: PromptTokenizer, units: Sequence[Unit], shelf: Shelf | None
+    tokenizer: PromptTokenizer, units: Sequence[Unit], space: CacheSpace | None
 ) -> tuple[dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]:
     """What is kept of some units, and, unless that is all, the prompts of all."""
     pairs = [pair for unit in units for pair in _pairs(unit)]
-    kept = shelf.find(pairs) if shelf else {}
+    kept = space.find(pairs) if space else {}
     known = {}
     for unit in units if kept else ():
         if all(pair in kept for pair in _pairs(unit)):
@@ -154,16 +127,16 @@ def _prepare(
     if len(known) == len(units):
         return known, []
     each = iter(tokenizer([text for text, _ in pairs], [instruction for _, instruction in pairs]))
-    return known, [[next(each) for _ in asked] for _, asked in units]
+    return known, [[next(each) for _ in questions] for _, questions in units]
 
 
 def _pairs(unit: Unit) -> list[Pair]:
-    text, asked = unit
-    return [(text, instruction) for instruction in asked]
+    text, questions = unit
+    return [(text, instruction) for instruction in questions]
 
 
 def _flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
-    return [one for row in rows for one in row]
+    return [item for row in rows for item in row]
 
 
 def finished(vectors: V, normalize: bool) -> V:

@@ -289,13 +289,13 @@ def _columns(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(str(name) for record in records for name in record))
 
 
-def _text_column(records: Sequence[Record], asked: str | None) -> str:
+def _text_column(records: Sequence[Record], wanted: str | None) -> str:
     columns = _columns(records)
-    if asked is not None:
-        if asked not in columns:
-            raise InputError(f"No column {asked!r}. The columns are: {', '.join(columns)}. Name one with --text-column.")
-        return asked
-    wordy = [name for name in columns if _share(records, name, lambda value: any(one.isalpha() for one in value)) > 0.5]
+    if wanted is not None:
+        if wanted not in columns:
+            raise InputError(f"No column {wanted!r}. The columns are: {', '.join(columns)}. Name one with --text-column.")
+        return wanted
+    wordy = [name for name in columns if _share(records, name, lambda value: any(letter.isalpha() for letter in value)) > 0.5]
     if len(wordy) > 1:
         several = [name for name in wordy if _share(records, name, lambda value: " " in value.strip()) > 0.5]
         wordy = several if len(several) == 1 else wordy

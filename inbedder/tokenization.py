@@ -92,14 +92,14 @@ class PromptTokenizer:
         self.max_length = max_length
         self.mask_length = mask_length
         self._closing = special_edges(self._encode(["a"])[0])[1]
-        self._leaking = [one for one in tokenizer.all_special_tokens if one != tokenizer.unk_token and self._leaks(one)]
+        self._leaking = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._leaks(token)]
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
         """Tokenize prompts.
 
         Args:
             texts: n texts.
-            instructions: n instructions, one a text.
+            instructions: n instructions, one per text.
 
         Returns:
             n tokenized prompts, each at most ``max_length`` long.
@@ -110,8 +110,8 @@ class PromptTokenizer:
         prompts: list[PromptTokens] = []
         for start in range(0, len(texts), CHUNK):
             chunk = [self._clean(text) for text in texts[start : start + CHUNK]]
-            asked = [self._clean(instruction) for instruction in instructions[start : start + CHUNK]]
-            prompts += self._tokenize_chunk(chunk, asked)
+            cleaned = [self._clean(instruction) for instruction in instructions[start : start + CHUNK]]
+            prompts += self._tokenize_chunk(chunk, cleaned)
         return prompts
 
     def ids_of(self, words: Sequence[str]) -> list[int]:

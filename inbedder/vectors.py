@@ -66,7 +66,7 @@ def similarity(a: Any, b: Any) -> Vectors:
     Returns:
         float32, shape (n, m); a vector of zeros is similar to nothing.
     """
-    left, right = (unit(np.atleast_2d(np.asarray(one, dtype=np.float32))) for one in (a, b))
+    left, right = (unit(np.atleast_2d(np.asarray(side, dtype=np.float32))) for side in (a, b))
     product: Vectors = left @ right.T
     return product
 

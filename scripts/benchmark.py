@@ -138,9 +138,9 @@ def causal_cases(family: str, shape: str) -> Iterator[Case]:
     if has_fast_bf16(torch.device("cpu")):  # else the default is float32, as above
         yield Case(f"{name}: lean pass / naive, bfloat16", 3.0, made(plain, lean, None))
     yield Case(f"{name}: sorted / input order", 1.8, made(lambda model: in_order(model, more, QUESTIONS[0]), by_length))
-    separate = lambda model: np.stack([model.encode(long, one) for one in QUESTIONS])  # noqa: E731
+    separate = lambda model: np.stack([model.encode(long, question) for question in QUESTIONS])  # noqa: E731
     yield Case(f"{name}: 10 instructions, shared / separate", 4.0, made(separate, shared))
-    naives = lambda model: np.stack([naive(model, long, one) for one in QUESTIONS])  # noqa: E731
+    naives = lambda model: np.stack([naive(model, long, question) for question in QUESTIONS])  # noqa: E731
     yield Case(f"{name}: 10 instructions, shared / naive, default precision", 12.0, made(naives, shared, None))
 
 
@@ -188,7 +188,9 @@ def peak_memory(folder: str, way: str) -> float:
     model = random_model(Path(folder), "opt", "125M")
     rows = texts(32, 195, 200)
     encode = (
-        (lambda some: naive(model, some, QUESTIONS[0], 32)) if way == "naive" else lambda some: model.encode(some, QUESTIONS[0])
+        (lambda batch: naive(model, batch, QUESTIONS[0], 32))
+        if way == "naive"
+        else lambda batch: model.encode(batch, QUESTIONS[0])
     )
     encode(rows[:1])
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -257,7 +259,7 @@ def summary(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any]:
         "smallest": round(min(ratios), 2),
         "largest": round(max(ratios), 2),
         "goal": goal,
-        "slow_fast": [[round(one, 4) for one in pair] for pair in pairs],
+        "slow_fast": [[round(seconds, 4) for seconds in pair] for pair in pairs],
     }
 
 
@@ -272,12 +274,12 @@ def draw(content: dict[str, Any], path: Path) -> None:
     line = [row for one in content["cases"] for row in one.get("line", [])]
     pyplot.close("all")
     figure, axes = pyplot.subplots(figsize=(11, 0.36 * len(cases) + 1.2), layout="constrained")
-    ratios = [one["ratio"] for one in cases]
-    spread = [[one["ratio"] - one["smallest"] for one in cases], [one["largest"] - one["ratio"] for one in cases]]
-    names = [one["name"] for one in cases]
+    ratios = [case["ratio"] for case in cases]
+    spread = [[case["ratio"] - case["smallest"] for case in cases], [case["largest"] - case["ratio"] for case in cases]]
+    names = [case["name"] for case in cases]
     bars = axes.barh(names, ratios, xerr=spread, color="#4269d0", error_kw={"elinewidth": 1})
-    axes.plot([one["goal"] for one in cases], names, "|", color="#ff725c", markersize=12, markeredgewidth=2, label="goal")
-    axes.bar_label(bars, [f"{one:.1f}" for one in ratios], padding=6, fontsize=8)
+    axes.plot([case["goal"] for case in cases], names, "|", color="#ff725c", markersize=12, markeredgewidth=2, label="goal")
+    axes.bar_label(bars, [f"{ratio:.1f}" for ratio in ratios], padding=6, fontsize=8)
     axes.set(xscale="log", xlabel=f"times as fast, or as small ({content['default_precision']})")
     axes.axvline(1, color="#888", linewidth=0.8)
     axes.invert_yaxis()
@@ -303,29 +305,29 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=RESULTS)
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     about: dict[str, Any] = {
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
         "default_precision": str(InBedder().backbone.model.dtype).removeprefix("torch."),
-        "versions": {one: version(one) for one in ("torch", "transformers", "sentence-transformers", "numpy")},
+        "versions": {package: version(package) for package in ("torch", "transformers", "sentence-transformers", "numpy")},
     }
-    before = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.exists() else {}
+    before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
     if before and {key: before[key] for key in about} != about:
-        parser.error(f"{asked.output} was measured on another machine or with other versions; give another file.")
+        parser.error(f"{options.output} was measured on another machine or with other versions; give another file.")
     done = {case["name"]: case for case in before.get("cases", [])}
     cases = [case for family in ("opt", "llama") for shape in SHAPES for case in causal_cases(family, shape)] + list(mini_cases())
     jobs: dict[str, Callable[[Path], dict[str, Any]]] = {MEMORY: memory}
-    jobs |= {case.name: lambda folder, case=case: measure(case, folder, asked.rounds) for case in cases}
+    jobs |= {case.name: lambda folder, case=case: measure(case, folder, options.rounds) for case in cases}
     jobs[LINE_NAME] = lambda _folder: {"name": LINE_NAME, "line": guided_line()}
-    asked.output.parent.mkdir(exist_ok=True)
+    options.output.parent.mkdir(exist_ok=True)
     command = " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as folder:
-        for name in (one for one in jobs if asked.only in one):
+        for name in (job for job in jobs if options.only in job):
             done[name] = jobs[name](Path(folder)) | {"command": command}
             print(f"{done[name].get('ratio', ''):8}  {name}", flush=True)
-            content = about | {"cases": [done[one] for one in jobs if one in done]}
-            asked.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-            draw(content, asked.output.with_suffix(".png"))
+            content = about | {"cases": [done[job] for job in jobs if job in done]}
+            options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            draw(content, options.output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

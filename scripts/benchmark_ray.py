@@ -5,7 +5,7 @@
     python scripts/benchmark_ray.py --only speed --rounds 5
     python scripts/benchmark_ray.py --only memory --memory-rows 20000 -o /tmp/ray.json
 
-Speed: the same texts with the bundled model, one thread a worker, Ray already up; the time of a whole job, model loading
+Speed: the same texts with the bundled model, one thread per worker, Ray already up; the time of a whole job, model loading
 included. Rounds alternate which goes first. Beside it the rate between the first part and the last, which leaves loading out.
 
 Memory: a BERT with random weights and 16 numbers a vector embeds short rows from a csv file. Every second the private and the
@@ -54,8 +54,8 @@ def write_texts(path: Path, rows: int, words: int) -> Path:
 def tiny_model(folder: Path) -> Path:
     """A BERT of one small layer and its tokenizer, random weights."""
     letters = [chr(code) for code in range(33, 127)]
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{one}" for one in letters), *WORDS]
-    backend = Tokenizer(models.WordPiece({one: i for i, one in enumerate(dict.fromkeys(vocabulary))}, unk_token="[UNK]"))
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters), *WORDS]
+    backend = Tokenizer(models.WordPiece({word: i for i, word in enumerate(dict.fromkeys(vocabulary))}, unk_token="[UNK]"))
     backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     backend.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     names = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("pad", "unk", "cls", "sep", "mask")}
@@ -73,19 +73,19 @@ def speed(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     with _ray_session(Machines(workers=2)):
         for number in range(-1, rounds):  # the first is a short warm-up
-            texts, asked = (warm_up, max(1, rows // 20)) if number < 0 else (source, rows)
+            texts, count = (warm_up, max(1, rows // 20)) if number < 0 else (source, rows)
             pair = {}
             for workers in (1, 2) if number % 2 == 0 else (2, 1):
                 output = folder / f"speed-{number}-{workers}"
                 start = time.perf_counter()
-                result = embed_job(texts, output, ASKED, machines=Machines(workers, threads=1), shard_rows=max(1, asked // 40))
+                result = embed_job(texts, output, ASKED, machines=Machines(workers, threads=1), shard_rows=max(1, count // 40))
                 pair[f"seconds_{workers}"] = round(time.perf_counter() - start, 3)
-                assert result.embedded == asked
+                assert result.embedded == count
                 pair[f"rate_{workers}"] = round(rate(output), 2)
             print(number, pair, flush=True)
             found += [pair] if number >= 0 else []
-    ratios = [one["seconds_1"] / one["seconds_2"] for one in found]
-    steady = [one["rate_2"] / one["rate_1"] for one in found]
+    ratios = [case["seconds_1"] / case["seconds_2"] for case in found]
+    steady = [case["rate_2"] / case["rate_1"] for case in found]
     return {
         "name": "2 workers / 1 worker, mini, one thread each",
         "goal": 1.7,
@@ -126,7 +126,7 @@ def processes() -> dict[int, tuple[str, int, int]]:
             process = parents[process]
         return process == os.getpid()
 
-    return {process: one for process, one in found.items() if ours(process)}
+    return {process: size for process, size in found.items() if ours(process)}
 
 
 def memory(folder: Path, rows: int, workers: int) -> dict[str, Any]:
@@ -155,10 +155,10 @@ def memory(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     finally:
         ended.set()
         watcher.join()
-    working = [one for one in samples if one["parts"]]
+    working = [sample for sample in samples if sample["parts"]]
     quarters = [working[i * len(working) // 4 : (i + 1) * len(working) // 4] for i in range(4)]
     medians = {
-        key: [round(statistics.median(one[key] for one in some), 1) if some else None for some in quarters]
+        key: [round(statistics.median(one[key] for one in quarter), 1) if quarter else None for quarter in quarters]
         for key in ("driver", "models", "tasks", "ray", "shared", "total")
     }
     step = max(1, len(samples) // 200)
@@ -171,7 +171,7 @@ def memory(folder: Path, rows: int, workers: int) -> dict[str, Any]:
         "unit": "MiB",
         "medians_of_quarters": medians,
         "last_quarter_over_second": round(last / second, 3) if second and last else None,
-        "samples": [{key: round(value, 1) for key, value in one.items()} for one in samples[::step]],
+        "samples": [{key: round(value, 1) for key, value in sample.items()} for sample in samples[::step]],
     }
 
 
@@ -184,25 +184,25 @@ def main() -> None:
     parser.add_argument("--speed-rows", type=int, default=8000)
     parser.add_argument("--memory-rows", type=int, default=1_000_000)
     parser.add_argument("--memory-workers", type=int, default=2)
-    asked = parser.parse_args()
-    content = json.loads(asked.output.read_text(encoding="utf-8")) if asked.output.is_file() else {}
+    options = parser.parse_args()
+    content = json.loads(options.output.read_text(encoding="utf-8")) if options.output.is_file() else {}
     about = {
         "command": " ".join(["python", "scripts/benchmark_ray.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
-        "versions": {one: version(one) for one in ("ray", "torch", "transformers", "pyarrow", "numpy")},
+        "versions": {package: version(package) for package in ("ray", "torch", "transformers", "pyarrow", "numpy")},
     }
-    asked.output.parent.mkdir(exist_ok=True)
+    options.output.parent.mkdir(exist_ok=True)
     for name in ("speed", "memory"):
-        if asked.only not in (None, name):
+        if options.only not in (None, name):
             continue
         with tempfile.TemporaryDirectory() as folder:
             if name == "speed":
-                found = speed(Path(folder), asked.speed_rows, asked.rounds)
+                found = speed(Path(folder), options.speed_rows, options.rounds)
             else:
-                found = memory(Path(folder), asked.memory_rows, asked.memory_workers)
+                found = memory(Path(folder), options.memory_rows, options.memory_workers)
         content[name] = about | found
         print({key: value for key, value in found.items() if key not in ("samples", "rounds")}, flush=True)
-        asked.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

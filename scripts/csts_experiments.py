@@ -63,13 +63,13 @@ def whole_table(
 ) -> None:
     """The models without training, the three encoders, and the paper's ablations."""
     path = _check(output, data)
-    embedders = [one for name in model for one in inbedder_embedders(name)]
-    embedders += [one for name in baseline for one in mteb_embedders(name)]
+    embedders = [embedder for name in model for embedder in inbedder_embedders(name)]
+    embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
     tasks = [*(csts_of_table(path, split=split) for split in SPLITS), csts_of_table(path, as_questions=True)]
     run(embedders, tasks, output, seeds=range(1))
-    for name, (kind, *own) in TRAINED.items():
+    for name, (kind, *settings) in TRAINED.items():
         for seed in range(seeds):
-            trained_cells(name, kind, [*own, *changes], seed, path, output)
+            trained_cells(name, kind, [*settings, *changes], seed, path, output)
     typer.echo(markdown(table(load_cells(output))))
 
 
@@ -91,12 +91,12 @@ def curve(
     found: dict[int, dict[str, float]] = {}
     for pairs in sorted({*size, every}):
         for kind in KINDS:
-            name, own = (
+            name, settings = (
                 (f"{kind}-encoder, trained", [])
                 if pairs == every
                 else (f"{kind}-encoder, {pairs} pairs", [f"data.pairs={pairs}"])
             )
-            cells = [trained_cells(name, kind, [*own, *changes], seed, path, output)[0] for seed in range(seeds)]
+            cells = [trained_cells(name, kind, [*settings, *changes], seed, path, output)[0] for seed in range(seeds)]
             found.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
     title = f"Spearman on the test rows of {path.name}, mean of {seeds} seeds"
     lines(found, output.with_name(f"{output.stem}_curve.png"), title, "pairs learned")
@@ -148,7 +148,7 @@ def _measured(folder: Path, task: ConditionalSTS) -> tuple[dict[str, float], str
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
-    scores = task.evaluate_pairs(lambda first, second, asked: encoder.similarity(first, second, condition=asked))
+    scores = task.evaluate_pairs(lambda first, second, conditions: encoder.similarity(first, second, condition=conditions))
     first = task.rows[0]
     parts, _ = encoder.read([str(first["sentence1"])], [str(first["sentence2"])], task.instructions[:1])
     return {name: round(score, 2) for name, score in scores.items()}, " | ".join(

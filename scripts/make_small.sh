@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Train the bundled decoder and pack it: scripts/make_small.sh DATA-FOLDER [SEED ...]   (an hour a seed on two quiet cores with bfloat16)
+# Train the bundled decoder and pack it: scripts/make_small.sh DATA-FOLDER [SEED ...]   (an hour per seed on two quiet cores with bfloat16)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=$1

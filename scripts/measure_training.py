@@ -26,7 +26,7 @@ def measure(
     if modules:
         model = get_peft_model(model, LoraConfig(r=32, lora_alpha=64, target_modules=modules))
     body, head = torch.compile(body) if compiled else body, model.get_output_embeddings()
-    optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad], 1e-4)
+    optimizer = torch.optim.AdamW([parameter for parameter in model.parameters() if parameter.requires_grad], 1e-4)
     ids = torch.randint(10, 40000, (ROWS, POSITIONS))
     seen = torch.ones(ROWS, 1, POSITIONS, POSITIONS, dtype=torch.bool).tril()
     mask = seen if attention == "sdpa" else torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)

@@ -17,7 +17,7 @@ from finetune.composing import WRITTEN
 
 def main() -> None:
     """Write OUT/recipe.yaml and OUT/data, which holds links to the data and the phrases."""
-    recipe_file, data, out = (Path(one) for one in sys.argv[1:])
+    recipe_file, data, out = (Path(path) for path in sys.argv[1:])
     recipe = yaml.safe_load(recipe_file.read_text(encoding="utf-8"))
     for source in recipe["data"]["sources"]:
         if "instructions" in source:

@@ -78,7 +78,7 @@ def saved(adapted: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
         weights = load_file(Path(folder) / "adapter_model.safetensors")
         config = json.loads((Path(folder) / "adapter_config.json").read_text(encoding="utf-8"))
     copies = (".modules_to_save.", ".original_module.")
-    return {name: tensor for name, tensor in weights.items() if not any(one in name for one in copies)}, config
+    return {name: tensor for name, tensor in weights.items() if not any(copy in name for copy in copies)}, config
 
 
 def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: int) -> dict[str, Tensor]:
@@ -98,7 +98,7 @@ def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: i
         if not name.endswith(".lora_A.weight"):
             continue
         other = name.replace(".lora_A.", ".lora_B.")
-        change = torch.stack([scale * one[other].float() @ one[name].float() for one in adapters]).mean(0)
+        change = torch.stack([scale * adapter[other].float() @ adapter[name].float() for adapter in adapters]).mean(0)
         left, values, right = torch.linalg.svd(change, full_matrices=False)
         root = values[:rank].sqrt()
         mean[other], mean[name] = left[:, :rank] * root, root.unsqueeze(1) * right[:rank]
@@ -143,7 +143,7 @@ def main() -> None:
     settings["base"] = options.base or settings["base"]
     config["base_model_name_or_path"] = settings["base"]
     settings = {key: settings[key] for key in ("base", "template", "mask_length")}
-    settings |= {key: yaml.safe_load(value) for key, value in (one.split("=", 1) for one in options.set)}
+    settings |= {key: yaml.safe_load(value) for key, value in (pair.split("=", 1) for pair in options.set)}
     for name, values in (("adapter_config.json", config), (SETTINGS_FILE, settings)):
         (options.target / name).write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -10,7 +10,7 @@ runs=runs/instructor
 mkdir -p $runs/tasks
 [ -e DATA ] || ln -s "$data/eval" DATA
 
-# Tasks with labels, from questions over labelled texts: one task a question.
+# Tasks with labels, from questions over labelled texts: one task per question.
 python - "$data/qa/open" $runs/tasks <<'PYTHON'
 import gzip
 import json

@@ -63,7 +63,7 @@ def ratios(path: Path) -> list[list[str]]:
     rows = [["two ways, side by side", "ratio", "from", "to", "goal"]]
     for case in content["cases"]:
         if "ratio" in case and " tiny: " not in case["name"]:
-            rows.append([case["name"], *(f"{case[one]:.1f}" for one in ("ratio", "smallest", "largest", "goal"))])
+            rows.append([case["name"], *(f"{case[column]:.1f}" for column in ("ratio", "smallest", "largest", "goal"))])
     return rows
 
 

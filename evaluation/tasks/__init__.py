@@ -155,8 +155,8 @@ def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str
 def _robustness(corpus: TwoCriteriaCorpus, criterion: str, protocol: str) -> InstructionRobustness:
     labels = dict(zip(corpus.criteria, corpus.labels, strict=True))[criterion]
     data = LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence)
-    asked = robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
-    return InstructionRobustness(data, asked, protocol)
+    instructions = robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
+    return InstructionRobustness(data, instructions, protocol)
 
 
 def _once(build: Callable[[], TwoCriteriaCorpus]) -> Callable[[], TwoCriteriaCorpus]:

@@ -30,7 +30,7 @@ class ContrastTriplets:
         """Draw the triplets.
 
         Args:
-            corpus: Texts with two labels each, and an instruction a criterion.
+            corpus: Texts with two labels each, and an instruction per criterion.
             count: How many triplets.
             seed: Seed of the draw.
         """
@@ -47,7 +47,7 @@ class ContrastTriplets:
             seed: Not used: the triplets are drawn once.
 
         Returns:
-            One success rate a criterion and their harmonic_mean, in percent.
+            One success rate per criterion and their harmonic_mean, in percent.
         """
         rows, scores = self.triplets, {}
         for number, (criterion, instruction) in enumerate(zip(self.corpus.criteria, self.corpus.instructions, strict=True)):

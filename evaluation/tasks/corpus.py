@@ -75,9 +75,8 @@ def corpus_of_rows(
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in (text_column, *criteria):
         if column not in columns:
-            raise InputError(
-                f"No column {column!r} in {name}. The columns are: {', '.join(one for one in columns if one != '__text__')}."
-            )
+            shown = ", ".join(known for known in columns if known != "__text__")
+            raise InputError(f"No column {column!r} in {name}. The columns are: {shown}.")
     whole: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         if all(_is_given(row.get(column)) for column in (text_column, *criteria)):
@@ -141,7 +140,9 @@ def nyt_of_hub() -> TwoCriteriaCorpus:
     """New York Times articles by topic and location, the InBedder authors' own set, from the hub at its pinned revision."""
     known = known_set("corpus", "NYT")
     path, revision = known.pinned
-    topics, locations = ({row["text"]: row["cluster"] for row in read_hub(path, revision, one)} for one in ("topic", "location"))
+    topics, locations = (
+        {row["text"]: row["cluster"] for row in read_hub(path, revision, criterion)} for criterion in ("topic", "location")
+    )
     rows = [{"text": text, "topic": topics[text], "location": locations[text]} for text in topics if text in locations]
     about = {"source": f"{path}@{revision[:8]}", "licence": known.licence, "citation": known.citation}
     return corpus_of_rows("NYT", rows, instructions_of("nyt"), **about)

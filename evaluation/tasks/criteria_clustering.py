@@ -23,7 +23,7 @@ class CriteriaClustering:
         """Take a corpus.
 
         Args:
-            corpus: Texts with two labels each, and an instruction a criterion.
+            corpus: Texts with two labels each, and an instruction per criterion.
             protocol: As ``v_measure`` takes it.
 
         Raises:
@@ -47,13 +47,13 @@ class CriteriaClustering:
             seed: Seed of k-means.
 
         Returns:
-            One V-measure a criterion and their harmonic_mean, times 100.
+            One V-measure per criterion and their harmonic_mean, times 100.
         """
         return criteria_scores(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
 
 
 def criteria_scores(corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str) -> Scores:
-    """V-measures of a corpus under an instruction a criterion.
+    """V-measures of a corpus under an instruction per criterion.
 
     Args:
         corpus: Texts with two labels each.
@@ -63,7 +63,7 @@ def criteria_scores(corpus: TwoCriteriaCorpus, instructions: Sequence[str], enco
         protocol: As ``v_measure`` takes it.
 
     Returns:
-        One V-measure a criterion and their harmonic_mean, times 100.
+        One V-measure per criterion and their harmonic_mean, times 100.
     """
     scores = {
         criterion: v_measure(encode(corpus.texts, instruction), labels, seed, protocol)

@@ -59,8 +59,8 @@ class InstructionDetail:
         """Take a corpus.
 
         Args:
-            corpus: Texts with two labels each, and the detailed instruction a criterion.
-            words: Its tag, and a simple instruction a criterion.
+            corpus: Texts with two labels each, and the detailed instruction per criterion.
+            words: Its tag, and a simple instruction per criterion.
             protocol: As ``v_measure`` takes it.
         """
         simple = tuple(str(words["simple"][criterion]) for criterion in corpus.criteria)

@@ -18,17 +18,17 @@ from inbedder.tables import read_rows
 from inbedder.vectors import unit
 
 
-def token_f1(one: str, other: str) -> float:
+def token_f1(first: str, other: str) -> float:
     """F1 of the tokens (split at white space, as multisets) of two texts; 0 where they share none.
 
     Args:
-        one: A text.
+        first: A text.
         other: Another.
 
     Returns:
         0 to 1.
     """
-    a, b = Counter(one.split()), Counter(other.split())
+    a, b = Counter(first.split()), Counter(other.split())
     shared = sum((a & b).values())
     return 2 * shared / (sum(a.values()) + sum(b.values())) if shared else 0.0
 
@@ -80,7 +80,7 @@ class PromptRetrieval:
         f1 = [[token_f1(row["sql_template"], forms[i]) for i in near] for row, near in zip(self.test, nearest, strict=True)]
         same = [row["sql_template"] == forms[near[0]] for row, near in zip(self.test, nearest, strict=True)]
         return {
-            "sql_f1_at_1": 100 * float(np.mean([one[0] for one in f1])),
+            "sql_f1_at_1": 100 * float(np.mean([by_rank[0] for by_rank in f1])),
             f"sql_f1_at_{self.k}": 100 * float(np.mean(f1)),
             "same_template_at_1": 100 * float(np.mean(same)),
         }

@@ -90,7 +90,7 @@ class InstructionRobustness:
             seed: Seed of k-means.
 
         Returns:
-            One V-measure an instruction (correct_0 ...), delta_ci, delta_ii, and minimum, mean and maximum of the correct
+            One V-measure per instruction (correct_0 ...), delta_ci, delta_ii, and minimum, mean and maximum of the correct
             ones, times 100.
         """
         measured: dict[int, tuple[Vectors, float]] = {}  # an embedder that ignores instructions gives one array: group it once
@@ -101,7 +101,7 @@ class InstructionRobustness:
                 measured[id(vectors)] = (vectors, v_measure(vectors, self.data.labels, seed, self.protocol))
             return measured[id(vectors)][1]
 
-        values = {kind: [score(one) for one in self.instructions[kind]] for kind in KINDS}
+        values = {kind: [score(instruction) for instruction in self.instructions[kind]] for kind in KINDS}
         scores = {f"{kind}_{i}": value for kind in KINDS for i, value in enumerate(values[kind])}
         correct, implicit, incorrect = (mean(values[kind]) for kind in KINDS)
         spread = {"correct_min": min(values["correct"]), "correct_mean": correct, "correct_max": max(values["correct"])}

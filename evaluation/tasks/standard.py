@@ -179,8 +179,8 @@ def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instructio
     task = type(f"Local{mteb_kind}", (base,), {"metadata": metadata, "is_cross_validation": crossed})()
     if kind == "clustering":
         rows = splits["test"]
-        one = {column: [[row[column] for row in rows]] for column in ("sentences", "labels")}
-        task.dataset = DatasetDict({"test": Dataset.from_dict(one)})
+        columns = {column: [[row[column] for row in rows]] for column in ("sentences", "labels")}
+        task.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
     else:
         named = {"train": splits["test"]} if crossed else splits
         task.dataset = DatasetDict({split: Dataset.from_list(rows) for split, rows in named.items()})

@@ -74,7 +74,7 @@ class TextEvaluation:
         Returns:
             pearson and spearman, times 100.
         """
-        everything = list(dict.fromkeys([*self.texts, *(one for refs in self.references for one in refs)]))
+        everything = list(dict.fromkeys([*self.texts, *(ref for refs in self.references for ref in refs)]))
         place = {text: row for row, text in enumerate(everything)}
         vectors = encode(everything, self.instruction)
         pairs = [(place[text], place[ref], i) for i, text in enumerate(self.texts) for ref in self.references[i]]
@@ -88,4 +88,4 @@ def _human_score(row: dict[str, Any]) -> float:
     """The score that people gave: THumB's total, or the mean of the experts' four ratings."""
     if "human_score" in row:
         return float(row["human_score"])
-    return mean(mean(map(float, one.values())) for one in row["expert_annotations"])
+    return mean(mean(map(float, annotation.values())) for annotation in row["expert_annotations"])

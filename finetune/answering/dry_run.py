@@ -30,18 +30,18 @@ def dry_run(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], 
     """
     lines, table = [], [("source", "rows", "answer words", "cut at the first 1,000")]
     for source in dict.fromkeys(row.source for row in rows):
-        own = [row for row in rows if row.source == source]
-        sample = make_examples(kind, tokenizer, own[:1000], recipe)
+        of_source = [row for row in rows if row.source == source]
+        sample = make_examples(kind, tokenizer, of_source[:1000], recipe)
         lines.append(f"== {source}")
-        for row, example in zip(own[:shown], sample, strict=False):
-            carrying = [int(one) for one in example["labels"] if one != IGNORED]
+        for row, example in zip(of_source[:shown], sample, strict=False):
+            carrying = [int(label) for label in example["labels"] if label != IGNORED]
             lines += [
                 f"prompt: {tokenizer.decode(example['input_ids'])!r}",
                 f"answer: {row.answer!r}",
                 f"loss on: {carrying} {tokenizer.convert_ids_to_tokens(carrying)}",
             ]
-        words = mean(len(row.answer.split()) for row in own)
-        table.append((source, f"{len(own):,}", f"{words:.1f}", f"{mean(one['cut'] for one in sample):.1%}"))
+        words = mean(len(row.answer.split()) for row in of_source)
+        table.append((source, f"{len(of_source):,}", f"{words:.1f}", f"{mean(one['cut'] for one in sample):.1%}"))
     widths = [max(len(row[i]) for row in table) for i in range(4)]
     lines += ["", *("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in table)]
     return "\n".join(lines)

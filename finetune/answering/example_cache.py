@@ -77,7 +77,7 @@ def cached_examples(
     numbers: dict[tuple[str, ...], int] = {}
     answers = [numbers.setdefault(row.drawn_to, len(numbers)) for row in rows]
     if recipe.data.cache is None:
-        examples = [one for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for one in chunk]
+        examples = [example for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for example in chunk]
         return Dataset.from_list(examples).with_format("numpy"), list(numbers)
     folder = Path(recipe.data.cache).expanduser()
     path = folder / f"{examples_key(kind, tokenizer, rows, recipe)}.arrow"
@@ -93,9 +93,9 @@ def _chunks(
     texts: dict[str, int] = {}
     questions: dict[str, int] = {}
     for start in range(0, len(rows), CHUNK):
-        some = rows[start : start + CHUNK]
-        chunk = make_examples(kind, tokenizer, some, recipe)
-        for example, row, answer in zip(chunk, some, answers[start:], strict=False):
+        chunk_rows = rows[start : start + CHUNK]
+        chunk = make_examples(kind, tokenizer, chunk_rows, recipe)
+        for example, row, answer in zip(chunk, chunk_rows, answers[start:], strict=False):
             example["length"] = len(example["input_ids"])
             example["answer"] = answer
             example["text"] = texts.setdefault(row.text, len(texts))
@@ -113,6 +113,7 @@ def _write(path: Path, chunks: Iterator[list[dict[str, Any]]]) -> None:
     with atomic_write(path) as temporary, pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for chunk in chunks:
             columns = {
-                name: [one[name].tolist() if name in ("input_ids", "labels") else one[name] for one in chunk] for name in kinds
+                name: [example[name].tolist() if name in ("input_ids", "labels") else example[name] for example in chunk]
+                for name in kinds
             }
             writer.write_batch(pa.record_batch(columns, schema=schema))

@@ -58,7 +58,7 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
         recipe: Template, lengths and mask_length.
 
     Returns:
-        One example a row; its labels are the targets of its masks, in order.
+        One example per row; its labels are the targets of its masks, in order.
     """
     fixed = recipe.mask_length if isinstance(recipe.mask_length, int) else None
     masks = fixed or recipe.max_answer_tokens
@@ -82,15 +82,15 @@ def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
         recipe: Template and lengths.
 
     Returns:
-        One example a row; its labels are its ids, with ``IGNORED`` for the prompt.
+        One example per row; its labels are its ids, with ``IGNORED`` for the prompt.
     """
     prompts = _prompts(tokenizer, rows, recipe, recipe.max_answer_tokens + 1)
     examples = []
     answers = _answer_ids(tokenizer, rows, recipe.max_answer_tokens, recipe.answer_prefix)
     for prompt, answer in zip(prompts, answers, strict=True):
-        said = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
-        labels = np.concatenate([np.full(len(prompt.ids), IGNORED, dtype=np.int32), said])
-        examples.append({"input_ids": np.concatenate([prompt.ids, said]), "labels": labels, "cut": bool(prompt.cut)})
+        answer_ids = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
+        labels = np.concatenate([np.full(len(prompt.ids), IGNORED, dtype=np.int32), answer_ids])
+        examples.append({"input_ids": np.concatenate([prompt.ids, answer_ids]), "labels": labels, "cut": bool(prompt.cut)})
     return examples
 
 
@@ -103,7 +103,7 @@ def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], re
         recipe: Template and lengths.
 
     Returns:
-        One example a row; its labels are the answer's ids.
+        One example per row; its labels are the answer's ids.
     """
     prompts = _prompts(tokenizer, rows, recipe, 0)
     return [
@@ -143,16 +143,16 @@ class Collator:
         if self.mask_id is not None:
             batch["is_mask"] = batch["input_ids"] == self.mask_id
         if self.answer_vectors is not None:
-            batch["answer"] = torch.tensor([int(one["answer"]) for one in examples])
+            batch["answer"] = torch.tensor([int(example["answer"]) for example in examples])
             batch["vector"] = self.answer_vectors[batch["answer"]].float()
         return batch
 
     def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """input_ids, attention_mask and labels of a batch."""
         return {
-            "input_ids": _pad([one["input_ids"] for one in examples], self.pad_id, self.side),
-            "attention_mask": _pad([np.ones(len(one["input_ids"])) for one in examples], 0, self.side),
-            "labels": _pad([one["labels"] for one in examples], IGNORED, self.side),
+            "input_ids": _pad([example["input_ids"] for example in examples], self.pad_id, self.side),
+            "attention_mask": _pad([np.ones(len(example["input_ids"])) for example in examples], 0, self.side),
+            "labels": _pad([example["labels"] for example in examples], IGNORED, self.side),
         }
 
 

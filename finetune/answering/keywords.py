@@ -26,7 +26,7 @@ def salient_words(texts: Sequence[str], count: int, encoder: str, store: Store |
 
     Args:
         texts: n texts.
-        count: At most so many words a text.
+        count: At most so many words per text.
         encoder: A sentence-transformers model.
         store: Where its vectors are kept, or None.
 
@@ -39,18 +39,20 @@ def salient_words(texts: Sequence[str], count: int, encoder: str, store: Store |
 
     distinct = list(dict.fromkeys(texts))
     words = [sorted({word for word in WORD.findall(text.lower()) if word not in stopwords()}) for text in distinct]
-    vocabulary = sorted({word for some in words for word in some})
+    vocabulary = sorted({word for group in words for word in group})
     if not vocabulary:
         return [""] * len(texts)
     place = {word: number for number, word in enumerate(vocabulary)}
-    vectors, whole = (np.asarray(reencode([(one,) for one in some], encoder, store=store)) for some in (vocabulary, distinct))
+    vectors, whole = (
+        np.asarray(reencode([(entry,) for entry in group], encoder, store=store)) for group in (vocabulary, distinct)
+    )
     stem = PorterStemmer().stem
     found = {}
-    for text, some, vector in zip(distinct, words, whole, strict=True):
-        near = vectors[[place[word] for word in some]] @ vector
+    for text, group, vector in zip(distinct, words, whole, strict=True):
+        near = vectors[[place[word] for word in group]] @ vector
         by_stem: dict[str, str] = {}
         for i in (-near).argsort(kind="stable"):
-            by_stem.setdefault(stem(some[i]), some[i])
+            by_stem.setdefault(stem(group[i]), group[i])
         found[text] = " ".join(list(by_stem.values())[:count])
     return [found[text] for text in texts]
 
@@ -60,7 +62,7 @@ def kept_words(texts: Sequence[str], count: int, encoder: str, folder: str | Non
 
     Args:
         texts: n texts.
-        count: At most so many words a text.
+        count: At most so many words per text.
         encoder: A sentence-transformers model.
         folder: Where the words are kept; None keeps none.
 

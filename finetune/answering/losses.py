@@ -139,13 +139,13 @@ def read_seq2seq(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -
     """
     config = plain.config
     layers = getattr(config, "num_decoder_layers", None) or getattr(config, "decoder_layers", config.num_hidden_layers)
-    said = batch["labels"].masked_fill(batch["labels"] == IGNORED, config.pad_token_id)
-    start = torch.full_like(said[:, :1], config.decoder_start_token_id)
+    answer_ids = batch["labels"].masked_fill(batch["labels"] == IGNORED, config.pad_token_id)
+    start = torch.full_like(answer_ids[:, :1], config.decoder_start_token_id)
     with tapped(plain.get_decoder(), layers, layers) as states:
         logits = model(
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],
-            decoder_input_ids=torch.cat([start, said[:, :-1]], 1),
+            decoder_input_ids=torch.cat([start, answer_ids[:, :-1]], 1),
             use_cache=False,
         ).logits
     carries = batch["labels"] != IGNORED
@@ -181,26 +181,26 @@ def info_nce(vectors: Tensor, targets: Tensor, answers: Tensor, temperature: flo
     Returns:
         The mean loss, a scalar.
     """
-    everyone, names, own = _gathered(targets, answers)
+    everyone, names, places = _gathered(targets, answers)
     unit = F.normalize(everyone.float(), dim=-1)
     similarity = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
     same = answers.unsqueeze(1) == names.unsqueeze(0)
     if alike < 1:
-        same |= unit[own] @ unit.T >= alike
-    same[torch.arange(len(own), device=own.device), own] = False
-    return F.cross_entropy(similarity.masked_fill(same, float("-inf")), own)
+        same |= unit[places] @ unit.T >= alike
+    same[torch.arange(len(places), device=places.device), places] = False
+    return F.cross_entropy(similarity.masked_fill(same, float("-inf")), places)
 
 
 def _gathered(targets: Tensor, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Targets and answers of all processes, and where the own ones stand."""
-    own = torch.arange(len(targets), device=targets.device)
+    places = torch.arange(len(targets), device=targets.device)
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return targets, answers, own
+        return targets, answers, places
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, (targets.cpu(), answers.cpu()))
     before = sum(len(part[1]) for part in parts[: dist.get_rank()])
     vectors, names = (torch.cat([part[i] for part in parts]).to(targets.device) for i in (0, 1))
-    return vectors, names, own + before
+    return vectors, names, places + before
 
 
 def amortised(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:

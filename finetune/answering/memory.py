@@ -82,11 +82,11 @@ def measure(
         What its training needs.
     """
     parts = processes() if recipe.training.fsdp else 1
-    weights = sum(one.numel() * one.element_size() for one in model.parameters()) / parts
-    trained = sum(one.numel() for one in model.parameters() if one.requires_grad) / parts
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / parts
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) / parts
     kept = [_kept(model, plain, family, _probe(collator, *shape), uses_bf16(recipe.training.bf16)) for shape in PROBES]
     terms = np.array([[1, length, length**2, labels] for length, labels in PROBES], dtype=float)
-    k, a, b, c = (max(float(one), 0.0) for one in np.linalg.solve(terms, np.array(kept, dtype=float)))
+    k, a, b, c = (max(float(coefficient), 0.0) for coefficient in np.linalg.solve(terms, np.array(kept, dtype=float)))
     return Need(weights + HELD * trained, weights, (k / parts, a, b, c), HEAP if plain.device.type == "cpu" else 1.0)
 
 
@@ -106,12 +106,12 @@ def _probe(collator: Collator, length: int, labels: int) -> dict[str, Tensor]:
 def _kept(model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batch: dict[str, Tensor], bf16: bool) -> int:
     """Bytes that autograd keeps of a pass and its loss, the parameters themselves not counted."""
     device = plain.device
-    own = {one.untyped_storage().data_ptr() for one in (*model.parameters(), *model.buffers())}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in (*model.parameters(), *model.buffers())}
     found: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
+        if storage.data_ptr() not in weights:
             found[storage.data_ptr()] = storage.nbytes()
         return tensor
 
@@ -120,7 +120,7 @@ def _kept(model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batc
     random = torch.get_rng_state()
     half: Any = torch.autocast(device.type, torch.bfloat16) if bf16 else nullcontext()
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor), half:
-        read = family.read(model, plain, {name: one.to(device) for name, one in batch.items()})
+        read = family.read(model, plain, {name: value.to(device) for name, value in batch.items()})
         loss = F.cross_entropy(read.logits.float(), read.labels) + read.states.float().sum()
     del loss, read
     torch.set_rng_state(random)
@@ -144,8 +144,8 @@ def with_micro_batch(
         The recipe, its micro_batch chosen.
     """
     share, _ = shares(replace(recipe, training=replace(recipe.training, micro_batch=None)))
-    longest = [int(one) for one in np.argsort(-np.asarray(lengths), kind="stable")[:share]]
-    rows: list[Example] = [examples[one] for one in longest]
+    longest = [int(place) for place in np.argsort(-np.asarray(lengths), kind="stable")[:share]]
+    rows: list[Example] = [examples[place] for place in longest]
     free = memory_there() + need.weights / GIB
     sizes = [recipe.training.micro_batch] if recipe.training.micro_batch else [n for n in range(share, 0, -1) if share % n == 0]
     for size in sizes:

@@ -57,12 +57,12 @@ class GroupedSampler(Sampler[int]):
         groups = self._groups(draw)
         draw.shuffle(groups)
         batches: list[list[int]] = []
-        for some in _runs(groups, MEGABATCH * self.batch_size):
-            some.sort(key=lambda rows: max(self.lengths[row] for row in rows), reverse=True)
-            order = [row for rows in some for row in rows]
-            own = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
-            short = own.pop() if len(own[-1]) < self.batch_size else []
-            longest, rest = own[:1], own[1:]
+        for megabatch in _runs(groups, MEGABATCH * self.batch_size):
+            megabatch.sort(key=lambda rows: max(self.lengths[row] for row in rows), reverse=True)
+            order = [row for rows in megabatch for row in rows]
+            cut = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+            short = cut.pop() if len(cut[-1]) < self.batch_size else []
+            longest, rest = cut[:1], cut[1:]
             draw.shuffle(rest)
             batches += [*longest, *rest, short]
         whole = [batch for batch in batches if len(batch) == self.batch_size]
@@ -81,7 +81,7 @@ class GroupedSampler(Sampler[int]):
         for row in rows:
             side = 0 if self.share_texts else draw.randrange(2)
             found[side, self.keys[side][row]].append(row)
-        return [some[start : start + self.group] for some in found.values() for start in range(0, len(some), self.group)]
+        return [members[start : start + self.group] for members in found.values() for start in range(0, len(members), self.group)]
 
 
 def _runs(groups: Sequence[list[int]], most: int) -> Iterator[list[list[int]]]:

@@ -47,14 +47,14 @@ def pack(examples: Sequence[Example], numbers: Sequence[int]) -> Pack:
     Returns:
         The pack; of one example, that example.
     """
-    rows = [np.asarray(one["input_ids"]) for one in examples]
-    labels = [np.asarray(one["labels"]) for one in examples]
-    first = min(int(np.argmax(one != IGNORED)) for one in labels)  # the state that predicts it is an example's own
+    rows = [np.asarray(example["input_ids"]) for example in examples]
+    labels = [np.asarray(example["labels"]) for example in examples]
+    first = min(int(np.argmax(label != IGNORED)) for label in labels)  # the state that predicts it is an example's own
     shared = min(common_length(rows), first - 1) if len(rows) > 1 else 0
     parts = [row[shared:] for row in rows]
     return Pack(
         np.concatenate([rows[0][:shared], *parts]),
-        np.concatenate([labels[0][:shared], *(one[shared:] for one in labels)]),
+        np.concatenate([labels[0][:shared], *(label[shared:] for label in labels)]),
         np.concatenate([np.full(shared, NOBODY), *(np.full(len(p), n) for p, n in zip(parts, numbers, strict=True))]),
         np.concatenate([np.arange(shared), *(np.arange(shared, len(row)) for row in rows)]),
     )
@@ -73,7 +73,7 @@ def in_rows(lengths: Sequence[int]) -> list[list[int]]:
     longest = max(lengths)
     rows: list[list[int]] = []
     room: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+    for number in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
         fitting = next((row for row, left in enumerate(room) if left >= lengths[number]), None)
         if fitting is None:
             rows.append([])
@@ -95,9 +95,9 @@ def packed_batch(examples: Sequence[Example], pad_id: int) -> dict[str, Tensor]:
         input_ids, labels, position_ids and owner (the example of each position), shape (rows, positions); attention_mask, bool,
         shape (rows, 1, positions, positions).
     """
-    packs = [pack([examples[number] for number in some], some) for some in by_text(examples)]
-    rows = in_rows([len(one.ids) for one in packs])
-    length = max(len(one.ids) for one in packs)
+    packs = [pack([examples[number] for number in members], members) for members in by_text(examples)]
+    rows = in_rows([len(pack.ids) for pack in packs])
+    length = max(len(pack.ids) for pack in packs)
     ids, labels, places, owner, which = (torch.full((len(rows), length), value) for value in (pad_id, IGNORED, 0, NOBODY, NOBODY))
     for row, numbers in enumerate(rows):
         start = 0

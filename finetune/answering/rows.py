@@ -152,7 +152,7 @@ def right_choice(choices: Any, answer: Any) -> str:
         return str(dict(zip(choices["label"], choices["text"], strict=True))[answer])
     if not isinstance(choices, (list, tuple)):
         raise TypeError(f"choices must be a list, not {choices!r}")
-    texts = [str(one) for one in choices]
+    texts = [str(choice) for choice in choices]
     if isinstance(answer, str):
         if answer in texts:
             return answer
@@ -220,9 +220,9 @@ def _beside(texts: Sequence[str], source: Source, data: AnsweringData, draw: ran
         )
     if not data.same_texts:
         return lambda text: " ".join(draw.sample([text, draw.choice(others)], 2))
-    own, ranked = (sorted(set(some), key=lambda text: _rank(text, seed)) for some in (texts, others))
-    partners = {text: ranked[number % len(ranked)] for number, text in enumerate(own)}  # of the same rank, from either file
-    return lambda text: " ".join(sorted([text, partners[text]], key=lambda one: _rank(one, seed)))
+    first, ranked = (sorted(set(texts_of_one), key=lambda text: _rank(text, seed)) for texts_of_one in (texts, others))
+    partners = {text: ranked[number % len(ranked)] for number, text in enumerate(first)}  # of the same rank, from either file
+    return lambda text: " ".join(sorted([text, partners[text]], key=lambda side: _rank(side, seed)))
 
 
 def _rank(text: str, seed: int) -> str:
@@ -246,10 +246,10 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
     draws = [random.Random(f"{seed} {number} {name_of(source)}") for number, source in enumerate(data.sources)]
     rows = []
     for source, draw in zip(data.sources, draws, strict=True):
-        some = _read_source(source, data, draw, seed)
-        if not some:
+        of_source = _read_source(source, data, draw, seed)
+        if not of_source:
             raise RecipeError(f"No row of {name_of(source)} is left: check its answers, only, keep, drop_flags and lengths.")
-        rows += some
+        rows += of_source
     if data.strip_stopwords:
         rows = [replace(row, answer=strip_stopwords(row.answer)) for row in rows]
     return rows

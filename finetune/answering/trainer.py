@@ -90,7 +90,7 @@ class AnsweringTrainer(Trainer):
         self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not reach it behind a resume's skip
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
         labels = [part["labels"] for batch in batches for part in batch["parts"]]
-        count = torch.tensor(sum(int((one != IGNORED).sum()) for one in labels), device=device)
+        count = torch.tensor(sum(int((label != IGNORED).sum()) for label in labels), device=device)
         return batches, self.accelerator.gather(count).sum()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
@@ -136,7 +136,7 @@ class AnsweringTrainer(Trainer):
         whole = torch.cat(vectors).requires_grad_()
         loss = self._drawn(whole, {name: torch.cat([part[name] for part in parts]) for name in ("vector", "answer")})
         (gradient,) = torch.autograd.grad(loss, whole)
-        return loss.detach(), list(gradient.split([len(one) for one in vectors])), states
+        return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states
 
     def _read(self, model: Any, part: Part) -> Read:
         plain = self.accelerator.unwrap_model(model)

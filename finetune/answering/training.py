@@ -158,7 +158,7 @@ def _parts(
     if held_out:
         watched, others = cached_examples(loaded.kind, loaded.tokenizer, held_out, recipe)
         first = len(answers)
-        watched = watched.map(lambda one: {"answer": one["answer"] + first}, keep_in_memory=True)
+        watched = watched.map(lambda example: {"answer": example["answer"] + first}, keep_in_memory=True)
         answers = [*answers, *others]
     vectors = None
     if recipe.objective.reencode_weight:

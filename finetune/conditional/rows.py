@@ -23,8 +23,8 @@ def find_file(name: str, folder: Path | str = ".") -> Path:
     Returns:
         Its path, which need not exist.
     """
-    own = Path(folder) / name
-    return WRITTEN / name if (WRITTEN / name).is_file() and not own.exists() else own
+    in_folder = Path(folder) / name
+    return WRITTEN / name if (WRITTEN / name).is_file() and not in_folder.exists() else in_folder
 
 
 def draw_pairs(rows: Sequence[Rated], count: int | None, seed: int = 0) -> list[Rated]:

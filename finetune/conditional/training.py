@@ -211,8 +211,8 @@ def _make_trainer(
     from transformers import Trainer
 
     def batch(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        ids, mask = collate([one["parts"] for one in examples], encoder.tokenizer)
-        return {"input_ids": ids, "attention_mask": mask, "targets": torch.tensor([one["target"] for one in examples])}
+        ids, mask = collate([example["parts"] for example in examples], encoder.tokenizer)
+        return {"input_ids": ids, "attention_mask": mask, "targets": torch.tensor([example["target"] for example in examples])}
 
     class ConditionalTrainer(Trainer):
         """transformers' trainer with the loss, the order and the measure of this package."""
@@ -275,7 +275,7 @@ def correlations(scores: Any, ratings: Any) -> dict[str, float]:
     if np.ptp(scores) == 0 or np.ptp(ratings) == 0:
         return {"spearman": 0.0, "pearson": 0.0}
     found = {"spearman": spearmanr(scores, ratings), "pearson": pearsonr(scores, ratings)}
-    return {name: round(100 * float(one.statistic), 2) for name, one in found.items()}
+    return {name: round(100 * float(result.statistic), 2) for name, result in found.items()}
 
 
 def card(recipe: ConditionalRecipe, learned: Sequence[Rated], history: Sequence[dict[str, Any]], seconds: float) -> str:

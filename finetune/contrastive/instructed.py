@@ -5,7 +5,7 @@ whole batch. Rows of MEDI have instructions of their own, so here the collator m
 name ``special_tokens_mask``, which reaches the pooling and not the model), and a hook takes it out of the pooling's
 attention mask. The marks come from ``PromptTokenizer``, which also makes the prompts of inference: everything in front of the
 first token that holds a character of the text, special tokens in front included; a token across the border holds text and is
-pooled, and so are special tokens at the end. With one prompt a batch the vectors equal those of
+pooled, and so are special tokens at the end. With one prompt per batch the vectors equal those of
 ``SentenceTransformer.encode(prompt=...)``.
 """
 

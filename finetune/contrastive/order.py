@@ -29,7 +29,7 @@ class TaskBatchSampler(BatchSampler):
 
         Args:
             pairs: The rows.
-            batch_size: Most rows a batch; a task's rows are dealt out to as few as hold them.
+            batch_size: Most rows per batch; a task's rows are dealt out to as few as hold them.
             seed: Seed of the order.
             batches: Row numbers of each batch, in the order of every epoch; None makes them.
 
@@ -77,15 +77,15 @@ def _apart(rows: Sequence[int], pairs: Sequence[Pair], most: int) -> list[list[i
     learned: list[set[str]] = [set() for _ in range(count)]
     everything: list[set[str]] = [set() for _ in range(count)]
     for turn, row in enumerate(rows):
-        own = {pairs[row].query.text, pairs[row].positive.text}
-        whole = own | {negative.text for negative in pairs[row].negatives}
+        texts = {pairs[row].query.text, pairs[row].positive.text}
+        whole = texts | {negative.text for negative in pairs[row].negatives}
         near = ((turn + step) % count for step in range(min(count, TRIES)))
-        free = (i for i in near if len(batches[i]) < most and not (own & everything[i] or whole & learned[i]))
+        free = (i for i in near if len(batches[i]) < most and not (texts & everything[i] or whole & learned[i]))
         place = next(free, None)
         if place is None:
             place = min(range(count), key=lambda i: len(batches[i]))
         batches[place].append(row)
-        learned[place] |= own
+        learned[place] |= texts
         everything[place] |= whole
     return batches
 

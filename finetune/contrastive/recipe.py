@@ -14,7 +14,7 @@ from inbedder.models.bundled import BASE_NAME
 
 @dataclass(frozen=True)
 class PairSource(Section):
-    """One file of pairs (jsonl, jsonl.gz, json, csv, tsv, parquet)."""
+    """One table of pairs."""
 
     path: str
     """File, relative to ``data.folder``."""
@@ -27,7 +27,7 @@ class PairSource(Section):
     fields: Mapping[str, str] = field(default_factory=dict)
     """Other names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
     negatives: Whole | None = None
-    """Hard negatives a row: rows with fewer are refused, of more so many are drawn. None is 1, and 0 for qa."""
+    """Hard negatives per row: rows with fewer are refused, of more so many are drawn. None is 1, and 0 for qa."""
     cap: Count | None = None
     """At most so many rows, drawn with the recipe's seed."""
     task_cap: Count | None = None

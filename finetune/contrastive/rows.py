@@ -72,22 +72,22 @@ def read_pairs(source: PairSource, folder: Path | str = ".", *, skip_bad: bool =
     make = {"medi": _medi, "qa": _qa, "nli": _nli}[source.format]
     draw = random.Random(f"{seed} {source.path} negatives")
     pairs = []
-    for number, one in make(_kept(source, Path(folder), skip_bad), source):
+    for number, pair in make(_kept(source, Path(folder), skip_bad), source):
         try:
-            if isinstance(one, ValueError):
-                raise one
-            if len(one.negatives) < source.wanted:
-                raise ValueError(_few(one, source))
-            if len(one.negatives) > source.wanted:
-                one = Pair(one.query, one.positive, tuple(draw.sample(one.negatives, source.wanted)), one.task, one.source)
+            if isinstance(pair, ValueError):
+                raise pair
+            if len(pair.negatives) < source.wanted:
+                raise ValueError(_few(pair, source))
+            if len(pair.negatives) > source.wanted:
+                pair = Pair(pair.query, pair.positive, tuple(draw.sample(pair.negatives, source.wanted)), pair.task, pair.source)
         except ValueError as error:
             if skip_bad:
                 continue
             raise RecipeError(
                 f"{source.path}, row {number}: {error}. Mend the row, or set data.skip_bad=true to skip such rows."
             ) from error
-        if source.max_characters is None or max(len(one.query.text), len(one.text)) <= source.max_characters:
-            pairs.append(one)
+        if source.max_characters is None or max(len(pair.query.text), len(pair.text)) <= source.max_characters:
+            pairs.append(pair)
     return pairs
 
 
@@ -126,8 +126,8 @@ def _medi(records: Iterator[tuple[int, Record]], source: PairSource) -> Iterator
 def _several(value: Any, *, plain: bool) -> tuple[Instructed, ...]:
     if value is None or value == [] or value == "":
         return ()
-    one = not isinstance(value, list) or (not plain and len(value) == 2 and all(isinstance(part, str) for part in value))
-    return tuple(_instructed(each, "neg") for each in ([value] if one else value))
+    is_single = not isinstance(value, list) or (not plain and len(value) == 2 and all(isinstance(part, str) for part in value))
+    return tuple(_instructed(each, "neg") for each in ([value] if is_single else value))
 
 
 def _instructed(value: Any, key: str) -> Instructed:
@@ -199,16 +199,16 @@ def load_pairs(data: PairData, seed: int = 0) -> list[Pair]:
     pairs = []
     for number, source in enumerate(data.sources):
         draw = random.Random(f"{seed} {number} {source.path}")
-        some = read_pairs(source, data.folder, skip_bad=data.skip_bad, seed=seed)
+        of_source = read_pairs(source, data.folder, skip_bad=data.skip_bad, seed=seed)
         if source.task_cap is not None:
             tasks: dict[str, list[int]] = defaultdict(list)
-            for row, pair in enumerate(some):
+            for row, pair in enumerate(of_source):
                 tasks[pair.task].append(row)
-            some = [some[row] for rows in tasks.values() for row in _drawn(rows, source.task_cap, draw)]
-        some = _drawn(some, source.cap, draw)
-        if not some:
+            of_source = [of_source[row] for rows in tasks.values() for row in _drawn(rows, source.task_cap, draw)]
+        of_source = _drawn(of_source, source.cap, draw)
+        if not of_source:
             raise RecipeError(f"No row of {source.path} is left: check its format, keep, drop_flags, labels and lengths.")
-        pairs += some
+        pairs += of_source
     return pairs
 
 

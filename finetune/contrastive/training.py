@@ -146,7 +146,7 @@ def cosine(first: Tensor, second: Tensor) -> Tensor:
         Shape (n, m).
     """
     with torch.autocast(first.device.type, enabled=False):
-        first, second = (torch.nn.functional.normalize(one.float(), dim=-1) for one in (first, second))
+        first, second = (torch.nn.functional.normalize(side.float(), dim=-1) for side in (first, second))
         return first @ second.T
 
 
@@ -189,7 +189,7 @@ def _make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSampl
     def table(order: TaskBatchSampler) -> Any:
         rows = order.pairs
         columns = {"query": [list(row.query) for row in rows], "positive": [list(row.positive) for row in rows]}
-        return Dataset.from_dict({**columns, "negatives": [[list(one) for one in row.negatives] for row in rows]})
+        return Dataset.from_dict({**columns, "negatives": [[list(negative) for negative in row.negatives] for row in rows]})
 
     return ContrastiveTrainer(
         model=model,
@@ -254,7 +254,7 @@ def _digest(batches: Sequence[Sequence[int]]) -> str:
 
 
 def _instructions(pairs: Sequence[Pair]) -> list[str]:
-    return list(dict.fromkeys(one.instruction for row in pairs for one in (row.query, row.positive, *row.negatives)))
+    return list(dict.fromkeys(text.instruction for row in pairs for text in (row.query, row.positive, *row.negatives)))
 
 
 def _save(model: Any, recipe: ContrastiveRecipe) -> None:
@@ -275,7 +275,7 @@ def _save(model: Any, recipe: ContrastiveRecipe) -> None:
 def _card(recipe: ContrastiveRecipe, rows: Sequence[Pair], history: Sequence[dict[str, Any]], seconds: float) -> str:
     name = Path(recipe.training.output).name
     known = _instructions(rows)
-    shown = "\n".join(f"- `{one!r}`" if one else "- none" for one in known[:20])
+    shown = "\n".join(f"- `{name!r}`" if name else "- none" for name in known[:20])
     about = (
         f"{recipe.model}, fine-tuned by inbedder's contrastive method: instruction and text are read together, the text's states "
         f'are pooled.\n`SentenceTransformer("{name}").encode(texts, prompt=instruction)` loads it without remote code.\n\n'
@@ -301,15 +301,19 @@ def preview(recipe: ContrastiveRecipe) -> str:
     for source in dict.fromkeys(row.source for row in learned):
         first = next(row for row in learned if row.source == source)
         lines.append(f"== {source}")
-        for name, one in (("query", first.query), ("pos", first.positive), *(("neg", one) for one in first.negatives)):
-            inputs = tokenized(instructed_prompts(model.tokenizer, recipe.max_length), [one])
+        for name, shown in (
+            ("query", first.query),
+            ("pos", first.positive),
+            *(("neg", negative) for negative in first.negatives),
+        ):
+            inputs = tokenized(instructed_prompts(model.tokenizer, recipe.max_length), [shown])
             pooled = inputs["input_ids"][0][(inputs["attention_mask"] * (1 - inputs[UNPOOLED]))[0].bool()]
             lines += [
-                f"{name}: {one.instruction + one.text!r}",
+                f"{name}: {shown.instruction + shown.text!r}",
                 f"pooled: {model.tokenizer.convert_ids_to_tokens(pooled.tolist())}",
             ]
     lines += ["", "task  rows  negatives"]
     for task in dict.fromkeys(row.task for row in learned):
-        own = [row for row in learned if row.task == task]
-        lines.append(f"{task}  {len(own):,}  {len(own[0].negatives)}")
+        of_task = [row for row in learned if row.task == task]
+        lines.append(f"{task}  {len(of_task):,}  {len(of_task[0].negatives)}")
     return "\n".join(lines)

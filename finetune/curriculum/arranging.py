@@ -62,7 +62,7 @@ def task_vectors(
         queries: n instructed queries: the instruction and the query in one text (equation 2).
         task_ids: The task of each query, shape (n,).
         model: A sentence-transformers model by id or folder, such as hkunlp/instructor-large, or what has ``encode``.
-        sample: At most so many queries a task (n_t, which the paper does not tell), drawn.
+        sample: At most so many queries per task (n_t, which the paper does not tell), drawn.
         seed: Seed of the draw.
 
     Returns:
@@ -76,13 +76,13 @@ def task_vectors(
     if sample < 1:
         raise InputError(f"sample must be 1 or more, not {sample}.")
     draw = np.random.default_rng(seed)
-    _, own = _tasks(task_ids, len(queries))
-    some = [rows if len(rows) <= sample else draw.choice(rows, sample, replace=False) for rows in own]
-    texts = [queries[int(row)] for rows in some for row in rows]
+    _, rows_by_task = _tasks(task_ids, len(queries))
+    sampled = [rows if len(rows) <= sample else draw.choice(rows, sample, replace=False) for rows in rows_by_task]
+    texts = [queries[int(row)] for rows in sampled for row in rows]
     if not texts:
         return np.empty((0, 0))
     vectors = np.asarray(sentence_vectors(texts, model) if isinstance(model, str) else model.encode(texts), dtype=np.float64)
-    parts = np.split(vectors, np.cumsum([len(rows) for rows in some])[:-1])
+    parts = np.split(vectors, np.cumsum([len(rows) for rows in sampled])[:-1])
     return np.stack([part.mean(axis=0) for part in parts])
 
 
@@ -106,7 +106,7 @@ def instance_margins(queries: Array, positives: Array, negatives: Array) -> Floa
     Args:
         queries: Shape (n, d).
         positives: Shape (n, d).
-        negatives: Shape (n, d), or (n, h, d) with several negatives a row, of which the nearest counts.
+        negatives: Shape (n, d), or (n, h, d) with several negatives per row, of which the nearest counts.
 
     Returns:
         From -2 to 2, large where the row is easy, shape (n,).
@@ -114,10 +114,10 @@ def instance_margins(queries: Array, positives: Array, negatives: Array) -> Floa
     Raises:
         InputError: When the shapes do not fit.
     """
-    query, positive, negative = (unit(np.asarray(one, dtype=np.float64)) for one in (queries, positives, negatives))
+    query, positive, negative = (unit(np.asarray(query, dtype=np.float64)) for query in (queries, positives, negatives))
     negative = negative[:, None] if negative.ndim == 2 else negative
     if query.ndim != 2 or query.shape != positive.shape or negative.ndim != 3 or negative.shape[::2] != query.shape:
-        shapes = ", ".join(str(np.shape(one)) for one in (queries, positives, negatives))
+        shapes = ", ".join(str(np.shape(query)) for query in (queries, positives, negatives))
         raise InputError(f"Queries and positives have the shape (n, d), negatives (n, d) or (n, h, d); these have {shapes}.")
     to_negatives = np.einsum("nd,nhd->nh", query, negative)
     margins: Floats = (query * positive).sum(axis=1) - to_negatives.max(axis=1)
@@ -186,9 +186,9 @@ def arrange(
     Raises:
         InputError: When lengths do not fit, a margin is not finite, or the batch size is below 1.
     """
-    names, own = _tasks(task_ids, len(task_ids))
+    names, rows_by_task = _tasks(task_ids, len(task_ids))
     draw = np.random.default_rng(seed)
-    shuffled = [draw.permutation(rows) for rows in own]
+    shuffled = [draw.permutation(rows) for rows in rows_by_task]
     if margins is not None:
         easy = _finite(margins, len(task_ids))
         shuffled = [rows[np.argsort(-easy[rows], kind="stable")] for rows in shuffled]
@@ -220,14 +220,14 @@ def random_batches(
         drop_last: Leave out batches that are short.
 
     Returns:
-        Row numbers, a list a batch, as many batches of each length as ``arrange`` makes.
+        Row numbers, a list per batch, as many batches of each length as ``arrange`` makes.
 
     Raises:
         InputError: When the batch size is below 1.
     """
     draw = np.random.default_rng(seed)
-    _, own = _tasks(task_ids, len(task_ids))
-    batches = [batch for rows in own for batch in _cut(draw.permutation(rows), batch_size, drop_last)]
+    _, rows_by_task = _tasks(task_ids, len(task_ids))
+    batches = [batch for rows in rows_by_task for batch in _cut(draw.permutation(rows), batch_size, drop_last)]
     return [batches[place] for place in draw.permutation(len(batches))]
 
 
@@ -250,9 +250,9 @@ def underfitting(
     Raises:
         InputError: When lengths do not fit or a margin is not finite.
     """
-    names, own = _tasks(task_ids, len(task_ids))
+    names, rows_by_task = _tasks(task_ids, len(task_ids))
     under = _finite(margins, len(task_ids)) < threshold
-    shares = {str(name): float(under[rows].mean()) for name, rows in zip(names, own, strict=True)}
+    shares = {str(name): float(under[rows].mean()) for name, rows in zip(names, rows_by_task, strict=True)}
     severe = sum(share > 0.8 for share in shares.values())
     moderate = sum(0.5 < share <= 0.8 for share in shares.values())
     degrees = {"severe": severe, "moderate": moderate, "mild": len(shares) - severe - moderate}
@@ -265,8 +265,8 @@ def _tasks(task_ids: Sequence[Any] | Array, rows: int) -> tuple[Array, list[Arra
     if ids.shape != (rows,):
         raise InputError(f"Each of {rows} rows needs one task; the tasks' shape is {ids.shape}.")
     names, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    own = np.split(np.argsort(numbers, kind="stable"), np.cumsum(counts)[:-1]) if len(names) else []
-    return names, own
+    rows_by_task = np.split(np.argsort(numbers, kind="stable"), np.cumsum(counts)[:-1]) if len(names) else []
+    return names, rows_by_task
 
 
 def _cut(rows: Array, batch_size: int, drop_last: bool) -> list[list[int]]:

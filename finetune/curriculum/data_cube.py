@@ -45,11 +45,16 @@ def read_margins(pairs: Sequence[Pair], model: InBedder, *, seed: int = 0) -> np
     def negatives(row: Pair) -> tuple[Instructed, ...]:
         return row.negatives or (
             next(
-                (one for one in draw.sample(others[row.task], min(5, len(others[row.task]))) if one != row.positive), row.positive
+                (other for other in draw.sample(others[row.task], min(5, len(others[row.task]))) if other != row.positive),
+                row.positive,
             ),
         )
 
-    sides = [[row.query for row in pairs], [row.positive for row in pairs], [one for row in pairs for one in negatives(row)]]
+    sides = [
+        [row.query for row in pairs],
+        [row.positive for row in pairs],
+        [negative for row in pairs for negative in negatives(row)],
+    ]
     queries, positives, against = (_embed(side, model) for side in sides)
     owners = np.repeat(np.arange(len(pairs)), [max(1, len(row.negatives)) for row in pairs])
     margins = np.full(len(pairs), np.inf)
@@ -67,7 +72,7 @@ def data_cube_batches(pairs: Sequence[Pair], settings: Curriculum, batch_size: i
         seed: Seed of all draws.
 
     Returns:
-        Row numbers, a list a batch.
+        Row numbers, a list per batch.
 
     Raises:
         ModelError: When the measuring model cannot be loaded.
@@ -118,4 +123,4 @@ def note_underfitting(pairs: Sequence[Pair], before: str, folder: Path, seed: in
 
 
 def _embed(side: Sequence[Instructed], model: InBedder) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return model.encode([one.text for one in side], [one.instruction for one in side])
+    return model.encode([instructed.text for instructed in side], [instructed.instruction for instructed in side])

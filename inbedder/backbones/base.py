@@ -117,15 +117,15 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
     Raises:
         ModelError: When the model has no such pooling or layer.
     """
-    asked, named_layer = pooling or backbone.poolings[0], None
-    if asked not in backbone.poolings:
-        asked, named_layer = parse_pooling(asked)
+    chosen, named_layer = pooling or backbone.poolings[0], None
+    if chosen not in backbone.poolings:
+        chosen, named_layer = parse_pooling(chosen)
     offered = (*backbone.poolings, "re-enc") if backbone.answers else backbone.poolings
-    if asked not in offered:
-        raise ModelError(f"{backbone.called} has no pooling {asked!r}. Choose one of: {', '.join(offered)}.")
+    if chosen not in offered:
+        raise ModelError(f"{backbone.called} has no pooling {chosen!r}. Choose one of: {', '.join(offered)}.")
     layer = layer if named_layer is None else named_layer
-    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if asked == "avg-ppt" else backbone.num_layers)
-    return asked, layer
+    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if chosen == "avg-ppt" else backbone.num_layers)
+    return chosen, layer
 
 
 def check_answers(backbone: Backbone, name: str) -> None:

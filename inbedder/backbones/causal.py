@@ -140,7 +140,7 @@ class CausalBackbone:
             sampling: Length, number, temperature, top_p and seed of the answers.
 
         Returns:
-            ``sampling.n`` answers a prompt.
+            ``sampling.n`` answers per prompt.
         """
         inputs = self._inputs(prompts, "left")
         inputs.pop("position_ids", None)
@@ -178,7 +178,7 @@ def generated_answers(
         prompt_length: How many leading positions of the output are the prompt's.
 
     Returns:
-        ``sampling.n`` answers a prompt.
+        ``sampling.n`` answers per prompt.
     """
     draws = sampling.temperature > 0
     drawing = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0} if draws else {}

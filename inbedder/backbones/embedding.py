@@ -79,7 +79,7 @@ def embedding_backbone(loaded: Loaded, options: LoadOptions) -> tuple[EmbeddingB
         ModelError: When it is not of a form that is known here.
     """
     name, settings = loaded.adapter or loaded.base, loaded.settings
-    modules = read_modules(name, options.revision, asked=options.kind is not None)
+    modules = read_modules(name, options.revision, explicit=options.kind is not None)
     missing = [key for key in loaded.untrained if "pooler" not in key]
     if missing:
         raise ModelError(f"{name} lacks weights of its encoder ({', '.join(missing[:3])}), so its vectors would be random.")
@@ -147,7 +147,7 @@ class EmbeddingBackbone:
         self.precision = dtype_name(model)
         self.tokenizer = tokenizer
         self.after = modules.after.to(model.device).eval().requires_grad_(False)
-        self.poolings: tuple[str, ...] = tuple(sorted(TEXT_POOLINGS, key=lambda one: one != modules.pooling))
+        self.poolings: tuple[str, ...] = tuple(sorted(TEXT_POOLINGS, key=lambda pooling: pooling != modules.pooling))
         self.answers = False
         self.adapter: str | None = None
         self.padding_side = padding_side

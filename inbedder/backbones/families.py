@@ -50,13 +50,13 @@ class Family:
 
 def masked_backbone(loaded: Loaded, options: LoadOptions) -> tuple[Backbone, Settings]:
     """The backbone of a loaded masked LM, through ONNX Runtime for int8."""
-    asked = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
+    mask_length = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
     make: type[MaskedBackbone] = MaskedBackbone
     if options.dtype == "int8":
         from inbedder.backbones.onnx import OnnxMaskedBackbone
 
         make = OnnxMaskedBackbone
-    backbone = make(loaded.model, loaded.tokenizer, MASK_LENGTH if asked is None else asked)
+    backbone = make(loaded.model, loaded.tokenizer, MASK_LENGTH if mask_length is None else mask_length)
     backbone.answers = not loaded.untrained
     return backbone, loaded.settings
 

@@ -48,7 +48,7 @@ def hub_file(name: str, file: str, revision: str | None) -> Path | None:
     try:
         return Path(hf_hub_download(name, file, revision=revision))
     except LocalEntryNotFoundError as error:
-        if any(isinstance(try_to_load_from_cache(name, one, revision=revision), str) for one in WHOLE_OR_ADAPTER):
+        if any(isinstance(try_to_load_from_cache(name, whole_file, revision=revision), str) for whole_file in WHOLE_OR_ADAPTER):
             return None
         raise not_loaded(name, error) from error
     except EntryNotFoundError:
@@ -61,14 +61,16 @@ def read_settings(name: str, revision: str | None) -> Settings:
     """What fine-tuning wrote beside a model; nothing where it wrote none."""
     path = hub_file(name, SETTINGS_FILE, revision)
     values = json.loads(path.read_text(encoding="utf-8")) if path else {}
-    return Settings(**{one.name: values.get(one.name) for one in fields(Settings) if one.name != "prompts"})
+    return Settings(**{field.name: values.get(field.name) for field in fields(Settings) if field.name != "prompts"})
 
 
 def not_loaded(name: str, error: Exception) -> ModelError:
     """What a user is told of a model that cannot be found or read."""
     if (Path(name) / PAIRS_FILE).is_file():
-        told = "scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task csts."
-        return ModelError(f"{name} {told} Load it: inbedder.conditional.ConditionalEncoder.load.")
+        return ModelError(
+            f"{name} scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task "
+            "csts. Load it: inbedder.conditional.ConditionalEncoder.load."
+        )
     reason = " ".join(str(error).split()) or type(error).__name__
     return ModelError(
         f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "

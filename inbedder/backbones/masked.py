@@ -103,7 +103,7 @@ class MaskedBackbone:
     def _words(self) -> tuple[Tensor, Tensor, Tensor]:
         """Of each token of the head: whether it continues a word, whether it is one letter, a number of its stem.
 
-        WordPiece alone marks what continues a word; other vocabularies have neither pieces nor letters here, and a stem a token.
+        WordPiece alone marks what continues a word; other vocabularies have neither pieces nor letters here, one stem per token.
         """
         size = int(self.model.get_output_embeddings().weight.shape[0])
         tokens = {number: token for token, number in self.tokenizer.get_vocab().items()}
@@ -190,29 +190,31 @@ class MaskedBackbone:
             sampling: n, temperature, top_p and seed.
 
         Returns:
-            n answers a prompt.
+            n answers per prompt.
         """
         inputs, is_mask = self._inputs(prompts)
         with passes_only(self._last_mixing, is_mask):
             logits = self.model(**inputs).logits.float()
         drawn = self._read_masks(logits, inputs["input_ids"], sampling)
-        return [self.tokenizer.batch_decode(one.tolist(), skip_special_tokens=True) for one in drawn]
+        return [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in drawn]
 
     def _read_masks(self, logits: Tensor, prompts: Tensor, sampling: Sampling) -> Tensor:
-        """One token a mask: (batch, masks, vocabulary) and the prompts' ids (batch, length) -> (batch, n, masks)."""
+        """One token per mask: (batch, masks, vocabulary) and the prompts' ids (batch, length) -> (batch, n, masks)."""
         batch, masks, size = logits.shape
-        is_piece, is_letter, stems = (one.to(logits.device) for one in self._words)
-        logits[..., [one for one in self.tokenizer.all_special_ids if one < size and one != self.end]] = float("-inf")
+        is_piece, is_letter, stems = (word.to(logits.device) for word in self._words)
+        logits[..., [special for special in self.tokenizer.all_special_ids if special < size and special != self.end]] = float(
+            "-inf"
+        )
         logits[:, 0, self.end] = float("-inf")
         generator = torch.Generator(logits.device).manual_seed(sampling.seed)
         prompts = prompts.repeat_interleave(sampling.n, 0)
         banned = is_letter.expand(len(prompts), -1).scatter(1, prompts, False)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=logits.device)
-        said: list[Tensor] = []
+        answers: list[Tensor] = []
         for mask in range(masks):
             closed = banned | is_piece
-            if said:
-                follows = (prompts[:, :-1] == said[-1].unsqueeze(1)) & is_piece[prompts[:, 1:]]
+            if answers:
+                follows = (prompts[:, :-1] == answers[-1].unsqueeze(1)) & is_piece[prompts[:, 1:]]
                 rows, places = follows.nonzero(as_tuple=True)
                 closed[rows, prompts[rows, places + 1]] = False
             scores = logits[:, mask].repeat_interleave(sampling.n, 0).masked_fill(closed, float("-inf"))
@@ -220,8 +222,8 @@ class MaskedBackbone:
             token = token.masked_fill(ended, self.end)
             ended = ended | (token == self.end)
             banned = banned | ((stems == stems[token].unsqueeze(1)) & (~is_piece[token] & ~ended).unsqueeze(1))
-            said.append(token)
-        return torch.stack(said, 1).view(batch, sampling.n, masks)
+            answers.append(token)
+        return torch.stack(answers, 1).view(batch, sampling.n, masks)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
@@ -235,7 +237,7 @@ class MaskedBackbone:
             The likeliest tokens of each vector that are words or parts of words.
         """
         states = vectors.to(self.model.device, self.model.dtype)
-        one = torch.full((len(states), 1), self.tokenizer.mask_token_id, device=self.model.device)
+        mask = torch.full((len(states), 1), self.tokenizer.mask_token_id, device=self.model.device)
 
         def replace(_module: nn.Module, _args: Any, output: Any) -> Any:
             output.last_hidden_state = states.unsqueeze(1)
@@ -243,7 +245,7 @@ class MaskedBackbone:
 
         handle = self.body.register_forward_hook(replace)
         try:
-            logits = self.model(input_ids=one, attention_mask=torch.ones_like(one)).logits[:, 0]
+            logits = self.model(input_ids=mask, attention_mask=torch.ones_like(mask)).logits[:, 0]
         finally:
             handle.remove()
         return likeliest_words(logits, self.tokenizer, top)

@@ -1,7 +1,7 @@
 """Masked LMs in int8 on a CPU, through ONNX Runtime: the last layer's states alone; answers and other layers stay with torch.
 
 The body is exported once (torch.onnx) and its matrix products are quantized: weights in signed int8 with a scale a channel, in 7
-bits so that no CPU's sums overflow, activations with a scale a batch, so that a text's vector depends a little on its batch.
+bits so that no CPU's sums overflow, activations with one scale per batch, so that a text's vector depends a little on its batch.
 The graph is kept in the user's cache folder under the name of the weights and versions that it was made from.
 """
 

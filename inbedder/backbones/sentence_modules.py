@@ -52,14 +52,14 @@ class SentenceModules:
     """What stands in front of a "query", a "document" and any other text ("") where nobody says."""
 
 
-def read_modules(name: str, revision: str | None, *, asked: bool) -> SentenceModules:
+def read_modules(name: str, revision: str | None, *, explicit: bool) -> SentenceModules:
     """Read ``modules.json`` and what it points to.
 
     Args:
         name: A folder or a hub id.
         revision: Branch, tag or commit on the hub.
-        asked: Whether the user named the backbone. Where the pooling's settings do not say whether a prompt is pooled (they are
-            older than the question, as in the published INSTRUCTOR checkpoints), it then is not; else it is, as in
+        explicit: Whether the user named the backbone. Where the pooling's settings do not say whether a prompt is pooled (they
+            are older than the question, as in the published INSTRUCTOR checkpoints), it then is not; else it is, as in
             sentence-transformers.
 
     Returns:
@@ -71,24 +71,26 @@ def read_modules(name: str, revision: str | None, *, asked: bool) -> SentenceMod
     listed = _read(name, MODULES_FILE, revision)
     if listed is None:
         return SentenceModules()
-    if not isinstance(listed, list) or not all(isinstance(one, dict) and {"type", "path"} <= one.keys() for one in listed):
+    if not isinstance(listed, list) or not all(
+        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in listed
+    ):
         raise ModelError(f"{MODULES_FILE} of {name} is malformed: it must list modules with a type and a path.")
-    kinds = [_kind(str(one["type"])) for one in listed]
+    kinds = [_kind(str(module["type"])) for module in listed]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Dense", "Normalize"} or listed[0]["path"]:
         raise ModelError(
             f"{name} is made of {', '.join(str(one['type']) for one in listed)}. Known here is a Transformer at the top of the "
             "folder, a Pooling, and Dense and Normalize behind it; or name another backbone, such as backbone='masked'."
         )
     after = nn.Sequential()
-    for kind, one in zip(kinds[2:], listed[2:], strict=True):
-        after.append(_dense(name, str(one["path"]), revision) if kind == "Dense" else Normalize())
+    for kind, module in zip(kinds[2:], listed[2:], strict=True):
+        after.append(_dense(name, str(module["path"]), revision) if kind == "Dense" else Normalize())
     transformer = _read(name, "sentence_bert_config.json", revision) or {}
     if "message" in (transformer.get("modality_config") or {}):
         raise ModelError(
             f"{name} reads its texts through a chat template, which is not known here. Use sentence-transformers itself."
         )
     return SentenceModules(
-        pooling=_pooling(name, _read(name, f"{listed[1]['path']}/config.json", revision) or {}, asked),
+        pooling=_pooling(name, _read(name, f"{listed[1]['path']}/config.json", revision) or {}, explicit),
         after=after,
         max_length=transformer.get("max_seq_length"),
         lower=bool(transformer.get("do_lower_case")),
@@ -99,7 +101,7 @@ def read_modules(name: str, revision: str | None, *, asked: bool) -> SentenceMod
 def module_files(folder: Path) -> list[Path]:
     """The settings and weights of the modules of a folder, in a fixed order; none without ``modules.json``."""
     listed = _read(str(folder), MODULES_FILE, None) or []
-    paths = sorted({str(one.get("path")) for one in listed if one.get("path")})
+    paths = sorted({str(module.get("path")) for module in listed if module.get("path")})
     files = [folder / path / file for path in paths for file in ("config.json", "model.safetensors")]
     return [file for file in files if file.is_file()]
 
@@ -119,11 +121,11 @@ def _read(name: str, file: str, revision: str | None) -> Any:
         raise ModelError(f"{file} of {name} is no JSON ({error}). Download it again.") from error
 
 
-def _pooling(name: str, settings: dict[str, Any], asked: bool) -> str:
-    said = settings.get("pooling_mode") or [
-        one.removesuffix("_token").removesuffix("_tokens") for one in _LEGACY if settings.get(f"pooling_mode_{one}")
+def _pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
+    named = settings.get("pooling_mode") or [
+        mode.removesuffix("_token").removesuffix("_tokens") for mode in _LEGACY if settings.get(f"pooling_mode_{mode}")
     ]
-    modes = [said] if isinstance(said, str) else list(said) or ["mean"]
+    modes = [named] if isinstance(named, str) else list(named) or ["mean"]
     pooled = settings.get("include_prompt")
     if len(modes) > 1 or modes[0] not in POOLINGS or (modes[0] == "cls" and pooled is False):
         without = " without the prompt" if pooled is False else ""
@@ -131,7 +133,7 @@ def _pooling(name: str, settings: dict[str, Any], asked: bool) -> str:
     if modes[0] != "mean":
         return POOLINGS[modes[0]]
     if pooled is None:
-        pooled = not asked
+        pooled = not explicit
         logger.info(
             "%s does not say whether instructions are pooled: %s (pooling='mean' pools them, pooling='text-mean' does not).",
             name,
@@ -143,9 +145,9 @@ def _pooling(name: str, settings: dict[str, Any], asked: bool) -> str:
 def _prompts(settings: dict[str, Any]) -> dict[str, str]:
     """The prompts that sentence-transformers' encode, encode_query and encode_document take of themselves."""
     prompts = settings.get("prompts") or {}
-    document = next((prompts[one] for one in ("document", "passage", "corpus") if prompts.get(one) is not None), None)
+    document = next((prompts[key] for key in ("document", "passage", "corpus") if prompts.get(key) is not None), None)
     found = {"query": prompts.get("query"), "document": document, "": prompts.get(settings.get("default_prompt_name"))}
-    return {one: str(prompt) for one, prompt in found.items() if prompt}
+    return {key: str(prompt) for key, prompt in found.items() if prompt}
 
 
 def _dense(name: str, path: str, revision: str | None) -> nn.Sequential:

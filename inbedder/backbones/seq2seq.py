@@ -137,7 +137,7 @@ class Seq2SeqBackbone:
             sampling: Length, number, temperature, top_p and seed of the answers.
 
         Returns:
-            ``sampling.n`` answers a prompt.
+            ``sampling.n`` answers per prompt.
         """
         return generated_answers(self.model, self.tokenizer, self._inputs(prompts), sampling, prompt_length=1)
 

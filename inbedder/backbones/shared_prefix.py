@@ -59,7 +59,7 @@ def embed_shared(
 
     Args:
         backbone: A causal LM for which ``why_not_shared`` gives None.
-        prompts: For each text its prompts, one an instruction.
+        prompts: For each text its prompts, one per instruction.
         layer: 0 .. L, or negative from the end.
         token_budget: Most tokens whose keys and values are held at once; instructions go in groups under it.
 
@@ -67,22 +67,22 @@ def embed_shared(
         float32, shape (texts, instructions, d), equal to separate passes but for rounding.
     """
     if not isinstance(backbone, CausalBackbone):  # vLLM's prefix cache shares the states
-        flat = [prompt for some in prompts for prompt in some]
+        flat = [prompt for of_text in prompts for prompt in of_text]
         pooled = backbone.embed(flat, "1st-gen", layer, Sampling())
         return pooled.view(len(prompts), -1, pooled.shape[1])
-    shared = [common_length([prompt.ids for prompt in some]) for some in prompts]
-    ids, prefix = pad([some[0].ids[:length] for some, length in zip(prompts, shared, strict=True)], backbone.pad_id, "left")
-    count, longest = len(prompts[0]), max(len(prompt.ids) for some in prompts for prompt in some)
+    shared = [common_length([prompt.ids for prompt in of_text]) for of_text in prompts]
+    ids, prefix = pad([of_text[0].ids[:length] for of_text, length in zip(prompts, shared, strict=True)], backbone.pad_id, "left")
+    count, longest = len(prompts[0]), max(len(prompt.ids) for of_text in prompts for prompt in of_text)
     size = max(1, min(count, token_budget // (len(prompts) * longest)))
     past = None
     if prefix.any():
         past = _pass(backbone, ids, prefix, prefix, None)
     found = []
     for start in range(0, count, size):
-        some = [row[start : start + size] for row in prompts]
-        ends = [one.ids[length:] for row, length in zip(some, shared, strict=True) for one in row]
+        of_text = [row[start : start + size] for row in prompts]
+        ends = [one.ids[length:] for row, length in zip(of_text, shared, strict=True) for one in row]
         ids, suffix = pad(ends, backbone.pad_id)
-        each = len(some[0])
+        each = len(of_text[0])
         cache = deepcopy(past) if start + size < count else past
         if cache is not None:
             cache.batch_repeat_interleave(each)

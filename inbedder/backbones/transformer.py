@@ -102,9 +102,9 @@ def position_limit(model: PreTrainedModel) -> int | None:
 
 def pad_id_of(tokenizer: PreTrainedTokenizerBase) -> int:
     """The id to pad with; padding is masked, so any id serves where the tokenizer has none."""
-    for one in (tokenizer.pad_token_id, tokenizer.eos_token_id):
-        if one is not None:
-            return int(one)
+    for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token_id is not None:
+            return int(token_id)
     return 0
 
 
@@ -112,7 +112,7 @@ def stop_ids(generation: GenerationConfig | None, tokenizer: PreTrainedTokenizer
     """Ids of the tokens that end an answer: those of the generation settings, else also the tokenizer's."""
     configured = getattr(generation, "eos_token_id", None)
     ids = configured if isinstance(configured, list) else [configured, tokenizer.eos_token_id]
-    return sorted({one for one in ids if one is not None})
+    return sorted({token_id for token_id in ids if token_id is not None})
 
 
 def dtype_name(model: PreTrainedModel) -> str:
@@ -126,15 +126,15 @@ def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int
     Args:
         logits: Shape (m, vocabulary).
         tokenizer: The model's.
-        top: How many tokens a row.
+        top: How many tokens per row.
 
     Returns:
         m lists of decoded tokens.
     """
     logits = logits.float()
-    logits[:, [one for one in tokenizer.all_special_ids if one < logits.shape[1]]] = float("-inf")
+    logits[:, [token_id for token_id in tokenizer.all_special_ids if token_id < logits.shape[1]]] = float("-inf")
     best = logits.topk(min(top, logits.shape[1])).indices.tolist()
-    return [tokenizer.batch_decode([[one] for one in row]) for row in best]
+    return [tokenizer.batch_decode([[token_id] for token_id in row]) for row in best]
 
 
 def distinct_words(tokens: Sequence[str], top: int) -> list[str]:

@@ -190,17 +190,17 @@ class VllmBackbone:
         rows: list[list[int]] = [prompt.ids.tolist() for prompt in prompts]
         if pooling == "1st-gen":
             return torch.stack(self._states("embed", rows))
-        said: list[list[int]] = [[] for _ in rows]
+        answer_ids: list[list[int]] = [[] for _ in rows]
         if pooling != "avg-ppt":
             answers = self._generate(rows, Sampling(sampling.max_new_tokens))
-            said = [one if len(one) > 1 or sampling.max_new_tokens == 1 else [*one, self.pad_id] for (one,) in answers]
+            answer_ids = [ids if len(ids) > 1 or sampling.max_new_tokens == 1 else [*ids, self.pad_id] for (ids,) in answers]
         excluded = special_ids(self.tokenizer, filter_ids, torch.device("cpu"))
-        states = self._states("token_embed", [row + one[:-1] for row, one in zip(rows, said, strict=True)])
+        states = self._states("token_embed", [row + ids[:-1] for row, ids in zip(rows, answer_ids, strict=True)])
         pooled = []
-        for row, one, own in zip(rows, said, states, strict=True):
+        for row, ids, row_states in zip(rows, answer_ids, states, strict=True):
             prompt = torch.ones(1, len(row), dtype=torch.bool)
-            generated = kept_generated(torch.tensor([one], dtype=torch.long), excluded) if one else prompt[:, :0]
-            pooled.append(masked_mean(own[None], kept_positions(pooling, prompt, generated)))
+            generated = kept_generated(torch.tensor([ids], dtype=torch.long), excluded) if ids else prompt[:, :0]
+            pooled.append(masked_mean(row_states[None], kept_positions(pooling, prompt, generated)))
         return torch.cat(pooled)
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
@@ -212,14 +212,14 @@ class VllmBackbone:
                 own tokens, not on the batch.
 
         Returns:
-            ``sampling.n`` answers a prompt.
+            ``sampling.n`` answers per prompt.
 
         Raises:
             ModelError: When the engine does not start.
         """
-        said = self._generate([prompt.ids.tolist() for prompt in prompts], sampling)
-        answers = [self.tokenizer.batch_decode(some, skip_special_tokens=True) for some in said]
-        return answers if sampling.temperature else [some * sampling.n for some in answers]
+        generated = self._generate([prompt.ids.tolist() for prompt in prompts], sampling)
+        answers = [self.tokenizer.batch_decode(answer_ids, skip_special_tokens=True) for answer_ids in generated]
+        return answers if sampling.temperature else [answer_ids * sampling.n for answer_ids in answers]
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
         """No words: the answer head stays in the engine.
@@ -244,7 +244,7 @@ class VllmBackbone:
         engine = self._engine(task)
         with _told("could not read this batch"):
             outputs = engine.encode(feed, pooling_task=task, use_tqdm=False, lora_request=self._lora())
-        return [torch.as_tensor(one.outputs.data).float() for one in outputs]
+        return [torch.as_tensor(output.outputs.data).float() for output in outputs]
 
     def _generate(self, rows: Sequence[list[int]], sampling: Sampling) -> list[list[list[int]]]:
         """The tokens of each row's answers, the end token included: ``sampling.n`` drawn ones, or the greedy one."""
@@ -258,7 +258,7 @@ class VllmBackbone:
         feed: list[Any] = [{"prompt_token_ids": row} for row in rows]
         with _told("could not answer this batch"):
             outputs = engine.generate(feed, each, use_tqdm=False, lora_request=self._lora())
-        return [[list(answer.token_ids) for answer in one.outputs] for one in outputs]
+        return [[list(answer.token_ids) for answer in output.outputs] for output in outputs]
 
     def _lora(self) -> Any:
         if self.adapter is None:
@@ -311,7 +311,7 @@ def _rank(adapter: str) -> int:
     rank = max(config["r"], *(config.get("rank_pattern") or {"": 0}).values())
     if rank > RANKS[-1]:
         raise ModelError(f"The adapter {adapter} has rank {rank}; vLLM takes at most {RANKS[-1]}. Merge it into its base first.")
-    return next(one for one in RANKS if one >= rank)
+    return next(allowed for allowed in RANKS if allowed >= rank)
 
 
 def _seed(seed: int, ids: Sequence[int]) -> int:

@@ -101,11 +101,11 @@ def has_fast_bf16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
-def choose_dtype(asked: str | torch.dtype | None, device: torch.device) -> torch.dtype:
+def choose_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
     """Choose the dtype of the weights.
 
     Args:
-        asked: "float32", "bfloat16", "float16", "int8" (whose weights are made from float32), a torch dtype, or None to choose:
+        dtype: "float32", "bfloat16", "float16", "int8" (whose weights are made from float32), a torch dtype, or None to choose:
             on a GPU half precision, on a CPU bfloat16 where it computes in that itself (twice as fast), else float32.
         device: Where the model will run.
 
@@ -115,13 +115,13 @@ def choose_dtype(asked: str | torch.dtype | None, device: torch.device) -> torch
     Raises:
         ModelError: When the name is unknown.
     """
-    if asked == "int8":
+    if dtype == "int8":
         return torch.float32
-    if asked is not None:
-        dtype = _DTYPES.get(asked) if isinstance(asked, str) else asked
-        if dtype is None:
-            raise ModelError(f"Unknown dtype {asked!r}. Choose one of: {', '.join(_DTYPES)}.")
-        return dtype
+    if dtype is not None:
+        known = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+        if known is None:
+            raise ModelError(f"Unknown dtype {dtype!r}. Choose one of: {', '.join(_DTYPES)}.")
+        return known
     if device.type == "cuda":
         return torch.bfloat16 if has_fast_bf16(device) else torch.float16
     return torch.bfloat16 if has_fast_bf16(device) else torch.float32
@@ -222,12 +222,12 @@ def quietly(expected_gaps: bool) -> Iterator[None]:
 
 def device_of(options: LoadOptions) -> torch.device:
     """The device asked for, else the GPU where there is one."""
-    asked = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    name = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(asked)
+        device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ModelError(f"The device {asked!r} cannot be used here ({str(error).splitlines()[0]}). Try device='cpu'.") from error
+        raise ModelError(f"The device {name!r} cannot be used here ({str(error).splitlines()[0]}). Try device='cpu'.") from error
     return device
 
 

@@ -84,8 +84,8 @@ def cluster(
     options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
     options["titles"] = titles
     results = [
-        cluster_texts(table.texts, one, model=embedder, embeddings=vectors, **options)
-        for one, vectors in zip(instructions, found, strict=True)
+        cluster_texts(table.texts, instruction, model=embedder, embeddings=vectors, **options)
+        for instruction, vectors in zip(instructions, found, strict=True)
     ]
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")

@@ -39,10 +39,10 @@ def guided_vectors(
     """Vectors under each instruction from a sample that is read; how well that went is said."""
     generic = embedder.encode(texts, batch_size=batch_size)
     found = []
-    for one in instructions:
-        vectors = embedder.encode_guided(texts, one, sample=sample, generic=generic, batch_size=batch_size)
+    for instruction in instructions:
+        vectors = embedder.encode_guided(texts, instruction, sample=sample, generic=generic, batch_size=batch_size)
         read = len(texts if vectors.sample is None else vectors.sample)
         mapped = f", the others mapped (cosine of mapped and read vectors {vectors.cosine:.2f})" if read < len(texts) else ""
-        say(f"{read} of {len(texts)} texts were read under {one or '@generic'!r}{mapped}.")
+        say(f"{read} of {len(texts)} texts were read under {instruction or '@generic'!r}{mapped}.")
         found.append(vectors)
     return found

@@ -15,7 +15,7 @@ INPUT, MODEL, ANSWERS, SPEED, JOBS = "Input", "Model", "Answers", "Speed", "Jobs
 
 Input = Annotated[
     str,
-    typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .parquet or .txt file, or - for lines on standard input."),
+    typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .json, .txt (also .gz) or .parquet file, or - for lines on standard input."),
 ]
 Instruction = Annotated[
     str | None, typer.Option("-i", "--instruction", help="The question to ask of each text, or a named one such as @topic.")
@@ -161,8 +161,8 @@ def reencoding_of(pooling: str | None, *settings: int | float | str) -> Reencodi
     from inbedder.pooling import TEXT_POOLINGS, parse_pooling
     from inbedder.reencode import Reencoding
 
-    asked = Reencoding(*settings)  # type: ignore[arg-type]
-    if asked != Reencoding() and (pooling in (None, *TEXT_POOLINGS) or parse_pooling(pooling)[0] != "re-enc"):
+    reencoding = Reencoding(*settings)  # type: ignore[arg-type]
+    if reencoding != Reencoding() and (pooling in (None, *TEXT_POOLINGS) or parse_pooling(pooling)[0] != "re-enc"):
         names = "--n, --temperature, --top-p, --seed, --re-encoder"
         raise typer.BadParameter("they are for --pooling re-enc.", param_hint=names)
-    return asked
+    return reencoding

@@ -70,13 +70,13 @@ def evaluate(
 
     if protocol not in ("k-means", "paper"):
         raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
-    if any("=" not in one for one in criterion):
+    if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
-    criteria = dict(one.split("=", 1) for one in criterion)
+    criteria = dict(pair.split("=", 1) for pair in criterion)
     tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "subtract_instruction": subtract_instruction, "cache": cache}
-    embedders = [one for name in model for one in inbedder_embedders(name, **how)]
-    embedders += [one for name in baseline for one in mteb_embedders(name)]
+    embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]
+    embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
     quiet = sys.stderr.isatty()  # a progress bar is shown there instead
 
     def report(cell: Any) -> None:

@@ -78,16 +78,16 @@ def embed(
     address: Address = None,
     id_column: IdColumn = None,
 ) -> None:
-    """Write the vector of each text under an instruction: float32, one row a text."""
+    """Write the vector of each text under an instruction: float32, one row per text."""
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
     how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction}
     if engine == "ray":
-        asked: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
+        options: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
         where = {"workers": workers, "threads": threads, "address": address}
         how |= {"reencoding": reencoding if pooling == "re-enc" else None, "normalize_embeddings": normalize}
-        _embed_with_ray(source, output, instruction, guided, where, model=model, **asked, **how)
+        _embed_with_ray(source, output, instruction, guided, where, model=model, **options, **how)
         return
     _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
     check_output(output, (".npy", ".parquet"))
@@ -116,10 +116,10 @@ def _embed_with_ray(
     if not output.absolute().parent.is_dir():
         raise typer.BadParameter(f"{output}: its folder does not exist.", param_hint="-o")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from inbedder.distributed.job import Machines, embed_job, told
+    from inbedder.distributed.job import Machines, embed_job, summary_of
 
     result = embed_job(source, output, instruction, machines=Machines(**where), **options)
-    say(told(result))
+    say(summary_of(result))
     if not result.embedded:
         raise typer.Exit(1)
 
@@ -157,18 +157,18 @@ def answer(
     batch_size: BatchSize = 32,
     cache: Cache = None,
 ) -> None:
-    """Answer the instruction for each text: one line a text, several answers set apart by tabs."""
+    """Answer the instruction for each text: one line per text, several answers set apart by tabs."""
     if output is not None:
         check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
     table = read_texts(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
     embedder = load_embedder(model, **how)
-    said = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
-    answers = [[one] if isinstance(one, str) else one for one in said]
+    found = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
+    answers = [[answer] if isinstance(answer, str) else answer for answer in found]
     if output is None:
-        for one in answers:
-            typer.echo("\t".join(" ".join(text.split()) for text in one))
+        for row_answers in answers:
+            typer.echo("\t".join(" ".join(text.split()) for text in row_answers))
         return
     from inbedder.outputs import write_answers
 

@@ -142,7 +142,7 @@ class ConditionalEncoder(nn.Module, ABC):
         place = place_of(folder, self.encoding)
         self.backbone.save_pretrained(place)
         self.tokenizer.save_pretrained(place)
-        head = {name: one.contiguous() for name, one in self.state_dict().items() if not name.startswith("backbone.")}
+        head = {name: tensor.contiguous() for name, tensor in self.state_dict().items() if not name.startswith("backbone.")}
         if head:
             save_file(head, folder / HEAD)
         if self.encoding.is_plain:
@@ -201,7 +201,7 @@ class ConditionalEncoder(nn.Module, ABC):
         Args:
             sentence1: One sentence or n.
             sentence2: One sentence or n; texts may be empty.
-            condition: One for all pairs, or one a pair; None only where the model was trained on sentences alone.
+            condition: One for all pairs, or one per pair; None only where the model was trained on sentences alone.
             batch_size: Most pairs in one pass.
 
         Returns:
@@ -227,7 +227,7 @@ class ConditionalEncoder(nn.Module, ABC):
         for places in length_sorted_batches(lengths, batch_size, token_budget() // self.parts):
             ids, mask = collate([rows[place] for place in places], self.tokenizer)
             scores[places] = self(ids.to(device), mask.to(device)).cpu().numpy()
-        return float(scores[0]) if all(isinstance(one, str) for one in given.values()) else scores
+        return float(scores[0]) if all(isinstance(value, str) for value in given.values()) else scores
 
     def _plain(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts without special tokens, those written in a text taken as plain characters."""

@@ -56,22 +56,22 @@ class CrossEncoder(ConditionalEncoder, kind="cross"):
             alone, cut = self._alone(conditions)
             return [(ids,) for ids in alone], sum(cut)
         texts = [self._plain(first), self._plain(second)]
-        asked = self._plain(conditions) if self.encoding.reads == "all" else [None] * len(first)
+        plain_conditions = self._plain(conditions) if self.encoding.reads == "all" else [None] * len(first)
         rows: list[Parts] = []
         cuts = 0
-        for one, other, condition, written in zip(*texts, asked, conditions, strict=True):
+        for text, other, condition, written in zip(*texts, plain_conditions, conditions, strict=True):
             behind = [] if condition is None else [condition]
             room = self.encoding.max_length - 3 - sum(len(part) + 1 for part in behind)
             if room < 2:
                 raise self._too_long(written)
-            kept = min(len(one), max(room - len(other), (room + 1) // 2))
-            rows.append((self._joined(one[:kept], other[: room - kept], *behind),))
-            cuts += len(one) + len(other) > room
+            kept = min(len(text), max(room - len(other), (room + 1) // 2))
+            rows.append((self._joined(text[:kept], other[: room - kept], *behind),))
+            cuts += len(text) + len(other) > room
         return rows, cuts
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
         """The scalar of each pair, shape (n,), from one vector of the whole input or one of each sentence."""
-        vectors = [self.transform(one) for one in features]
+        vectors = [self.transform(feature) for feature in features]
         joined = vectors[0] if len(vectors) == 1 else F.normalize(vectors[0], dim=-1) * F.normalize(vectors[1], dim=-1)
         scores: Tensor = self.scalar(joined).squeeze(-1)
         return scores
@@ -109,7 +109,7 @@ class BiEncoder(ConditionalEncoder, kind="bi"):
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
         """The cosine of each pair, shape (n,)."""
-        left, right = (self.transform(one).float() for one in features)
+        left, right = (self.transform(feature).float() for feature in features)
         return F.cosine_similarity(left, right, dim=-1)
 
 
@@ -126,15 +126,15 @@ class TriEncoder(ConditionalEncoder, kind="tri"):
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
         """Each text on its own."""
-        (left, cut), (right, also), (asked, long) = (self._alone(texts) for texts in (first, second, conditions))
+        (left, cut), (right, also), (condition_ids, long) = (self._alone(texts) for texts in (first, second, conditions))
         if any(long):
             raise self._too_long(conditions[long.index(True)])
-        return list(zip(left, right, asked, strict=True)), sum(a or b for a, b in zip(cut, also, strict=True))
+        return list(zip(left, right, condition_ids, strict=True)), sum(a or b for a, b in zip(cut, also, strict=True))
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
         """The cosine of each pair's sentences, both combined with the condition; shape (n,)."""
         condition = self.condition(features[2])
-        left, right = (self._combined(self.transform(one), condition).float() for one in features[:2])
+        left, right = (self._combined(self.transform(feature), condition).float() for feature in features[:2])
         return F.cosine_similarity(left, right, dim=-1)
 
     def _features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:

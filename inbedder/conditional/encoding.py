@@ -175,7 +175,7 @@ def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
     """Make columns of one length.
 
     Args:
-        given: By name, a text for all rows or one a row.
+        given: By name, a text for all rows or one per row.
 
     Returns:
         Lists of texts, in the order of the names.
@@ -183,16 +183,18 @@ def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
     Raises:
         InputError: When lengths differ or something is not a string.
     """
-    for name, one in given.items():
-        if not isinstance(one, Collection):
-            raise InputError(f"{name} is {one!r} ({type(one).__name__}), not a string or a list of strings.")
-    counts = {name: len(one) for name, one in given.items() if not isinstance(one, str)}
+    for name, value in given.items():
+        if not isinstance(value, Collection):
+            raise InputError(f"{name} is {value!r} ({type(value).__name__}), not a string or a list of strings.")
+    counts = {name: len(value) for name, value in given.items() if not isinstance(value, str)}
     if len(set(counts.values())) > 1:
-        raise InputError(f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one a pair.")
+        raise InputError(
+            f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one per pair."
+        )
     count = next(iter(counts.values()), 1)
-    columns = [[one] * count if isinstance(one, str) else list(one) for one in given.values()]
+    columns = [[value] * count if isinstance(value, str) else list(value) for value in given.values()]
     for name, column in zip(given, columns, strict=True):
-        for place, one in enumerate(column):
-            if not isinstance(one, str):
-                raise InputError(f"{name} {place} is {one!r} ({type(one).__name__}), not a string.")
+        for place, value in enumerate(column):
+            if not isinstance(value, str):
+                raise InputError(f"{name} {place} is {value!r} ({type(value).__name__}), not a string.")
     return columns

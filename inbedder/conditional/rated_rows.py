@@ -156,15 +156,15 @@ def contrasting(rows: Sequence[Rated], *, skip_bad: bool = False) -> list[Rated]
     kept: list[Rated] = []
     left = 0
     for pair, places in pairs_of(rows).items():
-        some = [rows[place] for place in places]
-        if len(some) == 2 and some[0].label > some[1].label:
-            kept += some
+        pair_rows = [rows[place] for place in places]
+        if len(pair_rows) == 2 and pair_rows[0].label > pair_rows[1].label:
+            kept += pair_rows
             continue
         left += 1
         if not skip_bad:
-            numbers = ", ".join(str(row.row) for row in sorted(some, key=lambda one: one.row))
+            numbers = ", ".join(str(row.row) for row in sorted(pair_rows, key=lambda one: one.row))
             raise InputError(
-                f"Pair {pair} (row {numbers}) {_why_no_contrast(some)}. Give it, or leave such pairs out: data.skip_bad."
+                f"Pair {pair} (row {numbers}) {_why_no_contrast(pair_rows)}. Give it, or leave such pairs out: data.skip_bad."
             )
     if left:
         logger.warning("%d pairs without a higher- and a lower-rated condition were left out.", left)

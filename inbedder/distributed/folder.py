@@ -67,7 +67,7 @@ class Source:
 
 
 def survey(source: str, text_column: str | None = None, id_column: str | None = None) -> Source:
-    """Read the input through: memory grows by 16 bytes a row where there is an id column, and not at all without.
+    """Read the input through: memory grows by 16 bytes per row where there is an id column, and not at all without.
 
     Args:
         source: A file that ``stream_rows`` reads, or a folder of such files.
@@ -96,7 +96,7 @@ def survey(source: str, text_column: str | None = None, id_column: str | None = 
     if len(kinds) > 1:
         raise InputError(f"Column {id_column!r} of {source} mixes numbers and texts. Make them one kind.")
     _check_distinct(np.frombuffer(keys, dtype=np.int64), numbers, id_column)
-    digest = sha256_of(Path(files[0].path)) if len(files) == 1 else _digest([sha256_of(Path(one.path)) for one in files])
+    digest = sha256_of(Path(files[0].path)) if len(files) == 1 else _digest([sha256_of(Path(file.path)) for file in files])
     return Source(tuple(files), first, id_column, kinds == {str}, digest)
 
 
@@ -106,7 +106,7 @@ def _source_files(source: str) -> list[str]:
     path = Path(source).absolute()
     if not path.is_dir():
         return [str(path)]
-    found = sorted(str(one) for one in path.iterdir() if kind_of(one) in READABLE and one.name[0] not in "._")
+    found = sorted(str(file) for file in path.iterdir() if kind_of(file) in READABLE and file.name[0] not in "._")
     if not found:
         raise InputError(f"{source} holds no table. Give a file or a folder with {' '.join(READABLE)}.")
     return found
@@ -132,9 +132,9 @@ def _check_distinct(keys: Keys, numbers: Sequence[int], column: str | None) -> N
     order = np.argsort(keys, kind="stable")
     twice = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     if len(twice):
-        one, other = numbers[order[twice[0]]], numbers[order[twice[0] + 1]]
+        row, other = numbers[order[twice[0]]], numbers[order[twice[0] + 1]]
         raise InputError(
-            f"Column {column!r}: rows {one} and {other} have the same id ({len(twice)} ids are not the first of their kind). "
+            f"Column {column!r}: rows {row} and {other} have the same id ({len(twice)} ids are not the first of their kind). "
             "Give each row its own, or leave out --id-column to take row numbers."
         )
 
@@ -154,7 +154,7 @@ def keys_of(ids: Any) -> Keys:
     """The keys of a pyarrow column of ids."""
     if str(ids.type) == "int64":
         return np.asarray(ids.to_numpy(), dtype=np.int64)
-    return np.fromiter((id_key(one) for one in ids.to_pylist()), np.int64, len(ids))
+    return np.fromiter((id_key(row_id) for row_id in ids.to_pylist()), np.int64, len(ids))
 
 
 def is_done(keys: Keys, done: Keys) -> NDArray[np.bool_]:
@@ -205,7 +205,7 @@ def _refuse_another_job(folder: Path, described: Mapping[str, Any]) -> None:
         raise InputError(f"{folder} is a file. Give a new or empty folder for -o.")
     path = folder / JOB
     if not path.is_file():
-        if folder.is_dir() and any(one.name != LOCK for one in folder.iterdir()):
+        if folder.is_dir() and any(file.name != LOCK for file in folder.iterdir()):
             raise InputError(f"{folder} is not empty and holds no job. Choose a new or empty folder for -o.")
         return
     try:
@@ -218,7 +218,7 @@ def _refuse_another_job(folder: Path, described: Mapping[str, Any]) -> None:
         raise InputError(f"{folder} belongs to another job: {says}. Choose another -o, or remove the folder to start anew.")
 
 
-def settle(folder: Path) -> Keys:
+def deduplicate_parts(folder: Path) -> Keys:
     """Make the parts hold each id once, and read which are there.
 
     A worker that outlives its killed driver for a moment can write rows that the next run computes too; the second copy is
@@ -248,7 +248,7 @@ def settle(folder: Path) -> Keys:
     if len(distinct) < len(keys):
         first = np.zeros(len(keys), dtype=bool)
         first[places] = True
-        ends = np.cumsum([len(one) for one in each])
+        ends = np.cumsum([len(part_keys) for part_keys in each])
         for path, keep in zip(paths, np.split(first, ends[:-1]), strict=True):
             if not keep.all():
                 _keep_rows(path, keep)

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from inbedder import __version__
-from inbedder.distributed.folder import FAILED, Keys, Source, clear_failures, gather_failures, open_job, settle, survey
+from inbedder.distributed.folder import FAILED, Keys, Source, clear_failures, deduplicate_parts, gather_failures, open_job, survey
 from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning
 from inbedder.prompting import get_template, resolve_instruction
 from inbedder.reencode import Reencoding
 
 SPARE_CPUS = 2
-"""For reading, cutting and writing, beside one a worker."""
+"""For reading, cutting and writing, beside one per worker."""
 STORE_BYTES = 1 << 30
 """Shared memory for rows between two steps, of a Ray that is started here."""
 SHARD_ROWS = 4096
@@ -80,7 +80,7 @@ def embed_job(
     show_progress_bar: bool | None = None,
     **options: Any,
 ) -> JobResult:
-    """Embed a table into a folder of parquet parts with the columns id, text and embedding (float32, d numbers a row).
+    """Embed a table into a folder of parquet parts with the columns id, text and embedding (float32, d numbers per row).
 
     Args:
         source: A .csv, .tsv, .jsonl, .parquet or .txt file, or a folder of such files.
@@ -119,7 +119,7 @@ def embed_job(
     about = {
         "inbedder": __version__,
         "input": rows.digest,
-        "text_column": [one.text_column for one in rows.files],
+        "text_column": [file.text_column for file in rows.files],
         "id_column": id_column,
         "instruction": encode["instruction"],
         "normalize_embeddings": normalize_embeddings,
@@ -128,7 +128,7 @@ def embed_job(
     }
     size = shard_rows or max(batch_size, min(SHARD_ROWS, -(-rows.rows // (8 * where.workers))))
     with open_job(folder, about):
-        done = settle(folder)
+        done = deduplicate_parts(folder)
         computed = 0
         if len(done) < rows.rows:
             bars = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
@@ -145,14 +145,14 @@ def _settings_of(name: str, options: dict[str, Any]) -> dict[str, str | None]:
     from inbedder.backbones.revision import files_revision
     from inbedder.embedder import InBedder
 
-    known = {key: one.default for key, one in signature(InBedder).parameters.items() if key != "model"}
+    known = {key: parameter.default for key, parameter in signature(InBedder).parameters.items() if key != "model"}
     if unknown := sorted(set(options) - set(known)):
         raise InputError(f"InBedder takes no {', '.join(unknown)}. It takes: {', '.join(known)}.")
     chosen = {**known, **options}
     if chosen["template"] is not None:
         chosen["template"] = get_template(chosen["template"]).pattern
-    told = {key: None if value is None else str(value) for key, value in chosen.items() if key not in HOW_ONLY}
-    return {"model": name, "weights": files_revision(name, chosen["revision"]), **told}
+    settings = {key: None if value is None else str(value) for key, value in chosen.items() if key not in HOW_ONLY}
+    return {"model": name, "weights": files_revision(name, chosen["revision"]), **settings}
 
 
 def _compute(
@@ -187,7 +187,7 @@ def _compute(
 
 def _verified(source: Source, folder: Path, computed: int) -> JobResult:
     """Read the parts again: each id once, no row lost."""
-    done = settle(folder)
+    done = deduplicate_parts(folder)
     failed = gather_failures(folder, done)
     missing = source.rows - len(done) - failed
     if missing:
@@ -239,16 +239,16 @@ def _start_ray(where: Machines, cores: int) -> None:
             ray.init("local", **here, **quiet)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        told = f"No Ray cluster answers at {where.address}" if where.address else "Ray did not start"
-        raise InputError(f"{told} ({reason[0]}). Check --address, or look at it with: ray status") from error
+        failure = f"No Ray cluster answers at {where.address}" if where.address else "Ray did not start"
+        raise InputError(f"{failure} ({reason[0]}). Check --address, or look at it with: ray status") from error
     for handler in logging.getLogger("ray.data").handlers:
         if isinstance(handler, logging.StreamHandler) and type(handler).__module__.startswith("ray."):
             handler.setLevel(logging.CRITICAL)  # Ray's own to the terminal: what went wrong is raised
 
 
 def _asked_threads() -> int | None:
-    said = os.environ.get("OMP_NUM_THREADS", "")
-    return int(said) if said.isdigit() and int(said) > 0 else None
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdigit() and int(setting) > 0 else None
 
 
 def _gpus(where: Machines, device: str | None, there: float) -> float:
@@ -263,7 +263,7 @@ def _gpus(where: Machines, device: str | None, there: float) -> float:
     return gpus
 
 
-def told(result: JobResult) -> str:
+def summary_of(result: JobResult) -> str:
     """The counts of a run in a line."""
     failed = f"; {result.failed} rows failed, see {result.folder / FAILED}" if result.failed else ""
     return f"{result.folder}: {result.embedded} of {result.rows} rows embedded, {result.computed} of them now{failed}."

@@ -1,10 +1,10 @@
 """A job as a Ray Data pipeline: rows are read as a stream, cut into shards, embedded by actors that hold the model, written.
 
-    read (1 task a file) -> repartition (shards) -> map_batches (actors) -> write (a part a shard)
+    read (1 task per file) -> repartition (shards) -> map_batches (actors) -> write (one part per shard)
 
 Ray restarts an actor that dies and gives it its shard again; a part's name comes from its rows, so a second write replaces the
 first. Ray's own checkpoints (``ray.data.checkpoint``) are not used: they are a second set of books beside the parts, which lie
-when a part is removed or a worker outlives its driver, and their filter reserves a CPU and a GiB. See ``jobs.settle``.
+when a part is removed or a worker outlives its driver, and their filter reserves a CPU and a GiB (``folder.deduplicate_parts``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Rows(ray.data.Datasource):
         return None
 
     def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None) -> list[Any]:
-        """One task a file, whatever parallelism is asked for: models are slower than reading."""
+        """One task per file, whatever parallelism is asked for: models are slower than reading."""
         source, done = self.source, self.done
         nothing_known = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
         return [
@@ -120,8 +120,8 @@ def read_file(source: Source, file: SourceFile, done: Keys) -> Iterator[pyarrow.
         else:
             text: Any = row.get(file.text_column)
             reason = why_no_text(text)
-            said = {"text": clean_text(text)} if reason is None else {"reason": f"column {file.text_column!r} {reason}."}
-            waiting.append({"row": place, "id": clean_id(row.get(source.id_column)) if source.id_column else place, **said})
+            result = {"text": clean_text(text)} if reason is None else {"reason": f"column {file.text_column!r} {reason}."}
+            waiting.append({"row": place, "id": clean_id(row.get(source.id_column)) if source.id_column else place, **result})
         if len(waiting) == ROWS_READ:
             yield table()
     yield table()
@@ -187,7 +187,7 @@ class Embedder:
                 return [f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"]
             half = len(texts) // 2
             return self._embed(texts[:half]) + self._embed(texts[half:])
-        self.cut += sum(one.message.count for one in caught if isinstance(one.message, TextCutWarning))
+        self.cut += sum(warning.message.count for warning in caught if isinstance(warning.message, TextCutWarning))
         return vectors
 
 
@@ -214,14 +214,14 @@ class Parts(ray.data.Datasink[dict[str, int]]):
             if not good.all():
                 failed = table.filter(~good).select(["row", "id", "reason"]).to_pylist()
                 with atomic_write(self.folder / FAILED_PARTS / f"{name}.jsonl") as temporary:
-                    temporary.write_text("".join(json.dumps(one) + "\n" for one in failed), encoding="utf-8")
+                    temporary.write_text("".join(json.dumps(failure) + "\n" for failure in failed), encoding="utf-8")
             computed, cut = computed + int(good.sum()), cut + sum(table["cut"].to_pylist())
         return {"computed": computed, "cut": cut}
 
     def on_write_complete(self, write_result: Any) -> None:
         """Add up what the tasks wrote."""
-        self.computed = sum(one["computed"] for one in write_result.write_returns)
-        self.cut = sum(one["cut"] for one in write_result.write_returns)
+        self.computed = sum(result["computed"] for result in write_result.write_returns)
+        self.cut = sum(result["cut"] for result in write_result.write_returns)
 
 
 def run_pipeline(plan: Plan, done: Keys, show_progress_bar: bool) -> Parts:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 AUTO_RANGE = range(2, 13)
-TEXTS_A_GROUP = 10  # with k="auto", as many texts a group on average, or two groups
+TEXTS_PER_GROUP = 10  # with k="auto", as many texts per group on average, or two groups
 TEXTS_READ = 20  # of each group of mapped vectors so many central texts are answered
 SILHOUETTE_SAMPLE = 2000
 ALIKE = 0.02  # silhouettes (-1 to 1) that differ by less tell nothing apart
@@ -64,7 +64,7 @@ class ClusterResult:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClusterResult):
             return NotImplemented
-        pairs = [(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)]
+        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
         return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
@@ -85,7 +85,7 @@ class ClusterResult:
         return [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
 
     def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """One table row a text.
+        """One table row per text.
 
         Args:
             numbers: Row number of each text; None counts from 1.
@@ -156,7 +156,7 @@ def cluster(
         seed: Seed of k-means.
         embeddings: The texts' vectors under the instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
-        given_labels: Known labels, one a text, to compare the groups with.
+        given_labels: Known labels, one per text, to compare the groups with.
         titles: Let the model write a short title for each group from the group's answers (see ``titles``); for models that
             answer in words of their own, such as ``small``.
         batch_size: Most texts in one pass.
@@ -172,13 +172,13 @@ def cluster(
     if not rows:
         raise InputError("There is no text to cluster.")
     if given_labels is not None and len(given_labels) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(given_labels)} labels: give one label a text.")
+        raise InputError(f"{len(rows)} texts but {len(given_labels)} labels: give one label per text.")
     _check_k(k, len(rows))
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
     if len(vectors) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(vectors)} vectors: give one vector a text.")
+        raise InputError(f"{len(rows)} texts but {len(vectors)} vectors: give one vector per text.")
     directions = unit(vectors)
     labels = group(directions, k, seed)
     sample = getattr(embeddings, "sample", None)
@@ -186,21 +186,21 @@ def cluster(
     if len(read) < len(rows):
         read = np.union1d(read, np.concatenate(central_texts(rows, directions, labels, TEXTS_READ)))
     if embedder.backbone.answers:
-        said = _answers(embedder, rows, instruction, read, options)
+        answers = _answers(embedder, rows, instruction, read, options)
     else:
         logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
-        said = [""] * len(rows)
+        answers = [""] * len(rows)
     return ClusterResult(
         instruction=instruction or embedder.defaults.any or "(no instruction)",
         texts=rows,
         labels=labels,
-        keywords=keywords(said if embedder.backbone.answers else rows, labels),
+        keywords=keywords(answers if embedder.backbone.answers else rows, labels),
         examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, directions, labels)],
-        answers=said,
+        answers=answers,
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreement=agreement(labels, given_labels) if given_labels is not None else None,
-        titles=group_titles(embedder, said, labels) if titles and embedder.backbone.answers else None,
+        titles=group_titles(embedder, answers, labels) if titles and embedder.backbone.answers else None,
     )
 
 
@@ -208,13 +208,13 @@ def _answers(
     embedder: InBedder, rows: Sequence[str], instruction: str | None, read: NDArray[np.intp], options: dict[str, Any]
 ) -> list[str]:
     """The answers of some rows, empty ones of the others."""
-    said = [""] * len(rows)
+    by_row = [""] * len(rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCutWarning)  # encode said so already
         answers = embedder.answer([rows[i] for i in read], instruction, **options)
     for row, answer in zip(read.tolist(), answers, strict=True):
-        said[row] = str(answer)
-    return said
+        by_row[row] = str(answer)
+    return by_row
 
 
 def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
@@ -243,7 +243,7 @@ def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
     rows = np.random.default_rng(seed).permutation(len(vectors))[:SILHOUETTE_SAMPLE]
     tried: list[tuple[float, Labels]] = []
     for count in AUTO_RANGE:
-        if count >= distinct or count > max(2, len(vectors) // TEXTS_A_GROUP):
+        if count >= distinct or count > max(2, len(vectors) // TEXTS_PER_GROUP):
             break
         labels = _k_means(vectors, count, seed)
         tried.append((_silhouette(vectors[rows], labels[rows]), labels))

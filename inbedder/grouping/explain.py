@@ -27,7 +27,7 @@ class LabelAgreement:
     """How clusters relate to a label column."""
 
     composition: list[dict[str, int]]
-    """Labels and their counts, one table a cluster, most frequent first."""
+    """Labels and their counts, one table per cluster, most frequent first."""
     entropy: list[float]
     """Entropy of each cluster's labels, in bits; 0 when they are all alike."""
     v_measure: float
@@ -38,9 +38,9 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
     """Words that name each cluster.
 
     Args:
-        answers: One answer a text, n strings, or the texts themselves.
+        answers: One answer per text, n strings, or the texts themselves.
         labels: Cluster of each text, shape (n,), 0 .. k-1.
-        top: Most words a cluster.
+        top: Most words per cluster.
 
     Returns:
         k lists of words, the most telling first; empty where a cluster's answers hold no word.
@@ -72,7 +72,7 @@ def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: ND
         texts: n texts.
         vectors: Shape (n, d), of length 1.
         labels: Cluster of each text, shape (n,).
-        top: Most texts a cluster.
+        top: Most texts per cluster.
 
     Returns:
         Row numbers, k lists, the most central first; a repeated text is shown once.

@@ -65,4 +65,4 @@ def _distinct(title: str, count: Counter[str], taken: Sequence[str]) -> str:
     if not title or title not in taken:
         return title
     others = (f"{title} ({answer})" for answer, _ in count.most_common() if answer.lower() != title.lower())
-    return next((one for one in others if one not in taken), f"{title} {len(taken) + 1}")
+    return next((other for other in others if other not in taken), f"{title} {len(taken) + 1}")

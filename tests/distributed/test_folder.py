@@ -5,7 +5,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from inbedder.distributed.folder import clear_failures, gather_failures, id_key, is_done, open_job, settle, survey
+from inbedder.distributed.folder import clear_failures, deduplicate_parts, gather_failures, id_key, is_done, open_job, survey
 from inbedder.errors import InputError
 
 
@@ -107,10 +107,10 @@ def test_settling_leaves_each_id_once(tmp_path, kind):
     part(tmp_path, "1", [kind(one) for one in (1, 2, 3)])
     part(tmp_path, "2", [kind(one) for one in (2, 4)])
     part(tmp_path, "3", [kind(one) for one in (1, 3)])
-    keys = settle(tmp_path)
+    keys = deduplicate_parts(tmp_path)
     assert sorted(ids_in(tmp_path)) == [kind(one) for one in (1, 2, 3, 4)]
     assert keys.tolist() == sorted(id_key(kind(one)) for one in (1, 2, 3, 4))
-    assert (settle(tmp_path) == keys).all()
+    assert (deduplicate_parts(tmp_path) == keys).all()
 
 
 def test_a_damaged_part_and_half_a_part_are_removed(tmp_path, caplog):
@@ -119,7 +119,7 @@ def test_a_damaged_part_and_half_a_part_are_removed(tmp_path, caplog):
     whole = (tmp_path / "part-2.parquet").read_bytes()
     (tmp_path / "part-2.parquet").write_bytes(whole[: len(whole) // 2])
     (tmp_path / ".part-3.parquet.x1.parquet").write_bytes(whole[:10])
-    assert settle(tmp_path).tolist() == [1, 2]
+    assert deduplicate_parts(tmp_path).tolist() == [1, 2]
     assert [one.name for one in tmp_path.iterdir()] == ["part-1.parquet"]
     assert "damaged" in caplog.text
 

@@ -13,7 +13,7 @@ from inbedder.errors import InputError
 
 
 class Embedder:
-    """A fixed random vector a text."""
+    """A fixed random vector per text."""
 
     def encode(self, sentences):
         return np.stack([np.random.default_rng(abs(hash_of(text))).normal(size=6) for text in sentences])

@@ -207,9 +207,9 @@ def _frequent(answers: Iterable[str]) -> list[tuple[str, int]]:
     counts: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     for answer in answers:
-        said = _clip(answer, ANSWER_TEXT) or "(no answer)"
-        counts[said.casefold()] += 1
-        spelling.setdefault(said.casefold(), said)
+        shown = _clip(answer, ANSWER_TEXT) or "(no answer)"
+        counts[shown.casefold()] += 1
+        spelling.setdefault(shown.casefold(), shown)
     return [(spelling[key], count) for key, count in counts.most_common(TOP_ANSWERS)]
 
 
