@@ -118,7 +118,7 @@ def _opinion(phrases: Mapping[str, Any], draw: random.Random, long: bool = False
     sentences, answers = _opinions(phrases, kind, side, draw, long)
     brief = bool(phrases.get("brief")) and not long
     most = 1 if brief else len(kind["says"])
-    body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests or brief else 1, most))
+    body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests or (brief and side) else 1, most))
     if requests:
         answers["intent"], request = draw.choice(sorted(kind["asks"].items()))
         body.append(request if isinstance(request, str) else draw.choice(request))

@@ -20,7 +20,7 @@ def anneal(similarity: np.ndarray[Any, np.dtype[np.float64]], steps: int, seed: 
     """A closed tour of tasks whose neighbours are alike.
 
     Args:
-        similarity: Symmetric, shape (m, m), m of 4 or more.
+        similarity: Symmetric with a diagonal of 0, shape (m, m), m of 4 or more.
         steps: Proposed swaps.
         seed: Seed of the first order and of the swaps.
 
@@ -36,13 +36,15 @@ def anneal(similarity: np.ndarray[Any, np.dtype[np.float64]], steps: int, seed: 
     for _ in range(steps):
         first, second = int(draw.random() * tasks), int(draw.random() * tasks)
         heat *= cooling
-        if abs(first - second) in (0, 1, tasks - 1):
+        if first == second:
             continue
         of_first, of_second = alike[tour[first]], alike[tour[second]]
         around_first = tour[first - 1], tour[(first + 1) % tasks]
         around_second = tour[second - 1], tour[(second + 1) % tasks]
         gain = sum(of_second[task] - of_first[task] for task in around_first)
         gain += sum(of_first[task] - of_second[task] for task in around_second)
+        if abs(first - second) in (1, tasks - 1):
+            gain += 2 * of_first[tour[second]]  # the edge between neighbours stays
         if gain > 0 or draw.random() < math.exp(gain / heat):
             tour[first], tour[second] = tour[second], tour[first]
     return tour

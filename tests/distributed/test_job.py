@@ -12,7 +12,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.distributed.folder import survey
-from inbedder.distributed.job import Machines, embed_job, told
+from inbedder.distributed.job import Machines, embed_job, summary_of
 from inbedder.errors import InputError, MissingExtraError, ModelError, TextCutWarning
 from tests.conftest import assert_close
 
@@ -170,7 +170,7 @@ class TestWithRay:
         with pytest.warns(TextCutWarning, match="texts were cut"):
             first = job(source=source)
         assert (first.rows, first.embedded, first.computed, first.failed) == (200, 198, 198, 2)
-        assert "198 of 200 rows embedded, 198 of them now; 2 rows failed" in told(first)
+        assert "198 of 200 rows embedded, 198 of them now; 2 rows failed" in summary_of(first)
         failed = [json.loads(line) for line in (job.folder / "_failed.jsonl").open()]
         assert [(one["id"], one["row"]) for one in failed] == [(7, 8), (9, 10)]
         found = sorted(rows_of(job.folder), key=lambda row: row["id"])
