@@ -15,7 +15,7 @@ from inbedder.backbones.base import Backbone, Sampling, check_answers
 from inbedder.backbones.revision import settings_hash, weights_revision
 from inbedder.cache import CacheSpace, Store
 from inbedder.errors import InputError
-from inbedder.prompting import DefaultInstructions, PromptTemplate
+from inbedder.prompting import DefaultInstructions, PromptTemplate, resolve_instruction
 from inbedder.scheduling import Work, finished, run
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors, pack_vector, similarity, unpack_vector
@@ -109,9 +109,13 @@ class PromptEncoder(ABC):
         """Vectors of n texts under m instructions each, shape (m, n, d), as they leave."""
         vectors = self._pooled(rows, questions, embed, filter_ids, batch_size, show_progress_bar)
         if self.subtract_instruction and len(rows):
-            self._learn_instructions({instruction for of_text in questions for instruction in of_text}, filter_ids)
+            given = {instruction for of_text in questions for instruction in of_text} - {resolve_instruction(self.defaults.any)}
+            self._learn_instructions(given, filter_ids)
             for number in range(len(vectors)):
-                vectors[number] -= [self._instruction_vectors[self._key(of_text[number], filter_ids)] for of_text in questions]
+                rows_asked = [row for row, of_text in enumerate(questions) if of_text[number] in given]
+                keys = [self._key(questions[row][number], filter_ids) for row in rows_asked]
+                if keys:
+                    vectors[number, rows_asked] -= [self._instruction_vectors[key] for key in keys]
         return finished(vectors, normalize_embeddings)
 
     def _key(self, instruction: str, filter_ids: Sequence[int]) -> tuple[Any, ...]:

@@ -36,7 +36,7 @@ class Data:
     text_column: str | None = None
     """Column of the texts, for a table."""
     limit: int | None = None
-    """At most so many rows of each set of the folder."""
+    """At most so many rows of the table, or of each set of the folder."""
     protocol: str = "k-means"
     """How corpora are clustered: "k-means", or "paper" (mini-batch k-means, one start, as the InBedder authors do)."""
 
@@ -79,7 +79,7 @@ def _of_table(data: Data) -> Iterator[Offer]:
     assert data.source is not None
     path = data.source
     if data.criteria:
-        corpus = corpus_of_table(str(path), data.criteria, data.text_column)
+        corpus = corpus_of_table(str(path), data.criteria, data.text_column, data.limit)
         yield from _of_corpus(corpus.name, lambda: corpus, data.protocol)
         return
     head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
@@ -89,8 +89,8 @@ def _of_table(data: Data) -> Iterator[Offer]:
             f"{path} needs two criteria: give --criterion column='question?' twice. "
             f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any; this lacks {', '.join(missing)}.)"
         )
-    yield f"C-STS {path.name}", lambda: csts_of_table(path)
-    yield f"C-STS {path.name}, as a question", lambda: csts_of_table(path, as_questions=True)
+    yield f"C-STS {path.name}", lambda: csts_of_table(path, limit=data.limit)
+    yield f"C-STS {path.name}, as a question", lambda: csts_of_table(path, as_questions=True, limit=data.limit)
 
 
 def _known(data: Data) -> Iterator[Offer]:

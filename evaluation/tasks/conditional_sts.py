@@ -7,6 +7,7 @@ taken under the pair's own instruction; the scores are Spearman and Pearson of t
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,14 +116,15 @@ def instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
     return ConditionalSTS(TaskInfo(name, "cosine_spearman", source, revision, known.licence, known.citation), pairs)
 
 
-def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test") -> ConditionalSTS:
+def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None) -> ConditionalSTS:
     """C-STS from the file that its authors gave the user (``inbedder.conditional.rated_rows`` says how to ask), or one like it.
 
     Args:
-        path: A .csv, .tsv, .jsonl or .parquet file with sentence1, sentence2, condition and label (1 to 5), such as
+        path: A table with sentence1, sentence2, condition and label (1 to 5), such as
             csts_validation.csv.
         as_questions: Ask the conditions in the form of questions.
         split: Where the file has a column split, which rows of it.
+        limit: At most so many rows, drawn with seed 0.
 
     Returns:
         The task.
@@ -131,11 +133,16 @@ def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test"
         InputError: When a column, a text or a rating is missing, or the labels are hidden, as in the authors' test file.
     """
     rated = read_rated(path, split)
+    sample = ""
+    if limit is not None and len(rated) > limit:
+        rated, sample = random.Random(0).sample(rated, limit), f", {limit} rows"
     rows = [{column: getattr(row, column) for column in COLUMNS} for row in rated]
     if as_questions:
         rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
     info = TaskInfo(
-        name=f"C-STS ({path.name})" + ("" if split == "test" else f", {split}") + (", as a question" if as_questions else ""),
+        name=f"C-STS ({path.name}{sample})"
+        + ("" if split == "test" else f", {split}")
+        + (", as a question" if as_questions else ""),
         main_score="cosine_spearman",
         source=path.name,
         revision=fingerprint(rows),
@@ -152,11 +159,14 @@ def as_question(condition: str) -> str:
         condition: Such as "The colour of the car."
 
     Returns:
-        Such as "What is the colour of the car?"; of a condition that begins as a question, only the mark is new.
+        Such as "What is the colour of the car?", of "colour of the car" too; of a condition that begins as a question, only the
+        mark is new.
     """
     plain = condition.strip().rstrip(".:;?! ")
     prompts = read_prompts("csts")
     if plain.split(" ")[0].lower() in prompts["question_words"]:
         return f"{plain}?"
-    first = plain[:1] if plain[1:2].isupper() else plain[:1].lower()
-    return str(prompts["question"]).format(condition=first + plain[1:])
+    is_name = plain[1:2].isupper()
+    words = plain if is_name else plain[:1].lower() + plain[1:]
+    needs_article = not is_name and words.split(" ")[0].lower() not in prompts["determiners"]
+    return str(prompts["question"]).format(condition=f"the {words}" if needs_article else words)

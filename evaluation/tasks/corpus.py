@@ -148,17 +148,22 @@ def nyt_of_hub() -> TwoCriteriaCorpus:
     return corpus_of_rows("NYT", rows, instructions_of("nyt"), **about)
 
 
-def corpus_of_table(path: str, criteria: Mapping[str, str], text_column: str | None = None) -> TwoCriteriaCorpus:
+def corpus_of_table(
+    path: str, criteria: Mapping[str, str], text_column: str | None = None, limit: int | None = None
+) -> TwoCriteriaCorpus:
     """A user's own table.
 
     Args:
-        path: A csv, tsv, jsonl or parquet file.
+        path: A table, as ``inbedder.tables`` reads it.
         criteria: Instruction by label column, two of them.
         text_column: Column of the texts; required if several columns contain text.
+        limit: At most so many rows, drawn with seed 0.
 
     Returns:
         The corpus.
     """
-    table = read_table(path, text_column, skip_bad=True)
+    table, name = read_table(path, text_column, skip_bad=True), Path(path).name
     rows = [{**record, "__text__": text} for record, text in zip(table.records, table.texts, strict=True)]
-    return corpus_of_rows(Path(path).name, rows, criteria, text_column="__text__")
+    if limit is not None and len(rows) > limit:
+        rows, name = random.Random(0).sample(rows, limit), f"{name} ({limit} rows)"
+    return corpus_of_rows(name, rows, criteria, text_column="__text__")

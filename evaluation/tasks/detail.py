@@ -18,7 +18,6 @@ from evaluation.tasks.corpus import TwoCriteriaCorpus
 from evaluation.tasks.criteria_clustering import criteria_scores
 from inbedder.prompting import read_prompts
 
-LEVELS = ("none", "gibberish", "tag", "simple", "detailed")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from finetune.recipe import (
@@ -18,7 +17,6 @@ from finetune.recipe import (
     Share,
     Whole,
     checked,
-    read_settings,
     with_sources,
 )
 from finetune.sources import Source
@@ -152,19 +150,3 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:
         raise RecipeError("training.batch_size must be a whole number of training.micro_batch.")
     return recipe
-
-
-def read_recipe(path: Path | str, overrides: Sequence[str] = ()) -> AnsweringRecipe:
-    """Read a recipe of answering, as ``read_settings`` and ``parse_recipe`` do.
-
-    Args:
-        path: The YAML file.
-        overrides: ``section.key=value`` settings, the value written as YAML.
-
-    Returns:
-        The recipe.
-
-    Raises:
-        RecipeError: When the file cannot be read or a setting is not understood.
-    """
-    return parse_recipe(read_settings(path, overrides))

@@ -15,7 +15,9 @@ INPUT, MODEL, ANSWERS, SPEED, JOBS = "Input", "Model", "Answers", "Speed", "Jobs
 
 Input = Annotated[
     str,
-    typer.Argument(metavar="INPUT", help="A .csv, .tsv, .jsonl, .json, .txt (also .gz) or .parquet file, or - for lines on standard input."),
+    typer.Argument(
+        metavar="INPUT", help="A .csv, .tsv, .jsonl, .json, .txt (also .gz) or .parquet file, or - for lines on standard input."
+    ),
 ]
 Instruction = Annotated[
     str | None, typer.Option("-i", "--instruction", help="The question to ask of each text, or a named one such as @topic.")

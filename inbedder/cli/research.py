@@ -37,7 +37,7 @@ def finetune(
 
 
 def evaluate(
-    model: Annotated[list[str], typer.Option(help="mini, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
+    model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
     baseline: Annotated[
         list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
     ] = [],  # noqa: B006
@@ -51,7 +51,7 @@ def evaluate(
         "results.json"
     ),
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
-    limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of each known set.")] = None,
+    limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of the table or of each known set.")] = None,
     protocol: Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed.")] = "k-means",
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
     pooling: Pooling = None,

@@ -83,6 +83,9 @@ def test_c_sts_comes_from_other_tables_too_and_only_its_test_rows_count(tmp_path
     write_records(rows, tmp_path / f"c.{kind}")
     task, _ = build_tasks(Data(tmp_path / f"c.{kind}"))
     assert task.scores == [5, 2, 5]
+    first, _ = build_tasks(Data(tmp_path / f"c.{kind}", limit=2))
+    assert len(first.scores) == 2
+    assert first.info.name == f"C-STS (c.{kind}, 2 rows)"
 
 
 @pytest.mark.parametrize(
@@ -90,6 +93,9 @@ def test_c_sts_comes_from_other_tables_too_and_only_its_test_rows_count(tmp_path
     [
         ("The colour of the car.", "What is the colour of the car?"),
         ("US presidents", "What is US presidents?"),
+        ("number of people", "What is the number of people?"),
+        ("Sport.", "What is the sport?"),
+        ("a sport", "What is a sport?"),
         ("What has to be done.", "What has to be done?"),
         ("Who sings?", "Who sings?"),
     ],

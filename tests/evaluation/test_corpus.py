@@ -72,6 +72,15 @@ def test_a_known_corpus_is_read_from_its_folder(tmp_path):
         known_corpus("nope", tmp_path)
 
 
+def test_a_table_is_measured_on_as_many_rows_as_asked(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("text,kind,mood\n" + "".join(f"t {i},{'ab'[i % 2]},{'xy'[i // 10]}\n" for i in range(20)))
+    corpus = corpus_of_table(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text", 12)
+    assert (len(corpus.texts), corpus.name) == (12, "mine.csv (12 rows)")
+    assert corpus.texts == corpus_of_table(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text", 12).texts
+    assert len(corpus_of_table(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text").texts) == 20
+
+
 def test_the_revision_tells_which_question_belongs_to_which_column():
     swapped = {"mood": CRITERIA["kind"], "kind": CRITERIA["mood"]}
     assert corpus_of_rows("toy", ROWS, swapped).revision != corpus_of_rows("toy", ROWS, CRITERIA).revision

@@ -1,8 +1,8 @@
 import json
 
-from finetune.answering.recipe import read_recipe
 from finetune.answering.training import finetune, preview
 from finetune.card import save_curve
+from finetune.methods import read_method
 from inbedder import InBedder
 from tests.conftest import GOLDEN
 from tests.finetune.answering.test_training import make_recipe
@@ -38,4 +38,4 @@ def test_a_curve_without_points_is_still_a_picture(tmp_path):
 
 def test_a_tiny_recipe_of_the_repository_previews(monkeypatch):
     monkeypatch.chdir(GOLDEN.parents[2])
-    assert "qa.jsonl" in preview(read_recipe("finetune/recipes/tiny-t5.yaml"))
+    assert "qa.jsonl" in preview(read_method("finetune/recipes/tiny-t5.yaml")[1])

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from finetune.answering.recipe import parse_recipe, read_recipe
+from finetune.answering.recipe import parse_recipe
 from finetune.methods import read_method
 from inbedder.errors import RecipeError
 
@@ -18,7 +18,7 @@ def test_every_shipped_recipe_parses(path):
 def test_settings_are_changed_by_key(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("model: m\ndata: {sources: [a.jsonl]}\n")
-    recipe = read_recipe(path, ["training.seed=3", "lora.r=8", "data.folder=x", "mask_length=answer"])
+    recipe = read_method(path, ["training.seed=3", "lora.r=8", "data.folder=x", "mask_length=answer"])[1]
     assert (recipe.training.seed, recipe.lora.r, recipe.data.folder, recipe.mask_length) == (3, 8, "x", "answer")
 
 
@@ -61,7 +61,7 @@ def test_a_wrong_setting_is_named(values, message):
 def test_a_file_that_is_no_recipe_is_refused(tmp_path, content):
     (tmp_path / "r.yaml").write_text(content)
     with pytest.raises(RecipeError, match=r"recipe"):
-        read_recipe(tmp_path / "r.yaml")
+        read_method(tmp_path / "r.yaml")[1]
 
 
 def test_numbers_may_be_written_in_any_way():
@@ -71,26 +71,26 @@ def test_numbers_may_be_written_in_any_way():
 
 def test_a_missing_file_and_a_change_without_value_are_refused(tmp_path):
     with pytest.raises(RecipeError, match="Cannot read the recipe"):
-        read_recipe(tmp_path / "none.yaml")
+        read_method(tmp_path / "none.yaml")[1]
     (tmp_path / "r.yaml").write_text("model: m\ndata: {sources: [a.jsonl]}\n")
     with pytest.raises(RecipeError, match="--set takes key=value"):
-        read_recipe(tmp_path / "r.yaml", ["training.seed"])
+        read_method(tmp_path / "r.yaml", ["training.seed"])[1]
 
 
 def test_a_place_in_a_list_can_be_set_and_what_cannot_is_named(tmp_path):
     (tmp_path / "r.yaml").write_text("model: m\ndata:\n  sources:\n    - {path: a}\n    - {path: b}\n")
-    recipe = read_recipe(tmp_path / "r.yaml", ["data.sources.1.cap=5", "training.seed=3"])
+    recipe = read_method(tmp_path / "r.yaml", ["data.sources.1.cap=5", "training.seed=3"])[1]
     assert [source.cap for source in recipe.data.sources] == [None, 5]
     assert recipe.training.seed == 3
     for change in ("data.sources.7.cap=5", "data.sources.x.cap=5", "training.output=["):
         with pytest.raises(RecipeError, match="cannot be done"):
-            read_recipe(tmp_path / "r.yaml", [change])
+            read_method(tmp_path / "r.yaml", [change])[1]
 
 
 def test_a_recipe_may_extend_another(tmp_path):
     (tmp_path / "base.yaml").write_text("model: a\ndata: {sources: [x], folder: f}\ntraining: {seed: 1, group: 4}\n")
     (tmp_path / "more.yaml").write_text("extends: base.yaml\nmodel: b\ntraining: {seed: 2}\n")
-    recipe = read_recipe(tmp_path / "more.yaml", ["training.epochs=3"])
+    recipe = read_method(tmp_path / "more.yaml", ["training.epochs=3"])[1]
     assert (recipe.model, recipe.data.folder, recipe.training.seed) == ("b", "f", 2)
     assert (recipe.training.group, recipe.training.epochs) == (4, 3)
 

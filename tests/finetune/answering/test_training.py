@@ -6,9 +6,10 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM
 
-from finetune.answering.recipe import parse_recipe, read_recipe
+from finetune.answering.recipe import parse_recipe
 from finetune.answering.trainer import AnsweringTrainer
 from finetune.answering.training import finetune
+from finetune.methods import read_method
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from tests.conftest import GOLDEN
@@ -169,7 +170,7 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
     changes = [f"model={make_model(family)}", "max_length=96", "max_answer_tokens=8", "training.max_steps=2"]
     changes += [f"data.folder={data}", "data.sources=[qa.jsonl]", "data.cache=null", f"training.output={tmp_path / 'out'}"]
     changes += ["training.batch_size=16", "training.micro_batch=8"]
-    settings = read_recipe(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)
+    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)[1]
     assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
     model = InBedder(finetune(settings))
     assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 32)
