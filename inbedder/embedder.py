@@ -79,8 +79,8 @@ class InBedder(PromptEncoder):
             cache: A folder that keeps vectors and answers; what is in it is not computed again. None keeps nothing.
             reencoding: How "re-enc" draws and embeds answers.
             subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
-                instruction; where none is given, nothing is taken. None is what the model's settings say, else False; "re-enc" never
-                does.
+                instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
+                "re-enc" never does.
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
