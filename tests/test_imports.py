@@ -31,15 +31,15 @@ FLOORS = {
         __main__
     """,
     "finetune": """
-        answering answering.keywords answering.order card conditional conditional.losses curriculum.annealing
+        answering answering.keywords answering.order card conditional contrastive.losses curriculum.annealing
             preflight recipe scenes
         composing conditional.recipe curriculum.tours methods training_run
-        conditional.rows contrastive.recipe curriculum.arranging sources
-        answering.recipe conditional.training contrastive.rows curriculum mining
-        answering.rows contrastive.instructed contrastive.order curriculum.data_cube
-        answering.examples contrastive.training
-        answering.losses answering.packing contrastive
-        answering.families
+        conditional.losses conditional.rows contrastive.recipe curriculum.arranging sources
+        answering.recipe conditional.trainer contrastive.rows curriculum mining
+        answering.rows conditional.training contrastive.instructed contrastive.order curriculum.data_cube
+        answering.examples contrastive.trainer
+        answering.losses answering.packing contrastive.training
+        answering.families contrastive
         answering.dry_run answering.example_cache answering.memory answering.trainer
         answering.training
     """,

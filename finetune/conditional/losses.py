@@ -18,6 +18,7 @@ from typing import TypeVar
 import torch.nn.functional as F
 from torch import Tensor
 
+from finetune.conditional.recipe import ConditionalObjective
 from inbedder.conditional.rated_rows import LEAST, MOST
 
 Number = TypeVar("Number", float, Tensor)
@@ -62,3 +63,22 @@ def quad(higher: Tensor, lower: Tensor, margin: float = 1.0) -> Tensor:
         A scalar.
     """
     return F.relu(margin - higher + lower).mean()
+
+
+def loss_of(scores: Tensor, targets: Tensor, objective: ConditionalObjective) -> Tensor:
+    """The loss of one batch.
+
+    Args:
+        scores: y, shape (n,); for Quad rows 0, 2, ... are rated higher than rows 1, 3, ... of the same sentences.
+        targets: Scaled ratings, shape (n,).
+        objective: The recipe's.
+
+    Returns:
+        A scalar.
+    """
+    if objective.loss == "mse":
+        return mse(scores, targets)
+    contrast = quad(scores[0::2], scores[1::2], objective.margin)
+    if objective.loss == "quad":
+        return contrast
+    return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)

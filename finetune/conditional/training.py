@@ -1,7 +1,6 @@
 """Training a conditional encoder (C-STS, Deshpande et al. 2023, section 4.1), the method ``conditional`` of a recipe.
 
-transformers' trainer, with both rows of a pair in one batch, gradient clipping, a linear schedule with warm-up 0.1, and Spearman
-and Pearson of the validation rows after every epoch.
+``rows`` are read, ``trainer`` learns them, and the result is a folder that ``ConditionalEncoder.load`` loads.
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from finetune.card import save_curve
-from finetune.conditional.losses import mse, quad, scaled
 from finetune.conditional.recipe import ConditionalRecipe, parse_recipe
 from finetune.conditional.rows import PairSampler, draw_pairs, find_file
+from finetune.conditional.trainer import make_examples, make_trainer
 from finetune.preflight import check_reporting, check_room, processes
-from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments, with_adapters
-from inbedder.conditional.encoder import ConditionalEncoder, collate
+from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
+from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import check_place
 from inbedder.conditional.rated_rows import Rated, contrasting, read_rated
 from inbedder.errors import RecipeError
@@ -85,7 +81,7 @@ def preview(recipe: ConditionalRecipe) -> str:
     encoder = ConditionalEncoder.of_base(recipe.model, recipe.encoding)
     first = [learned[place] for group in PairSampler(learned).groups[:2] for place in group]
     lines = []
-    for row, example in zip(first, _examples(encoder, first, recipe), strict=True):
+    for row, example in zip(first, make_examples(encoder, first, recipe), strict=True):
         lines += [f"== row {row.row}, rating {row.label:g}, scaled {example['target']:g}"]
         lines += [f"input: {encoder.tokenizer.decode(ids)!r}" for ids in example["parts"]]
     counts = (("learned", learned), ("validation", watched))
@@ -128,7 +124,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
     check_room(output, encoder)
     note_run(output, run)
     logger.info("%d rows are learned, %d are watched", len(learned), len(watched))
-    trainer = _make_trainer(encoder, learned, watched, recipe)
+    trainer = make_trainer(encoder, learned, watched, recipe)
     started = time.time()
     train(trainer, output, last, KNOBS)
     if recipe.lora:
@@ -148,134 +144,6 @@ def _add_lora(encoder: ConditionalEncoder, recipe: ConditionalRecipe) -> None:
     if recipe.encoding.pooler == "cls":
         config.modules_to_save = sorted({*(config.modules_to_save or ()), "pooler"})
     encoder.backbone = with_adapters(encoder.backbone, config, recipe.lora.start)
-
-
-def _examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: ConditionalRecipe) -> list[dict[str, Any]]:
-    texts = [[getattr(row, name) for row in rows] for name in ("sentence1", "sentence2", "condition")]
-    read, cut = encoder.read(*texts)
-    if cut:
-        logger.warning("%d of %d pairs are cut to %d tokens.", cut, len(rows), recipe.encoding.max_length)
-    low, high = recipe.encoding.scaled
-    targets = [scaled(row.label, low, high) for row in rows]
-    return [{"parts": parts, "target": target} for parts, target in zip(read, targets, strict=True)]
-
-
-def loss_of(scores: Tensor, targets: Tensor, recipe: ConditionalRecipe) -> Tensor:
-    """The loss of one batch.
-
-    Args:
-        scores: y, shape (n,); for Quad rows 0, 2, ... are rated higher than rows 1, 3, ... of the same sentences.
-        targets: Scaled ratings, shape (n,).
-        recipe: The objective.
-
-    Returns:
-        A scalar.
-    """
-    objective = recipe.objective
-    if objective.loss == "mse":
-        return mse(scores, targets)
-    contrast = quad(scores[0::2], scores[1::2], objective.margin)
-    if objective.loss == "quad":
-        return contrast
-    return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)
-
-
-def _give_the_head_its_rate(optimizer: torch.optim.Optimizer, encoder: ConditionalEncoder, rate: float | None) -> None:
-    """Move the head's weights to groups of their own."""
-    if rate is None:
-        return
-    head = {id(weight) for name, weight in encoder.named_parameters() if not name.startswith("backbone.")}
-    for group in list(optimizer.param_groups):
-        moved = [weight for weight in group["params"] if id(weight) in head]
-        if moved:
-            group["params"] = [weight for weight in group["params"] if id(weight) not in head]
-            optimizer.add_param_group({**group, "params": moved, "lr": rate})
-
-
-def _training_arguments(recipe: ConditionalRecipe, watches: bool) -> Any:
-    from transformers import TrainingArguments
-
-    return training_arguments(
-        TrainingArguments,
-        recipe.training,
-        max_grad_norm=recipe.training.max_grad_norm,
-        eval_strategy="epoch" if watches else "no",
-        remove_unused_columns=False,
-        report_to=recipe.training.report_to,
-    )
-
-
-def _make_trainer(
-    encoder: ConditionalEncoder, learned: Sequence[Rated], watched: Sequence[Rated], recipe: ConditionalRecipe
-) -> Any:
-    from transformers import Trainer
-
-    def batch(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        ids, mask = collate([example["parts"] for example in examples], encoder.tokenizer)
-        return {"input_ids": ids, "attention_mask": mask, "targets": torch.tensor([example["target"] for example in examples])}
-
-    class ConditionalTrainer(Trainer):
-        """transformers' trainer with the loss, the order and the measure of this package."""
-
-        def _get_train_sampler(self, train_dataset: Any = None) -> PairSampler:
-            self.order = PairSampler(learned, recipe.training.seed)
-            return self.order
-
-        def get_batch_samples(self, *args: Any, **options: Any) -> Any:
-            """The batches of a step, in the order of their epoch (a resumed run's too)."""
-            self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))
-            return super().get_batch_samples(*args, **options)
-
-        def create_optimizer(self, *args: Any, **options: Any) -> Any:
-            """The optimizer, with the head's own rate."""
-            optimizer = super().create_optimizer(*args, **options)
-            _give_the_head_its_rate(optimizer, encoder, recipe.training.head_learning_rate)
-            return optimizer
-
-        def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_options: Any) -> Any:
-            """Loss of one batch."""
-            loss = loss_of(model(inputs["input_ids"], inputs["attention_mask"]), inputs["targets"], recipe)
-            return (loss, {}) if return_outputs else loss
-
-        def evaluate(self, *args: Any, **options: Any) -> Any:
-            """Measure without drawing on the random numbers of training, so that a resumed run has the same ones."""
-            with torch.random.fork_rng(devices=[]):
-                return super().evaluate(*args, **options)
-
-        def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
-            """Squared error, scores and scaled ratings of one batch."""
-            inputs = self._prepare_inputs(inputs)
-            with torch.no_grad(), self.compute_loss_context_manager():
-                scores = model(inputs["input_ids"], inputs["attention_mask"])
-            return mse(scores, inputs["targets"]), scores, inputs["targets"]
-
-    return ConditionalTrainer(
-        model=encoder,
-        args=_training_arguments(recipe, bool(watched)),
-        train_dataset=_examples(encoder, learned, recipe),
-        eval_dataset=_examples(encoder, watched, recipe) if watched else None,
-        data_collator=batch,
-        compute_metrics=lambda found: correlations(found.predictions, found.label_ids),
-    )
-
-
-def correlations(scores: Any, ratings: Any) -> dict[str, float]:
-    """How scores follow ratings, times 100 (paper, section 5).
-
-    Args:
-        scores: n numbers.
-        ratings: n numbers.
-
-    Returns:
-        spearman and pearson; 0 where one side is constant.
-    """
-    import numpy as np
-    from scipy.stats import pearsonr, spearmanr
-
-    if np.ptp(scores) == 0 or np.ptp(ratings) == 0:
-        return {"spearman": 0.0, "pearson": 0.0}
-    found = {"spearman": spearmanr(scores, ratings), "pearson": pearsonr(scores, ratings)}
-    return {name: round(100 * float(result.statistic), 2) for name, result in found.items()}
 
 
 def card(recipe: ConditionalRecipe, learned: Sequence[Rated], history: Sequence[dict[str, Any]], seconds: float) -> str:

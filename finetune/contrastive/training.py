@@ -1,18 +1,4 @@
-r"""Contrastive fine-tuning of an instructed encoder (INSTRUCTOR paper, section 2.2 and appendix A).
-
-E(I, x) is the mean of the last states over the tokens of x, of length 1; the instruction I is read and not pooled
-(``instructed``). With s the cosine and t the temperature, a batch of n rows with k hard negatives each is learned by::
-
-    L   = 1/2 (L_q + L_p)
-    L_q = mean_i -log( exp(s(q_i, p_i)/t) / sum_{d in D} exp(s(q_i, d)/t) )
-    L_p = mean_i -log( exp(s(q_i, p_i)/t) / sum_j exp(s(q_j, p_i)/t) )
-
-D holds the n positives and the n*k hard negatives of the batch. This is sentence-transformers' MultipleNegativesRankingLoss in
-two directions, each with its own softmax. The paper adds the directions, here they are averaged, which AdamW does not tell
-apart. (The authors' code leaves the other rows' positives out of D; the paper's in-batch loss has them.)
-``training.micro_batch`` takes the loss of a large batch with the memory of a small one (GradCache, Gao et al. 2021): the same
-gradients, dropout aside.
-"""
+"""Contrastive fine-tuning of an instructed encoder (INSTRUCTOR paper, section 2.2 and appendix A): from a recipe to a folder."""
 
 from __future__ import annotations
 
@@ -25,14 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from finetune.answering.rows import hold_out
 from finetune.card import card, save_curve
 from finetune.contrastive.instructed import (
     UNPOOLED,
-    InstructedCollator,
     check_instructions,
     instructed_prompts,
     leave_out,
@@ -41,9 +23,10 @@ from finetune.contrastive.instructed import (
 from finetune.contrastive.order import TaskBatchSampler
 from finetune.contrastive.recipe import ContrastiveRecipe, parse_recipe
 from finetune.contrastive.rows import Pair, load_pairs
+from finetune.contrastive.trainer import make_trainer
 from finetune.curriculum.data_cube import data_cube_batches, note_underfitting
 from finetune.preflight import check_room, processes
-from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, training_arguments
+from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train
 from inbedder.backbones.adapters import load_merged
 from inbedder.backbones.transformer import position_limit
 from inbedder.backbones.weights import quietly
@@ -115,92 +98,6 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
     return model
 
 
-def make_loss(model: Any, temperature: float, micro_batch: int | None = None) -> Any:
-    """The loss of the module's text, over the embeddings of query, positives and negatives.
-
-    Args:
-        model: A SentenceTransformer.
-        temperature: t.
-        micro_batch: Rows that are held at once; None holds all.
-
-    Returns:
-        A loss of sentence-transformers.
-    """
-    from sentence_transformers.sentence_transformer.losses import CachedMultipleNegativesRankingLoss, MultipleNegativesRankingLoss
-
-    both: dict[str, Any] = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"}
-    settings = {"scale": 1 / temperature, "similarity_fct": cosine, **both}
-    if micro_batch is None:
-        return MultipleNegativesRankingLoss(model, **settings)
-    return CachedMultipleNegativesRankingLoss(model, mini_batch_size=micro_batch, **settings)
-
-
-def cosine(first: Tensor, second: Tensor) -> Tensor:
-    """Cosines in float32 under autocast too: bfloat16's steps near 1 are 0.004, and the temperature makes that 0.4.
-
-    Args:
-        first: Shape (n, d).
-        second: Shape (m, d).
-
-    Returns:
-        Shape (n, m).
-    """
-    with torch.autocast(first.device.type, enabled=False):
-        first, second = (torch.nn.functional.normalize(side.float(), dim=-1) for side in (first, second))
-        return first @ second.T
-
-
-def _training_arguments(recipe: ContrastiveRecipe, watches: bool) -> Any:
-    from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
-
-    training = recipe.training
-    return training_arguments(
-        SentenceTransformerTrainingArguments,
-        training,
-        gradient_checkpointing=training.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        eval_strategy="steps" if watches else "no",
-        eval_steps=training.eval_steps if watches else None,
-    )
-
-
-def _make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSampler | None, recipe: ContrastiveRecipe) -> Any:
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformerTrainer
-
-    class ContrastiveTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-        """sentence-transformers' trainer with batches of one task, and nothing pickled beside the weights."""
-
-        def get_batch_sampler(self, dataset: Any, *_args: Any, **_settings: Any) -> TaskBatchSampler | None:
-            """The order of learned or held-out rows."""
-            return watched if dataset is self.eval_dataset else learned
-
-        def get_batch_samples(self, *args: Any, **settings: Any) -> Any:
-            """The batches of a step, of the epoch's order: accelerate does not tell it behind a resume's skip."""
-            learned.set_epoch(int((self.state.epoch or 0) + 1e-6))
-            return super().get_batch_samples(*args, **settings)
-
-        def add_model_card_callback(self, default_args_dict: Any) -> None:
-            """No card of sentence-transformers: this package writes its own."""
-
-        def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-            self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
-
-    def table(order: TaskBatchSampler) -> Any:
-        rows = order.pairs
-        columns = {"query": [list(row.query) for row in rows], "positive": [list(row.positive) for row in rows]}
-        return Dataset.from_dict({**columns, "negatives": [[list(negative) for negative in row.negatives] for row in rows]})
-
-    return ContrastiveTrainer(
-        model=model,
-        args=_training_arguments(recipe, watched is not None),
-        train_dataset=table(learned),
-        eval_dataset=table(watched) if watched else None,
-        loss=make_loss(model, recipe.temperature, recipe.training.micro_batch),
-        data_collator=InstructedCollator(model.tokenizer, recipe.max_length),
-    )
-
-
 def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None = None) -> Path:
     """Train as a recipe says, with checkpoints from which ``training.resume`` goes on exactly.
 
@@ -236,7 +133,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     check_room(output, model)
     note_run(output, run)
     logger.info("%d rows of %d tasks, %d steps an epoch", len(learned), len({row.task for row in learned}), len(orders[0]))
-    trainer = _make_trainer(model, *orders, recipe)
+    trainer = make_trainer(model, *orders, recipe)
     started = time.time()
     train(trainer, output, last, KNOBS)
     _save(trainer.model, recipe)

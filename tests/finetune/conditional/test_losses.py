@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.conditional.losses import mse, quad, scaled
+from finetune.conditional.losses import loss_of, mse, quad, scaled
 from finetune.conditional.recipe import parse_recipe
-from finetune.conditional.training import correlations, loss_of
+from finetune.conditional.trainer import correlations
 
 
 def test_ratings_are_scaled_between_the_two_ends():
@@ -37,7 +37,7 @@ def test_the_objective_takes_rows_in_twos_and_weighs_its_parts(loss):
     error = ((y - t) ** 2).mean()
     contrast = np.maximum(0, 0.7 - y[[0, 2, 4, 6]] + y[[1, 3, 5, 7]]).mean()
     expected = {"mse": error, "quad": contrast, "quad+mse": 2 * contrast + 0.5 * error}[loss]
-    assert loss_of(torch.tensor(y), torch.tensor(t), recipe).item() == pytest.approx(expected)
+    assert loss_of(torch.tensor(y), torch.tensor(t), recipe.objective).item() == pytest.approx(expected)
 
 
 def test_correlations_are_times_a_hundred_and_nothing_for_a_constant():

@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoTokenizer, BertModel
 
-from finetune.conditional import training as conditional_training
+from finetune.conditional import trainer
 from finetune.conditional.recipe import parse_recipe
 from finetune.conditional.training import finetune, load_rated, preview
 from inbedder.conditional.encoder import ConditionalEncoder
@@ -116,7 +116,7 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     broken = tmp_path / "broken"
     recipe = make_recipe(make_model("bert"), rows, broken, training=training, **settings)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(conditional_training, "loss_of", interrupt_after(4, conditional_training.loss_of))
+        patch.setattr(trainer, "loss_of", interrupt_after(4, trainer.loss_of))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
@@ -146,7 +146,7 @@ def test_both_rows_of_a_pair_stand_in_one_batch_the_higher_first(make_model, row
         seen.append(targets.tolist())
         return scores.sum()
 
-    monkeypatch.setattr(conditional_training, "loss_of", watch)
+    monkeypatch.setattr(trainer, "loss_of", watch)
     finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 3}))
     assert seen == [[1.0, 0.0] * 3] * 3
 

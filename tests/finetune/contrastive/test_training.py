@@ -8,10 +8,13 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
+from finetune.contrastive import losses as contrastive_losses
+from finetune.contrastive import trainer
 from finetune.contrastive import training as contrastive
 from finetune.contrastive.instructed import instructed_prompts, tokenized
+from finetune.contrastive.losses import make_loss
 from finetune.contrastive.rows import Instructed
-from finetune.contrastive.training import finetune, load_encoder, make_loss, parse_recipe, preview, training_pairs
+from finetune.contrastive.training import finetune, load_encoder, parse_recipe, preview, training_pairs
 from finetune.methods import read_method
 from inbedder.errors import RecipeError
 from tests.conftest import GOLDEN, assert_close
@@ -132,7 +135,7 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     training = {"save_steps": 9}  # in the second epoch of eight steps
     whole = finetune(make_recipe(model, pairs, pairs / "whole", training=training))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(contrastive, "cosine", interrupt_after(10, contrastive.cosine))
+        patch.setattr(contrastive_losses, "cosine", interrupt_after(10, contrastive_losses.cosine))
         finetune(make_recipe(model, pairs, pairs / "broken", training=training))
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(make_recipe(model, pairs, pairs / "broken", training=training))
@@ -159,12 +162,12 @@ def test_given_batches_are_learned_in_their_order(make_model, pairs, monkeypatch
     recipe = make_recipe(make_model("headless-bert"), pairs, pairs / "out", training={"max_steps": 4})
     rows, seen = training_pairs(recipe)[0], []
 
-    class Spy(contrastive.InstructedCollator):
+    class Spy(trainer.InstructedCollator):
         def __call__(self, some):
             seen.append([one["query"][1] for one in some])
             return super().__call__(some)
 
-    monkeypatch.setattr(contrastive, "InstructedCollator", Spy)
+    monkeypatch.setattr(trainer, "InstructedCollator", Spy)
     batches = [[8, 0], [1, 5, 9], [4, 12]]
     finetune(recipe, batches=batches)
     expected = [[rows[row].query.text for row in batch] for batch in (*batches, batches[0])]
