@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 QUANTIZATIONS = ("int8", "nf4")
+_KIND_ALIASES = {"instructor": {"kind": "embedding"}, "onnx": {"kind": "masked", "dtype": "int8"}}
+"""What "embedding" was called first; a masked LM's int8 graph, whose old name is dtype="int8"."""
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -46,11 +48,8 @@ class LoadOptions:
     """Masks after the prompt of a masked LM; None is what it was fine-tuned with, else 3."""
 
     def __post_init__(self) -> None:
-        if self.kind == "instructor":  # what "embedding" was called first
-            object.__setattr__(self, "kind", "embedding")
-        if self.kind == "onnx":  # a masked LM's int8 graph; dtype="int8" is its old name
-            object.__setattr__(self, "kind", "masked")
-            object.__setattr__(self, "dtype", "int8")
+        for name, value in _KIND_ALIASES.get(self.kind or "", {}).items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
