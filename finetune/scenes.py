@@ -117,7 +117,7 @@ def _of_things(phrases: Phrases, draw: random.Random) -> Scene:
 
 
 def _number(phrases: Phrases, draw: random.Random, one: str, many: str) -> tuple[str, str, str]:
-    """How it is said, how many they are, and what is counted."""
+    """The noun with its number, the number as an answer, and the noun that is counted."""
     drawn = draw.random()
     if drawn < 0.5:
         article = "an" if one[0] in "aeiou" else "a"
@@ -130,7 +130,7 @@ def _number(phrases: Phrases, draw: random.Random, one: str, many: str) -> tuple
 
 
 def _verb(count: str, draw: random.Random) -> str:
-    return draw.choice([" is" if count in ("one",) else " are", ""])
+    return draw.choice([" is" if count == "one" else " are", ""])
 
 
 def _surroundings(phrases: Phrases, draw: random.Random) -> tuple[list[str], dict[str, str]]:

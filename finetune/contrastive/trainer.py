@@ -48,7 +48,7 @@ def make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSample
             return watched if dataset is self.eval_dataset else learned
 
         def get_batch_samples(self, *args: Any, **settings: Any) -> Any:
-            """The batches of a step, of the epoch's order: accelerate does not tell it behind a resume's skip."""
+            """The batches of a step, in the epoch's order; accelerate does not pass the epoch on to a resumed run."""
             learned.set_epoch(int((self.state.epoch or 0) + 1e-6))
             return super().get_batch_samples(*args, **settings)
 

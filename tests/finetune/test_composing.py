@@ -27,7 +27,7 @@ def test_rows_are_drawn_by_their_seed_alone(phrases):
 def test_most_texts_are_asked_two_different_questions(phrases):
     rows = list(compose(phrases, 2000))
     by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
-    assert sum(len({row["instruction"] for row in some}) == 2 for some in by_text.values()) > 800
+    assert sum(len({row["instruction"] for row in some}) == 2 for some in by_text.values()) > 900
     assert all(row["input"].strip() and row["instruction"] and row["output"] for row in rows)
 
 

@@ -13,10 +13,10 @@ def scenes(count, seed=0):
 
 
 def test_place_number_and_colour_stand_in_the_caption():
-    places = {said: answers[0] for said, answers in PHRASES["places"].items()}
+    places = {phrase: answers[0] for phrase, answers in PHRASES["places"].items()}
     for caption, answers, _ in scenes(2000):
         if "place" in answers:
-            assert answers["place"] in {place for said, place in places.items() if said in caption}
+            assert answers["place"] in {place for phrase, place in places.items() if phrase in caption}
         if "colour" in answers:
             assert answers["colour"] in caption
         if answers["number"] in ("two", "five"):
@@ -25,8 +25,8 @@ def test_place_number_and_colour_stand_in_the_caption():
 
 def test_place_and_activity_are_independent_of_each_other():
     pairs = [(one["activity"], one["place"]) for _, one, _ in scenes(20000) if {"activity", "place"} <= one.keys()]
-    cooks = {place for activity, place in pairs if activity == "swimming"}
-    assert len(cooks) > 20
+    swimming_places = {place for activity, place in pairs if activity == "swimming"}
+    assert len(swimming_places) > 20
 
 
 def test_whether_there_is_music_agrees_with_what_they_do():
