@@ -227,7 +227,7 @@ class InBedder(PromptEncoder):
                 [self.encode(texts, instruction, show_progress_bar=show_progress_bar, **options) for instruction in instructions]
             )
 
-        def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
+        def embed(batch: Sequence[Sequence[PromptTokens]]) -> Any:
             return embed_shared(self.backbone, batch, self.layer).cpu().numpy()
 
         questions = [tuple(resolve_instruction(instruction) for instruction in instructions)] * len(rows)
@@ -294,7 +294,7 @@ class InBedder(PromptEncoder):
             n: Answers a text; more than one differ only where temperature is above 0.
             temperature: 0 is greedy.
             top_p: Nucleus, in (0, 1].
-            seed: Seed of the drawn answers, which also depend on batch_size.
+            seed: Seed of the drawn answers; they depend on it, the text and the instruction, and not on batch_size.
             batch_size: Most texts in one pass.
             show_progress_bar: None shows one for long work in a terminal.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -137,7 +137,7 @@ class PromptEncoder(ABC):
     def _one_by_one(self, filter_ids: Sequence[int]) -> Work:
         """The work of one instruction per text."""
 
-        def embed(batch: Sequence[Sequence[PromptTokens]], _first: int) -> Any:
+        def embed(batch: Sequence[Sequence[PromptTokens]]) -> Any:
             prompts = [prompt for (prompt,) in batch]
             pooled = self.backbone.embed(prompts, self.pooling, self.layer, self.sampling, filter_ids)
             return pooled.cpu().numpy()[:, None]
@@ -194,13 +194,17 @@ class PromptEncoder(ABC):
         """Answers of each text, kept ones among them."""
         check_answers(self.backbone, self.name)
 
-        def reply(batch: Sequence[Sequence[PromptTokens]], first: int) -> list[list[list[str]]]:
-            batch_answers = self.backbone.answer([item for (item,) in batch], replace(how, seed=how.seed + first))
+        def reply(batch: Sequence[Sequence[PromptTokens]]) -> list[list[list[str]]]:
+            batch_answers = self.backbone.answer([item for (item,) in batch], how)
             return [[answer] for answer in batch_answers]
 
         answers: list[list[str]] = [[] for _ in rows]
         questions = [(instruction,) for instruction in instructions]
-        space = self._space(lambda batch_answers: json.dumps(batch_answers).encode(), json.loads, answers=asdict(how))
+        space = self._space(
+            lambda batch_answers: json.dumps(batch_answers).encode(),
+            json.loads,
+            answers={**asdict(how), "stream": "of the prompt"},
+        )
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "space": space}
         for places, (batch_answers,) in run(self.tokenizer, rows, questions, reply, verb="Answering", stacklevel=4, **options):
             for row in places:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ CHUNK = 1024
 """Texts whose answers are embedded together."""
 BATCH = 256
 """Answers in one pass of the re-encoder."""
+_TURN = Lock()
+"""One thread at a time uses the re-encoder, whose tokenizer is not made for several."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Reencoding:
     top_p: float = 0.9
     """Nucleus."""
     seed: int = 0
-    """Seed of the drawn answers, which also depend on batch_size."""
+    """Seed of the drawn answers."""
     encoder: str = BASE_NAME
     """R: any sentence-transformers model, a hub id or a folder; the default needs no network."""
 
@@ -175,8 +178,9 @@ def sentence_vectors(texts: Sequence[str], encoder: str, device: str | None = No
         MissingExtraError: When sentence-transformers is not installed.
         ModelError: When the model cannot be loaded.
     """
-    loaded = _encoder(encoder, device)
-    vectors = loaded.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+    with _TURN:
+        loaded = _encoder(encoder, device)
+        vectors = loaded.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
     return np.asarray(vectors, dtype=np.float32)
 
 

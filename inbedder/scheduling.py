@@ -29,8 +29,8 @@ WINDOW = 16384
 V = TypeVar("V", bound=NDArray[np.float32])
 Unit = tuple[str, tuple[str, ...]]
 """A text and the instructions that are asked of it together."""
-Work = Callable[[Sequence[Sequence[PromptTokens]], int], Sequence[Sequence[Any]]]
-"""From a batch of units' prompts, and the number of its first unit, to each unit's results, one per prompt."""
+Work = Callable[[Sequence[Sequence[PromptTokens]]], Sequence[Sequence[Any]]]
+"""From a batch of units' prompts to each unit's results, one per prompt."""
 
 
 def run(
@@ -105,7 +105,7 @@ def _results(
                 if not todo:
                     continue
                 chosen = [prompts[number] for number in todo]
-                results = work(chosen, start + int(batch[0]))
+                results = work(chosen)
                 if space:
                     pairs = [pair for number in todo for pair in _pairs(window_units[number])]
                     space.keep(pairs, [prompt.cut for prompt in _flat(chosen)], _flat(results))

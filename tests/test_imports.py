@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         backbones batching errors grouping grouping.report grouping.titles models models.home vectors words
-        backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
+        backbones.drawing backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
         backbones.adapters backbones.sentence_modules models.gguf tokenization
         backbones.base grouping.report.page models.installing outputs scheduling
         backbones.masked models.bundled tables

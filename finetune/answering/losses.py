@@ -20,7 +20,8 @@ into look-ahead tokens of the prompt; here no token is added.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from finetune.answering.examples import IGNORED
 from finetune.answering.recipe import Objective
-from inbedder.backbones.masked import passes_only
-from inbedder.backbones.transformer import body_of, tapped
+from inbedder.backbones.masked import kept_alone
+from inbedder.backbones.transformer import body_of
 from inbedder.cache import Store
 from inbedder.reencode import reencode
 
@@ -56,6 +57,30 @@ class Read:
     """The example of each label, shape (labels,); those of one example stand together, in order."""
 
 
+@contextmanager
+def last_states(body: nn.Module, keep: Tensor | None = None) -> Iterator[list[Tensor]]:
+    """Collect the last layer's states at every pass of a model in training, which may be wrapped: one thread trains it.
+
+    Args:
+        body: The model without its head.
+        keep: Positions that alone reach the head, bool, shape (batch, positions), the same number in each row; None for all.
+
+    Yields:
+        A list that grows by one tensor, shape (batch, positions, d), at every pass.
+    """
+    states: list[Tensor] = []
+
+    def look(_module: nn.Module, _args: Any, output: Any) -> Any:
+        states.append(output[0])
+        return output if keep is None else kept_alone(output, keep)
+
+    handle = body.register_forward_hook(look)
+    try:
+        yield states
+    finally:
+        handle.remove()
+
+
 def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
     """A masked LM's pass, with logits at the masks alone.
 
@@ -68,14 +93,14 @@ def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) ->
         Logits, labels and states.
     """
     is_mask = batch["is_mask"]
-    body, layers = body_of(plain), plain.config.num_hidden_layers
+    body = body_of(plain)
     carries = batch["labels"] != IGNORED
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     if bool(carries.all()):
-        with tapped(body, layers, layers) as states, passes_only(body, is_mask):
+        with last_states(body, is_mask) as states:
             logits = model(**inputs).logits.flatten(0, 1)
     else:
-        with tapped(body, layers, layers) as states:
+        with last_states(body) as states:
             logits = model(**inputs).logits[is_mask]
     return Read(logits, batch["labels"][carries], states[0][is_mask], is_mask.nonzero()[:, 0])
 
@@ -105,10 +130,9 @@ def read_causal(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) ->
 
 def _causal_pass(model: Any, plain: PreTrainedModel, inputs: dict[str, Tensor], columns: Any) -> tuple[Tensor, Tensor]:
     """Logits at some columns, and the last layer's states."""
-    layers = plain.config.num_hidden_layers
     body = body_of(plain)
     body = getattr(body, "decoder", body)  # OPT's head calls the decoder past its body
-    with tapped(body, layers, layers) as states:
+    with last_states(body) as states:
         logits = model(**inputs, use_cache=False, logits_to_keep=columns).logits
     return logits, states[0]
 
@@ -138,10 +162,9 @@ def read_seq2seq(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -
         Logits, labels and the decoder's states.
     """
     config = plain.config
-    layers = getattr(config, "num_decoder_layers", None) or getattr(config, "decoder_layers", config.num_hidden_layers)
     answer_ids = batch["labels"].masked_fill(batch["labels"] == IGNORED, config.pad_token_id)
     start = torch.full_like(answer_ids[:, :1], config.decoder_start_token_id)
-    with tapped(plain.get_decoder(), layers, layers) as states:
+    with last_states(plain.get_decoder()) as states:
         logits = model(
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],

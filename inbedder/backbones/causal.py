@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from inbedder.backbones.base import Sampling
+from inbedder.backbones.drawing import DrawnTokens, uniform_numbers
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
     body_of,
@@ -99,16 +101,16 @@ class CausalBackbone:
         decodes = pooling in ("avg-gen", "last-gen", "avg-all")
         inputs = self._inputs(prompts, "left" if decodes else self.padding_side)
         prompt = inputs["attention_mask"].bool()
-        with tapped(self.body, layer, self.num_layers) as states:
-            if decodes:
-                predicted = self._decode(inputs, sampling.max_new_tokens)
-                generated = kept_generated(predicted, special_ids(self.tokenizer, filter_ids, prompt.device))
-            else:
-                self.body(**inputs, use_cache=False)
-                generated = prompt[:, :0]
+        body, states = tapped(self.body, self.body, layer, self.num_layers)
+        if decodes:
+            predicted = self._decode(body, inputs, sampling.max_new_tokens)
+            generated = kept_generated(predicted, special_ids(self.tokenizer, filter_ids, prompt.device))
+        else:
+            body(**inputs, use_cache=False)
+            generated = prompt[:, :0]
         return masked_mean(torch.cat(states, 1), kept_positions(pooling, prompt, generated))
 
-    def _decode(self, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
+    def _decode(self, body: nn.Module, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
         """Greedy answer of left-padded prompts: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         feed, past = dict(inputs), None
         head = self.model.get_output_embeddings()
@@ -116,7 +118,7 @@ class CausalBackbone:
         ended = torch.zeros(len(inputs["input_ids"]), dtype=torch.bool, device=self.model.device)
         predicted: list[Tensor] = []
         while True:
-            output = self.body(**feed, past_key_values=past, use_cache=True)
+            output = body(**feed, past_key_values=past, use_cache=True)
             token = head(output.last_hidden_state[:, -1]).argmax(-1).masked_fill(ended, self.pad_id)
             predicted.append(token)
             ended |= torch.isin(token, stops)
@@ -144,7 +146,8 @@ class CausalBackbone:
         """
         inputs = self._inputs(prompts, "left")
         inputs.pop("position_ids", None)
-        return generated_answers(self.model, self.tokenizer, inputs, sampling, inputs["input_ids"].shape[1])
+        numbers = uniform_numbers(prompts, sampling, sampling.max_new_tokens)
+        return generated_answers(self.model, self.tokenizer, inputs, sampling, numbers, inputs["input_ids"].shape[1])
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
@@ -166,35 +169,36 @@ def generated_answers(
     tokenizer: PreTrainedTokenizerBase,
     inputs: dict[str, Tensor],
     sampling: Sampling,
+    numbers: Tensor,
     prompt_length: int,
 ) -> list[list[str]]:
-    """Let transformers generate, seeded, and decode what follows the prompt.
+    """Let transformers generate, and decode what follows the prompt.
 
     Args:
         model: A model with ``generate``.
         tokenizer: Its tokenizer.
         inputs: Padded prompts.
-        sampling: Length, number, temperature, top_p and seed of the answers.
+        sampling: Length, number, temperature and top_p of the answers.
+        numbers: What decides the draws, as ``uniform_numbers`` gives it.
         prompt_length: How many leading positions of the output are the prompt's.
 
     Returns:
         ``sampling.n`` answers per prompt.
     """
-    draws = sampling.temperature > 0
-    drawing = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0} if draws else {}
-    with torch.random.fork_rng():
-        torch.manual_seed(sampling.seed)
-        sequences = model.generate(
-            **inputs,
-            max_new_tokens=sampling.max_new_tokens,
-            do_sample=draws,
-            num_beams=1,
-            num_return_sequences=sampling.n if draws else 1,
-            repetition_penalty=1.0,
-            pad_token_id=pad_id_of(tokenizer),
-            **drawing,
-        )
+    drawing: list[LogitsProcessor] = []
+    each = 1
+    if sampling.temperature > 0:
+        drawing, each = [DrawnTokens(sampling, numbers.to(model.device))], sampling.n
+    sequences = model.generate(
+        **{name: tensor.repeat_interleave(each, 0) for name, tensor in inputs.items()},
+        max_new_tokens=sampling.max_new_tokens,
+        do_sample=False,
+        num_beams=1,
+        repetition_penalty=1.0,
+        pad_token_id=pad_id_of(tokenizer),
+        logits_processor=LogitsProcessorList(drawing),
+    )
     answers = tokenizer.batch_decode(sequences[:, prompt_length:], skip_special_tokens=True)
-    if not draws:
+    if not drawing:
         return [[answer] * sampling.n for answer in answers]
-    return [answers[start : start + sampling.n] for start in range(0, len(answers), sampling.n)]
+    return [answers[start : start + each] for start in range(0, len(answers), each)]

@@ -209,8 +209,8 @@ class EmbeddingBackbone:
         if self.takes_positions:
             inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0) + self._first_position
         device = self.model.device
-        with tapped(self.model, layer, self.num_layers) as states:
-            self.model(**{name: tensor.to(device) for name, tensor in inputs.items()}, **self.settings)
+        model, states = tapped(self.model, self.model, layer, self.num_layers)
+        model(**{name: tensor.to(device) for name, tensor in inputs.items()}, **self.settings)
         vectors: Tensor = self.after(masked_mean(states[0], kept.bool().to(device)))
         return vectors
 

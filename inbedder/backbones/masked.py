@@ -6,8 +6,7 @@ padding nor end token, avg-all over all but padding; there is no 1st-gen and no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.backbones.base import Sampling
+from inbedder.backbones.drawing import draw, uniform_numbers
 from inbedder.backbones.transformer import (
+    M,
     blocks_of,
     body_of,
     check_layer,
     dtype_name,
     likeliest_words,
+    own_copy,
     pad_id_of,
     position_limit,
     tapped,
@@ -34,31 +36,38 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-@contextmanager
-def passes_only(module: nn.Module, keep: Tensor) -> Iterator[None]:
-    """Hand on the kept positions of a module's output alone, so that what follows it is computed for these only.
+def passing_only(model: M, place: nn.Module, keep: Tensor) -> M:
+    """A model of one's own that hands on the kept positions of a module's output alone: what follows is computed for these.
 
     Args:
-        module: The model without its head, or the attention of its last block.
+        model: The model.
+        place: The model without its head, or the attention of its last block.
         keep: Positions, bool, shape (batch, positions), the same number in each row.
 
-    Yields:
-        Nothing; within the block what follows the module has shape (batch, kept, ...).
+    Returns:
+        A copy that shares the model's weights; what follows the place has shape (batch, kept, ...).
     """
+    twin, place = own_copy(model, place)
+    place.register_forward_hook(lambda _module, _args, output: kept_alone(output, keep))
+    return twin
 
-    def gather(_module: nn.Module, _args: Any, output: Any) -> Any:
-        states = output[0]
-        rows = states[keep].view(keep.shape[0], -1, states.shape[-1])
-        if isinstance(output, tuple):
-            return (rows, *output[1:])
-        output.last_hidden_state = rows
-        return output
 
-    handle = module.register_forward_hook(gather)
-    try:
-        yield
-    finally:
-        handle.remove()
+def kept_alone(output: Any, keep: Tensor) -> Any:
+    """A module's output at the kept positions.
+
+    Args:
+        output: Of a body or of an attention; its first item has shape (batch, positions, d).
+        keep: Positions, bool, shape (batch, positions), the same number in each row.
+
+    Returns:
+        The same kind of output, its first item of shape (batch, kept, d).
+    """
+    states = output[0]
+    rows = states[keep].view(keep.shape[0], -1, states.shape[-1])
+    if isinstance(output, tuple):
+        return (rows, *output[1:])
+    output.last_hidden_state = rows
+    return output
 
 
 STEM = 5
@@ -156,18 +165,16 @@ class MaskedBackbone:
         """
         inputs, is_mask = self._inputs(prompts)
         if pooling == "avg-gen" and not filter_ids and check_layer(layer, self.num_layers) == self.num_layers:
-            with passes_only(self._last_mixing, is_mask):
-                masks: Tensor = self.body(**inputs)[0]
+            masks: Tensor = passing_only(self.body, self._last_mixing, is_mask)(**inputs)[0]
             return masks.float().mean(1)
-        with tapped(self.body, check_layer(layer, self.num_layers), self.num_layers) as states:
-            if filter_ids and pooling == "avg-gen":
-                with passes_only(self.body, is_mask):
-                    predicted = self.model(**inputs).logits.argmax(-1).flatten()
-                kept = is_mask.clone()
-                kept[is_mask] = ~torch.isin(predicted, torch.tensor(filter_ids, device=predicted.device))
-                kept |= is_mask & ~kept.any(1, keepdim=True)
-                return masked_mean(states[0], kept)
-            self.body(**inputs)
+        model, states = tapped(self.model, self.body, check_layer(layer, self.num_layers), self.num_layers)
+        if filter_ids and pooling == "avg-gen":
+            predicted = passing_only(model, body_of(model), is_mask)(**inputs).logits.argmax(-1).flatten()
+            kept = is_mask.clone()
+            kept[is_mask] = ~torch.isin(predicted, torch.tensor(filter_ids, device=predicted.device))
+            kept |= is_mask & ~kept.any(1, keepdim=True)
+            return masked_mean(states[0], kept)
+        body_of(model)(**inputs)
         return masked_mean(states[0], self._kept(pooling, inputs, is_mask))
 
     def _kept(self, pooling: str, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
@@ -193,12 +200,12 @@ class MaskedBackbone:
             n answers per prompt.
         """
         inputs, is_mask = self._inputs(prompts)
-        with passes_only(self._last_mixing, is_mask):
-            logits = self.model(**inputs).logits.float()
-        drawn = self._read_masks(logits, inputs["input_ids"], sampling)
+        logits = passing_only(self.model, self._last_mixing, is_mask)(**inputs).logits.float()
+        numbers = uniform_numbers(prompts, sampling, self.mask_length).to(logits.device)
+        drawn = self._read_masks(logits, inputs["input_ids"], sampling, numbers)
         return [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in drawn]
 
-    def _read_masks(self, logits: Tensor, prompts: Tensor, sampling: Sampling) -> Tensor:
+    def _read_masks(self, logits: Tensor, prompts: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
         """One token per mask: (batch, masks, vocabulary) and the prompts' ids (batch, length) -> (batch, n, masks)."""
         batch, masks, size = logits.shape
         is_piece, is_letter, stems = (word.to(logits.device) for word in self._words)
@@ -206,7 +213,6 @@ class MaskedBackbone:
             "-inf"
         )
         logits[:, 0, self.end] = float("-inf")
-        generator = torch.Generator(logits.device).manual_seed(sampling.seed)
         prompts = prompts.repeat_interleave(sampling.n, 0)
         banned = is_letter.expand(len(prompts), -1).scatter(1, prompts, False)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=logits.device)
@@ -218,7 +224,7 @@ class MaskedBackbone:
                 rows, places = follows.nonzero(as_tuple=True)
                 closed[rows, prompts[rows, places + 1]] = False
             scores = logits[:, mask].repeat_interleave(sampling.n, 0).masked_fill(closed, float("-inf"))
-            token = scores.argmax(-1) if sampling.temperature == 0 else _draw(scores, sampling, generator)
+            token = scores.argmax(-1) if sampling.temperature == 0 else draw(scores, sampling, numbers[:, mask])
             token = token.masked_fill(ended, self.end)
             ended = ended | (token == self.end)
             banned = banned | ((stems == stems[token].unsqueeze(1)) & (~is_piece[token] & ~ended).unsqueeze(1))
@@ -243,17 +249,7 @@ class MaskedBackbone:
             output.last_hidden_state = states.unsqueeze(1)
             return output
 
-        handle = self.body.register_forward_hook(replace)
-        try:
-            logits = self.model(input_ids=mask, attention_mask=torch.ones_like(mask)).logits[:, 0]
-        finally:
-            handle.remove()
+        model, body = own_copy(self.model, self.body)
+        body.register_forward_hook(replace)
+        logits = model(input_ids=mask, attention_mask=torch.ones_like(mask)).logits[:, 0]
         return likeliest_words(logits, self.tokenizer, top)
-
-
-def _draw(scores: Tensor, sampling: Sampling, generator: torch.Generator) -> Tensor:
-    """Draw a token from the nucleus of each row: (rows, vocabulary) -> (rows,)."""
-    ranked, order = (scores / sampling.temperature).softmax(-1).sort(dim=-1, descending=True)
-    outside = ranked.cumsum(-1) - ranked >= sampling.top_p
-    picks = torch.multinomial(ranked.masked_fill(outside, 0.0), 1, generator=generator)
-    return order.gather(1, picks).squeeze(1)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.causal import generated_answers
+from inbedder.backbones.drawing import uniform_numbers
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
     check_layer,
@@ -94,18 +95,18 @@ class Seq2SeqBackbone:
         inputs = self._inputs(prompts)
         if pooling == "avg-ppt":
             layer = check_layer(layer, self.encoder_layers)
-            with tapped(self.encoder, layer, self.encoder_layers) as states:
-                self.encoder(**inputs)
+            encoder, states = tapped(self.encoder, self.encoder, layer, self.encoder_layers)
+            encoder(**inputs)
             return masked_mean(states[0], inputs["attention_mask"].bool())
-        with tapped(self.decoder, check_layer(layer, self.num_layers), self.num_layers) as states:
-            predicted = self._decode(inputs, 1 if pooling == "1st-gen" else sampling.max_new_tokens)
+        model, states = tapped(self.model, self.decoder, check_layer(layer, self.num_layers), self.num_layers)
+        predicted = self._decode(model, inputs, 1 if pooling == "1st-gen" else sampling.max_new_tokens)
         keep = ~torch.isin(predicted, special_ids(self.tokenizer, filter_ids, predicted.device))
         keep[:, 0] |= ~keep.any(1)
         if pooling == "1st-gen":
             keep = torch.ones_like(keep)
         return masked_mean(torch.cat(states, 1), last_true(keep) if pooling == "last-gen" else keep)
 
-    def _decode(self, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
+    def _decode(self, model: nn.Module, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
         """Greedy answer y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         encoded = self.encoder(**inputs)
         rows, device = len(inputs["input_ids"]), self.model.device
@@ -114,7 +115,7 @@ class Seq2SeqBackbone:
         ended = torch.zeros(rows, dtype=torch.bool, device=device)
         past, predicted = None, []
         while True:
-            output = self.model(
+            output = model(
                 encoder_outputs=encoded,
                 attention_mask=inputs["attention_mask"],
                 decoder_input_ids=token.unsqueeze(1),
@@ -139,7 +140,8 @@ class Seq2SeqBackbone:
         Returns:
             ``sampling.n`` answers per prompt.
         """
-        return generated_answers(self.model, self.tokenizer, self._inputs(prompts), sampling, prompt_length=1)
+        numbers = uniform_numbers(prompts, sampling, sampling.max_new_tokens)
+        return generated_answers(self.model, self.tokenizer, self._inputs(prompts), sampling, numbers, prompt_length=1)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:

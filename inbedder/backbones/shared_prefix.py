@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from inbedder.backbones.base import Backbone, Sampling
 from inbedder.backbones.causal import CausalBackbone
@@ -76,7 +76,7 @@ def embed_shared(
     size = max(1, min(count, token_budget // (len(prompts) * longest)))
     past = None
     if prefix.any():
-        past = _pass(backbone, ids, prefix, prefix, None)
+        past = _pass(backbone, backbone.body, ids, prefix, prefix, None)
     found = []
     for start in range(0, count, size):
         of_text = [row[start : start + size] for row in prompts]
@@ -87,18 +87,18 @@ def embed_shared(
         if cache is not None:
             cache.batch_repeat_interleave(each)
         whole = torch.cat([prefix.repeat_interleave(each, 0), suffix], 1)
-        with tapped(backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers) as states:
-            _pass(backbone, ids, suffix, whole, cache)
+        body, states = tapped(backbone.body, backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers)
+        _pass(backbone, body, ids, suffix, whole, cache)
         last = suffix.sum(1).to(states[0].device) - 1
         vectors = states[0][torch.arange(len(ends), device=last.device), last].float()
         found.append(vectors.view(len(prompts), each, -1))
     return torch.cat(found, 1)
 
 
-def _pass(backbone: CausalBackbone, ids: Tensor, new: Tensor, whole: Tensor, past: Any) -> Any:
+def _pass(backbone: CausalBackbone, body: nn.Module, ids: Tensor, new: Tensor, whole: Tensor, past: Any) -> Any:
     """One pass over new positions (mask ``new``) behind those in ``past``; ``whole`` masks both. Gives keys and values."""
     device = backbone.model.device
     inputs = {"input_ids": ids.to(device), "attention_mask": whole.long().to(device)}
     if backbone.takes_positions:
         inputs["position_ids"] = (whole.cumsum(1) - 1).clamp(min=0)[:, -new.shape[1] :].to(device)
-    return backbone.body(**inputs, past_key_values=past, use_cache=True).past_key_values
+    return body(**inputs, past_key_values=past, use_cache=True).past_key_values

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from inbedder.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+M = TypeVar("M", bound=nn.Module)
+_TABLES = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 
 
 def blocks_of(body: nn.Module, count: int) -> nn.ModuleList:
@@ -52,20 +55,21 @@ def check_layer(layer: int, num_layers: int) -> int:
     return layer if layer >= 0 else num_layers + 1 + layer
 
 
-@contextmanager
-def tapped(body: nn.Module, layer: int, num_layers: int) -> Iterator[list[Tensor]]:
-    """Collect one layer's states at every forward pass of ``body``, and nothing else.
+def tapped(model: M, body: nn.Module, layer: int, num_layers: int) -> tuple[M, list[Tensor]]:
+    """A model of one's own that leaves one layer's states behind at every forward pass, and nothing else.
 
     Hidden state i < L is the input of block i; hidden state L is the output of the body, after the final norm. These are
     transformers' ``hidden_states``.
 
     Args:
+        model: The model, or its body itself.
         body: The model without its head.
         layer: 0 .. L.
         num_layers: L.
 
-    Yields:
-        A list that grows by one tensor, shape (batch, positions, d), at every pass.
+    Returns:
+        A copy that shares the model's weights, and a list that grows by one tensor, shape (batch, positions, d), at every pass
+        of its body.
     """
     states: list[Tensor] = []
 
@@ -76,13 +80,41 @@ def tapped(body: nn.Module, layer: int, num_layers: int) -> Iterator[list[Tensor
         states.append(args[0] if args else kwargs["hidden_states"])
 
     if layer == num_layers:
-        handle = body.register_forward_hook(keep_output)
+        twin, place = own_copy(model, body)
+        place.register_forward_hook(keep_output)
     else:
-        handle = blocks_of(body, num_layers)[layer].register_forward_pre_hook(keep_input, with_kwargs=True)
-    try:
-        yield states
-    finally:
-        handle.remove()
+        twin, place = own_copy(model, blocks_of(body, num_layers)[layer])
+        place.register_forward_pre_hook(keep_input, with_kwargs=True)
+    return twin, states
+
+
+def own_copy(model: M, place: nn.Module) -> tuple[M, nn.Module]:
+    """A copy of a model for one pass, whose hooks no other pass sees: models are shared by threads.
+
+    The modules from the model down to the place are copied; all weights and all other modules are the same objects.
+
+    Args:
+        model: Any model.
+        place: The model, or one of its modules.
+
+    Returns:
+        The copy of the model, and in it the copy of the place.
+    """
+    twin = _shallow_copy(model)
+    name = next(name for name, module in model.named_modules() if module is place)
+    copied: nn.Module = twin
+    for part in name.split(".") if name else ():
+        copied._modules[part] = _shallow_copy(copied.get_submodule(part))
+        copied = copied.get_submodule(part)
+    return twin, copied
+
+
+def _shallow_copy(module: M) -> M:
+    own = copy(module)
+    for table in ("_modules", *(name for name in vars(own) if name.startswith("_forward_") and name.endswith(_TABLES))):
+        setattr(own, table, copy(getattr(own, table)))
+    vars(own).pop("forward", None)  # accelerate's is bound to the module that is copied
+    return own
 
 
 def special_ids(tokenizer: PreTrainedTokenizerBase, filter_ids: Sequence[int], device: torch.device) -> Tensor:

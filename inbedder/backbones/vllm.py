@@ -13,7 +13,6 @@ and answers). Engines give the last layer alone, and no answer head to read vect
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +29,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from inbedder.backbones.base import Model, Sampling
+from inbedder.backbones.drawing import prompt_seed
 from inbedder.backbones.transformer import check_layer, pad_id_of, special_ids, stop_ids
 from inbedder.backbones.weights import Found, LoadOptions, choose_dtype, device_of
 from inbedder.errors import InputError, MissingExtraError, ModelError
@@ -166,6 +167,7 @@ class VllmBackbone:
             **options,
         }
         self.engines: dict[str, Any] = {}
+        self._turn = Lock()  # an engine serves one thread at a time
 
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -241,23 +243,25 @@ class VllmBackbone:
     def _states(self, task: str, rows: Sequence[list[int]]) -> list[Tensor]:
         """The pooling engine's float32 states: of the last position, shape (d,), or of all, shape (positions, d)."""
         feed: list[Any] = [{"prompt_token_ids": row} for row in rows]
-        engine = self._engine(task)
-        with _told("could not read this batch"):
-            outputs = engine.encode(feed, pooling_task=task, use_tqdm=False, lora_request=self._lora())
+        with self._turn:
+            engine = self._engine(task)
+            with _told("could not read this batch"):
+                outputs = engine.encode(feed, pooling_task=task, use_tqdm=False, lora_request=self._lora())
         return [torch.as_tensor(output.outputs.data).float() for output in outputs]
 
     def _generate(self, rows: Sequence[list[int]], sampling: Sampling) -> list[list[list[int]]]:
         """The tokens of each row's answers, the end token included: ``sampling.n`` drawn ones, or the greedy one."""
-        engine = self._engine("generate")
-        from vllm import SamplingParams
-
         drawn = sampling.temperature > 0
         how: dict[str, Any] = {"max_tokens": sampling.max_new_tokens, "stop_token_ids": self.stops, "detokenize": False}
         how |= {"n": sampling.n, "temperature": sampling.temperature, "top_p": sampling.top_p} if drawn else {"temperature": 0.0}
-        each = [SamplingParams(**how, seed=_seed(sampling.seed, row) if drawn else None) for row in rows]
         feed: list[Any] = [{"prompt_token_ids": row} for row in rows]
-        with _told("could not answer this batch"):
-            outputs = engine.generate(feed, each, use_tqdm=False, lora_request=self._lora())
+        with self._turn:
+            engine = self._engine("generate")
+            from vllm import SamplingParams
+
+            each = [SamplingParams(**how, seed=prompt_seed(sampling.seed, row) if drawn else None) for row in rows]
+            with _told("could not answer this batch"):
+                outputs = engine.generate(feed, each, use_tqdm=False, lora_request=self._lora())
         return [[list(answer.token_ids) for answer in output.outputs] for output in outputs]
 
     def _lora(self) -> Any:
@@ -312,8 +316,3 @@ def _rank(adapter: str) -> int:
     if rank > RANKS[-1]:
         raise ModelError(f"The adapter {adapter} has rank {rank}; vLLM takes at most {RANKS[-1]}. Merge it into its base first.")
     return next(allowed for allowed in RANKS if allowed >= rank)
-
-
-def _seed(seed: int, ids: Sequence[int]) -> int:
-    digest = hashlib.blake2b(json.dumps([seed, ids]).encode(), digest_size=6)
-    return int.from_bytes(digest.digest(), "little")

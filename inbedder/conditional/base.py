@@ -6,7 +6,6 @@ import json
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -175,9 +174,10 @@ class ConditionalEncoder(nn.Module, ABC):
     def _pooled(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         pooler = self.encoding.pooler
         other = {"mean-first-last": 0, "mean-top-two": self.layers - 1}.get(pooler)
-        with ExitStack() as stack:
-            tap = None if other is None else stack.enter_context(tapped(self.backbone, other, self.layers))
-            output = self.backbone(input_ids=input_ids, attention_mask=attention_mask)
+        backbone, tap = self.backbone, None
+        if other is not None:
+            backbone, tap = tapped(self.backbone, self.backbone, other, self.layers)
+        output = backbone(input_ids=input_ids, attention_mask=attention_mask)
         if pooler == "cls":
             return output.pooler_output.float()  # type: ignore[no-any-return]
         states = output.last_hidden_state

@@ -123,14 +123,6 @@ def test_special_tokens_beyond_the_head_do_not_matter(make_model):
     assert len(model.nearest_words(model.encode(TEXTS, "What?"))) == len(TEXTS)
 
 
-def test_each_batch_draws_with_a_seed_of_its_own(make_model, monkeypatch):
-    model = InBedder(make_model("llama"), max_new_tokens=4)
-    answer, seeds = model.backbone.answer, []
-    monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: seeds.append(how.seed) or answer(prompts, how))
-    model.answer(["a", "b", "c"], "What?", temperature=1.0, batch_size=1, seed=5)
-    assert sorted(seeds) == [5, 6, 7]
-
-
 def test_equal_texts_get_equal_drawn_answers_and_many_answers_differ(make_model):
     model = InBedder(make_model("llama"), max_new_tokens=4)
     assert len(set(model.answer(["same text"] * 16, "What?", temperature=1.0, batch_size=1))) == 1

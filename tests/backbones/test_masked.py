@@ -87,7 +87,8 @@ class Told:
                 self.logits[0, mask, ids[token]] = score
 
     def says(self, **sampling):
-        ids = self.backbone._read_masks(self.logits, self.prompt, Sampling(**sampling))[0, 0]
+        numbers = torch.full((1, self.logits.shape[1]), 0.5)
+        ids = self.backbone._read_masks(self.logits, self.prompt, Sampling(**sampling), numbers)[0, 0]
         return self.backbone.tokenizer.convert_ids_to_tokens(ids.tolist())
 
 

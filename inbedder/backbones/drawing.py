@@ -1,0 +1,94 @@
+"""Drawn answers: each prompt draws from a stream of its own, which its tokens and the seed make.
+
+So what is drawn depends neither on the batch, nor on the other texts, nor on what other threads draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import LogitsProcessor
+
+if TYPE_CHECKING:
+    from inbedder.backbones.base import Sampling
+    from inbedder.tokenization import PromptTokens
+
+
+def prompt_seed(seed: int, ids: Sequence[int]) -> int:
+    """The seed of one prompt's stream.
+
+    Args:
+        seed: What the user gave.
+        ids: The prompt's tokens.
+
+    Returns:
+        48 bits, other ones for every change of either.
+    """
+    return int.from_bytes(hashlib.blake2b(json.dumps([seed, list(ids)]).encode(), digest_size=6).digest(), "little")
+
+
+def uniform_numbers(prompts: Sequence[PromptTokens], sampling: Sampling, count: int) -> Tensor:
+    """The numbers that decide which tokens are drawn.
+
+    Args:
+        prompts: Tokenized prompts.
+        sampling: How many answers per prompt, and the seed.
+        count: Longest answer in tokens.
+
+    Returns:
+        float32 in [0, 1), shape (batch * n, count): the answers of one prompt stand together.
+    """
+    streams = (np.random.default_rng(prompt_seed(sampling.seed, prompt.ids.tolist())) for prompt in prompts)
+    return torch.from_numpy(np.concatenate([stream.random((sampling.n, count), dtype=np.float32) for stream in streams]))
+
+
+def draw(scores: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
+    """Draw a token of each row's nucleus, by the inverse of its distribution function.
+
+    Args:
+        scores: Logits, float32, shape (rows, vocabulary).
+        sampling: Temperature and top_p.
+        numbers: One number in [0, 1) per row, shape (rows,).
+
+    Returns:
+        Token ids, shape (rows,).
+    """
+    ranked, order = (scores / sampling.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
+    inside = ranked.cumsum(-1) - ranked < sampling.top_p
+    sums = ranked.masked_fill(~inside, 0.0).cumsum(-1)
+    wanted = numbers.to(sums).unsqueeze(1) * sums[:, -1:]
+    place = torch.searchsorted(sums, wanted, right=True)
+    return order.gather(1, torch.minimum(place, inside.sum(-1, keepdim=True) - 1)).squeeze(1)
+
+
+class DrawnTokens(LogitsProcessor):  # type: ignore[misc]
+    """Leaves one token of each row, the drawn one, so that greedy decoding takes it."""
+
+    def __init__(self, sampling: Sampling, numbers: Tensor) -> None:
+        """Keep what decides the draws.
+
+        Args:
+            sampling: Temperature and top_p.
+            numbers: Of ``uniform_numbers``, on the model's device.
+        """
+        self.sampling = sampling
+        self.columns = iter(numbers.T)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """All but the drawn token of each row ruled out.
+
+        Args:
+            input_ids: What stands so far, shape (rows, positions).
+            scores: Logits, shape (rows, vocabulary).
+
+        Returns:
+            0 at the drawn token and -inf elsewhere, of the same shape.
+        """
+        token = draw(scores.float(), self.sampling, next(self.columns))
+        return torch.full_like(scores, float("-inf")).scatter(1, token.unsqueeze(1), 0.0)

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from inbedder import InBedder
+from inbedder.backbones.base import Sampling
+from inbedder.backbones.drawing import draw, prompt_seed, uniform_numbers
+from tests.conftest import TEXTS
+
+KINDS = ["llama", "opt", "bert", "t5"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drawn_answers_depend_neither_on_the_batch_nor_on_the_other_texts(make_model, kind):
+    model = InBedder(make_model(kind), max_new_tokens=4)
+    drawn = model.answer(TEXTS, "What?", temperature=1.0, n=3, seed=5)
+    assert model.answer(TEXTS, "What?", temperature=1.0, n=3, seed=5, batch_size=1) == drawn
+    assert model.answer(TEXTS[::-1], "What?", temperature=1.0, n=3, seed=5, batch_size=2)[::-1] == drawn
+    assert model.answer(TEXTS, "What?", temperature=1.0, n=3, seed=6) != drawn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_drawing_leaves_the_global_random_state_alone(make_model, kind):
+    model = InBedder(make_model(kind), max_new_tokens=4)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    drawn = model.answer(TEXTS, "What?", temperature=1.0, n=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(4)
+    assert model.answer(TEXTS, "What?", temperature=1.0, n=2) == drawn
+
+
+def test_tokens_are_drawn_as_often_as_their_probabilities_say():
+    scores = torch.tensor([2.0, 0.0, 1.0, -1.0])
+    numbers = (torch.arange(4000) + 0.5) / 4000
+    sampling = Sampling(temperature=0.7)
+    counts = draw(scores.expand(4000, -1), sampling, numbers).bincount(minlength=4)
+    expected = (scores / 0.7).softmax(0) * 4000
+    assert chisquare(counts.numpy(), expected.double().numpy() / float(expected.double().sum()) * 4000).pvalue > 0.999
+
+
+def test_what_is_outside_of_the_nucleus_is_never_drawn():
+    scores = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
+    numbers = torch.tensor([0.0, 0.5, 0.999999, np.nextafter(np.float32(1), np.float32(0))])
+    drawn = draw(scores.expand(4, -1), Sampling(temperature=1.0, top_p=0.7), numbers)
+    assert drawn.tolist() == [0, 0, 1, 1]
+    assert draw(scores.expand(4, -1), Sampling(temperature=1.0, top_p=0.01), numbers).tolist() == [0, 0, 0, 0]
+
+
+def test_numbers_of_a_prompt_are_its_own(make_model):
+    model = InBedder(make_model("opt"))
+    prompts = model.tokenizer(["a", "b"], ["What?", "What?"])
+    both, alone = uniform_numbers(prompts, Sampling(n=2), 3), uniform_numbers(prompts[1:], Sampling(n=2), 3)
+    assert both.shape == (4, 3)
+    assert torch.equal(both[2:], alone)
+    assert len(set(both.flatten().tolist())) == 12
+
+
+def test_every_change_of_seed_or_tokens_makes_another_stream():
+    assert len({prompt_seed(*pair) for pair in [(0, [1, 2]), (1, [1, 2]), (0, [12]), (0, [1, 2, 0]), (-1, [1, 2])]}) == 5

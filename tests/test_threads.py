@@ -1,0 +1,102 @@
+"""One model, eight threads: every vector and every answer is that of one thread."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from inbedder import InBedder
+from inbedder.reencode import Reencoding
+from tests.conftest import INSTRUCTIONS, TEXTS
+
+CASES = [
+    *(("opt", pooling) for pooling in ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")),
+    *(("llama", pooling) for pooling in ("1st-gen", "avg-all")),
+    *(("bert", pooling) for pooling in ("avg-gen", "avg-ppt", "avg-all")),
+    ("roberta", "avg-gen"),
+    *(("t5", pooling) for pooling in ("1st-gen", "avg-gen", "last-gen", "avg-ppt")),
+    *(("headless-bert", pooling) for pooling in ("text-mean", "mean", "cls", "last-token")),
+]
+CALLS = [(text, INSTRUCTIONS[number % 3]) for number in range(4) for text in TEXTS]
+
+
+def load(make_model, kind, **options):
+    backbone = "embedding" if kind == "headless-bert" else None
+    return InBedder(make_model(kind), backbone=backbone, max_new_tokens=4, **options)
+
+
+def in_threads(work, items, threads=8):
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, items))
+
+
+@pytest.mark.parametrize("layer", [-1, 1])
+@pytest.mark.parametrize(("kind", "pooling"), CASES)
+def test_eight_threads_get_the_vectors_of_one(make_model, kind, pooling, layer):
+    model = load(make_model, kind).with_pooling(pooling, layer)
+    alone = [model.encode(*call) for call in CALLS]
+    together = in_threads(lambda call: model.encode(*call), CALLS)
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_poolings_that_share_weights_do_not_disturb_each_other(make_model):
+    model = load(make_model, "opt")
+    read = [model.with_pooling(pooling, layer) for pooling in ("1st-gen", "avg-gen", "avg-all") for layer in (0, 1, -1)]
+    calls = [(number % len(read), call) for number, call in enumerate(CALLS * 2)]
+    alone = [read[number].encode(*call) for number, call in calls]
+    together = in_threads(lambda item: read[item[0]].encode(*item[1]), calls)
+    np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("kind", ["opt", "llama", "bert"])
+def test_many_instructions_at_once_in_eight_threads(make_model, kind):
+    model = load(make_model, kind)
+    alone = [model.encode_many([text, text[::-1]], INSTRUCTIONS) for text in TEXTS * 2]
+    together = in_threads(lambda text: model.encode_many([text, text[::-1]], INSTRUCTIONS), TEXTS * 2)
+    for one, other in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["opt", "bert", "t5"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_answers_are_those_of_one_thread(make_model, kind, temperature):
+    model = load(make_model, kind)
+    alone = [model.answer(*call, temperature=temperature, n=2) for call in CALLS]
+    assert in_threads(lambda call: model.answer(*call, temperature=temperature, n=2), CALLS) == alone
+
+
+def test_reencoded_vectors_are_those_of_one_thread(make_model):
+    model = load(make_model, "llama").with_pooling("re-enc", reencoding=Reencoding(n=2))
+    alone = [model.encode(*call) for call in CALLS[:8]]
+    np.testing.assert_array_equal(in_threads(lambda call: model.encode(*call), CALLS[:8]), alone)
+
+
+@pytest.mark.parametrize("kind", ["opt", "bert"])
+def test_what_threads_keep_is_right(make_model, tmp_path, kind):
+    model = load(make_model, kind, cache=tmp_path / "kept")
+    in_threads(lambda call: (model.encode(*call), model.answer(*call, temperature=1.0)), CALLS * 2)
+    plain = load(make_model, kind)
+    np.testing.assert_array_equal([model.encode(*call) for call in CALLS], [plain.encode(*call) for call in CALLS])
+    assert [model.answer(*call, temperature=1.0) for call in CALLS] == [plain.answer(*call, temperature=1.0) for call in CALLS]
+    assert model.store.verify() == []
+
+
+def test_words_are_read_from_vectors_while_others_encode(make_model):
+    model = load(make_model, "bert")
+    vectors = model.encode(TEXTS, "What?")
+    alone = model.nearest_words(vectors)
+    found = in_threads(lambda i: model.nearest_words(vectors) if i % 2 else model.encode(TEXTS, "What?"), range(24))
+    assert all(words == alone for words in found[1::2])
+    for one in found[::2]:
+        np.testing.assert_array_equal(one, vectors)
+
+
+@pytest.mark.parametrize("kind", ["opt", "bert", "t5"])
+def test_no_hook_is_left_on_a_model(make_model, kind):
+    model = load(make_model, kind)
+    before = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.backbone.model.modules()]
+    for pooling in model.backbone.poolings:
+        for layer in (0, 1, -1):
+            model.with_pooling(pooling, layer).encode(TEXTS, "What?", filter_words=["cats"])
+    after = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.backbone.model.modules()]
+    assert after == before
