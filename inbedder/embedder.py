@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from inbedder.arguments import known_vectors, whole_number
 from inbedder.backbones.base import Backbone, Sampling, check_pooling
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
@@ -22,7 +23,7 @@ from inbedder.cache import Store
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
 from inbedder.prompt_encoder import PromptEncoder
-from inbedder.prompting import PromptTemplate, check_texts, default_instructions, get_template, resolve_instruction
+from inbedder.prompting import PromptTemplate, check_strings, check_texts, default_instructions, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
 from inbedder.scheduling import finished
 from inbedder.tokenization import PromptTokenizer, PromptTokens
@@ -86,8 +87,9 @@ class InBedder(PromptEncoder):
             ModelError: When the model cannot be loaded or has no such layer or pooling.
             InputError: When an option has no meaning, or the cache's folder cannot be used.
         """
-        if max_length < 1 or (max_new_tokens is not None and max_new_tokens < 1):
-            raise InputError("max_length and max_new_tokens must be at least 1.")
+        max_length = whole_number("max_length", max_length, 1)
+        if max_new_tokens is not None:
+            whole_number("max_new_tokens", max_new_tokens, 1)
         self.name = os.fspath(model)
         self.store = None if cache is None else Store(cache)
         options = LoadOptions(backbone, device, dtype, revision, trust_remote_code, quantization, mask_length)
@@ -176,6 +178,7 @@ class InBedder(PromptEncoder):
             ModelError: When the model gives NaN or infinite values.
         """
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
+        filter_words = check_strings("filter_words", filter_words)
         if self.pooling == "re-enc":
             device, encoder = str(self.backbone.model.device), self.reencoding.encoder
             how = self.reencoding.sampling(self.sampling.max_new_tokens, filter_words)
@@ -217,8 +220,9 @@ class InBedder(PromptEncoder):
             InputError: As ``encode`` does, and when no list of instructions is given.
         """
         rows, _ = check_texts(texts, None)
-        if isinstance(instructions, str) or not instructions:
-            raise InputError("encode_many takes a list of instructions; for one instruction use encode.")
+        instructions = check_strings("instructions", instructions)
+        if not instructions:
+            raise InputError("encode_many takes a list of instructions, and this one is empty.")
         reason = why_not_shared(self.backbone, self.pooling, self.template)
         if reason or not rows:
             logger.info("Each instruction reads the texts again: %s.", reason)
@@ -265,11 +269,9 @@ class InBedder(PromptEncoder):
         """
         rows, _ = check_texts(texts, None)
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        known = self.encode(rows, **options) if generic is None else generic
-        if isinstance(texts, str) or len(known) != len(rows):
-            raise InputError(
-                f"encode_guided takes a list of texts and a generic vector of each, not {len(known)} for {len(rows)}."
-            )
+        if isinstance(texts, str):
+            raise InputError("encode_guided takes a list of texts.")
+        known = self.encode(rows, **options) if generic is None else known_vectors("generic", generic, len(rows))
         return guided(
             lambda places: self.encode([rows[i] for i in places], instruction, **options), known, sample=sample, seed=seed
         )

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.arguments import seed_number, whole_number
 from inbedder.errors import InputError
 from inbedder.vectors import KnowingVectors, Vectors, row_cosines
 
@@ -58,9 +59,9 @@ def guided(
     Raises:
         InputError: When the sample is too small to fit a map.
     """
-    if sample < FEWEST:
+    if whole_number("sample", sample) < FEWEST:
         raise InputError(f"A map needs a sample of at least {FEWEST} texts, not {sample}.")
-    count = len(generic)
+    seed, count = seed_number(seed), len(generic)
     if count <= sample:
         return _said(encode(np.arange(count)), 1.0, np.arange(count))
     rows = np.sort(np.random.default_rng(seed).choice(count, sample, replace=False))

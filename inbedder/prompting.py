@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from inbedder.arguments import entries
 from inbedder.errors import InputError, TemplateError
 
 PROMPTS_FOLDER = Path(__file__).resolve().parent.parent / "prompts"
@@ -181,6 +182,26 @@ def resolve_instruction(instruction: str | None) -> str:
     return str(known[instruction[1:]])
 
 
+def check_strings(name: str, values: Any) -> list[str]:
+    """Take a list of strings, or say which entry is none.
+
+    Args:
+        name: What the argument is called, in the plural.
+        values: A list, an array, a column of pandas or Arrow.
+
+    Returns:
+        The strings.
+
+    Raises:
+        InputError: When it is no list (a bare string, a set, a table), or an entry is not a string.
+    """
+    rows = entries(name, values)
+    for i, value in enumerate(rows):
+        if not isinstance(value, str):
+            raise InputError(f"{name}: entry {i} is {value!r} ({type(value).__name__}), not a string. Drop or fill such entries.")
+    return rows
+
+
 def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
     """Make lists of texts and instructions, or say which entry is wrong.
 
@@ -194,20 +215,12 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
     Raises:
         InputError: When an entry is not a string, or the lists differ in length.
     """
-    if texts is None or isinstance(texts, (bytes, dict)):
-        raise InputError(f"texts must be a string or a list of strings, not {type(texts).__name__}.")
-    rows = [texts] if isinstance(texts, str) else list(texts)
-    for i, text in enumerate(rows):
-        if not isinstance(text, str):
-            raise InputError(f"Text {i} is {text!r} ({type(text).__name__}), not a string. Drop or fill such entries first.")
+    rows = [texts] if isinstance(texts, str) else check_strings("texts", texts)
     if instruction is None or isinstance(instruction, str):
         return rows, [resolve_instruction(instruction)] * len(rows)
-    instructions = list(instruction)
+    instructions = check_strings("instructions", instruction)
     if len(instructions) != len(rows):
         raise InputError(f"{len(rows)} texts but {len(instructions)} instructions: give one instruction, or one per text.")
-    for i, question in enumerate(instructions):
-        if not isinstance(question, str):
-            raise InputError(f"Instruction {i} is {question!r} ({type(question).__name__}), not a string.")
     return rows, [resolve_instruction(instruction) for instruction in instructions]
 
 

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from inbedder import vectors as arrays
+from inbedder.arguments import whole_number
 from inbedder.batching import TOKEN_BUDGET, length_sorted_batches, token_budget
 from inbedder.cache import CacheSpace, Pair
-from inbedder.errors import InputError, ModelError, TextCutWarning
+from inbedder.errors import ModelError, TextCutWarning
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 
 LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal
@@ -64,8 +65,7 @@ def run(
     Raises:
         InputError: When batch_size is below 1, or an instruction leaves no room for any text.
     """
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, not {batch_size}.")
+    batch_size = whole_number("batch_size", batch_size, 1)
     rows: dict[Unit, list[int]] = defaultdict(list)
     for row, unit in enumerate(zip(texts, questions, strict=True)):
         rows[unit].append(row)

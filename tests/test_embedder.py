@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pytest
 
@@ -50,20 +52,20 @@ def test_encode_many_stacks_the_instructions(model):
 
 @pytest.mark.parametrize("bad", [float("nan"), None, 3, b"bytes"])
 def test_an_entry_that_is_no_text_is_named(model, bad):
-    with pytest.raises(InputError, match=r"Text 1 is .*not a string"):
+    with pytest.raises(InputError, match=r"texts: entry 1 is .*not a string"):
         model.encode(["fine", bad], "What?")
 
 
 @pytest.mark.parametrize("bad", [None, b"bytes", {"a": 1}])
 def test_texts_must_be_a_list_of_strings(model, bad):
-    with pytest.raises(InputError, match="texts must be a string or a list of strings"):
+    with pytest.raises(InputError, match=r"texts (must be a list|is a dict)"):
         model.encode(bad, "What?")
 
 
 def test_instructions_and_texts_must_match_in_number(model):
     with pytest.raises(InputError, match="3 texts but 2 instructions"):
         model.encode(["a", "b", "c"], ["What?", "Why?"])
-    with pytest.raises(InputError, match="takes a list of instructions"):
+    with pytest.raises(InputError, match="instructions must be a list"):
         model.encode_many(["a"], "What?")
 
 
@@ -72,10 +74,73 @@ def test_an_unknown_named_instruction_is_refused(model):
         model.encode("a", "@nope")
 
 
-@pytest.mark.parametrize("options", [{"n": 0}, {"temperature": -1.0}, {"top_p": 0.0}])
-def test_answer_options_out_of_range_are_refused(model, options):
-    with pytest.raises(InputError, match="n >= 1, temperature >= 0"):
+NAN, ENDLESS = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"n": n} for n in (0, 1.5, True, "2")),
+        *({"temperature": temperature} for temperature in (-1.0, NAN, ENDLESS, "1", True)),
+        *({"temperature": 1.0, "top_p": top_p} for top_p in (0.0, 1.5, NAN)),
+        *({"temperature": 1.0, "seed": seed} for seed in (-1, 2**32, 0.5, "0")),
+        *({"batch_size": size} for size in (0, -1, 1.5, "3", True, None)),
+    ],
+    ids=str,
+)
+def test_options_without_a_meaning_are_refused_before_the_model_runs(model, monkeypatch, options):
+    monkeypatch.setattr(model.backbone, "answer", None)
+    with pytest.raises(InputError, match=rf"{[*options][-1]}.* not |top_p <= 1|temperature >= 0"):
         model.answer("a", "What?", **options)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(model):
+    answers = model.answer(["a", "b"], "What?", n=np.int64(2), temperature=1.0, seed=np.uint32(3), batch_size=np.int32(1))
+    assert answers == model.answer(["a", "b"], "What?", n=2, temperature=1.0, seed=3)
+
+
+@pytest.mark.parametrize("bad", [{"max_length": 1.5}, {"max_length": "64"}, {"max_new_tokens": True}, {"layer": "1"}], ids=str)
+def test_settings_of_a_model_without_a_meaning_are_refused(make_model, bad):
+    with pytest.raises(InputError, match=f"{next(iter(bad))} must be a whole number"):
+        InBedder(make_model("opt"), **bad)
+
+
+def test_a_column_of_a_table_is_a_list_of_texts(model):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    expected = model.encode(TEXTS, "What?")
+    columns = [pandas.Series(TEXTS, index=range(9, 2, -1)), pyarrow.array(TEXTS), pyarrow.chunked_array([TEXTS[:3], TEXTS[3:]])]
+    for column in (*columns, np.array(TEXTS), np.array(TEXTS, dtype=object), tuple(TEXTS), iter(TEXTS)):
+        np.testing.assert_array_equal(model.encode(column, "What?"), expected)
+    asked = pandas.Series([f"What {i}?" for i in range(len(TEXTS))])
+    np.testing.assert_array_equal(model.encode(TEXTS, asked), model.encode(TEXTS, list(asked)))
+
+
+def test_what_is_no_list_of_texts_is_refused_before_the_model_runs(model, monkeypatch):
+    pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    monkeypatch.setattr(model.backbone, "embed", None)
+    table = {"text": ["a", "b"], "stars": [1, 2]}
+    for bad, told in [
+        (pandas.DataFrame(table), "texts is a DataFrame of ['text', 'stars']. Give one column of it."),
+        (pyarrow.table(table), "texts is a Table of ['text', 'stars']. Give one column of it."),
+        (table, "texts is a dict of ['text', 'stars']. Give one column of it."),
+        ({"a", "b"}, "texts is a set, which has no order. Give a list."),
+        (table.keys(), "texts is a dict_keys, which has no order. Give a list."),
+        (np.array([["a"], ["b"]]), "texts has 2 dimensions. Give one column of it."),
+        (pandas.Series(["a", NAN]), "texts: entry 1 is nan (float), not a string."),
+        (pyarrow.array(["a", None]), "texts: entry 1 is None (NoneType), not a string."),
+        (5, "texts must be a list, not 5 (int)."),
+    ]:
+        with pytest.raises(InputError, match=re.escape(told)):
+            model.encode(bad, "What?")
+    for bad in ({"What?": 1}, {"What?", "Why?"}):
+        with pytest.raises(InputError, match=r"instructions is a (dict|set)"):
+            model.encode(["a", "b"], bad)
+        with pytest.raises(InputError, match=r"instructions is a (dict|set)"):
+            model.encode_many(["a", "b"], bad)
+    with pytest.raises(InputError, match="filter_words must be a list, not 'cats'"):
+        model.encode(["a"], "What?", filter_words="cats")
+    with pytest.raises(InputError, match="filter_words: entry 0 is 3"):
+        model.encode(["a"], "What?", filter_words=[3])
 
 
 def test_nan_never_leaves_silently(model, monkeypatch):
@@ -104,7 +169,7 @@ def test_a_progress_bar_is_shown_when_asked_for(model, capfd):
 
 
 def test_batch_size_must_be_positive(model):
-    with pytest.raises(InputError, match="batch_size must be at least 1"):
+    with pytest.raises(InputError, match="batch_size must be a whole number of at least 1"):
         model.encode("a", "What?", batch_size=0)
 
 

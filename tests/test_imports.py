@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 # One floor a line (a deeper line goes on with the floor above it), the lowest first: a file imports files of lower floors alone.
 FLOORS = {
     "inbedder": """
-        backbones batching errors grouping grouping.report grouping.titles models models.home vectors words
+        errors
+        arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
         backbones.drawing backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
         backbones.adapters backbones.sentence_modules models.gguf tokenization
         backbones.base grouping.report.page models.installing outputs scheduling

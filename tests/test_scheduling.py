@@ -160,7 +160,7 @@ def test_windows_give_what_one_window_gives(make_model, monkeypatch):
 
 
 def test_batch_size_must_be_positive(make_model):
-    with pytest.raises(InputError, match="batch_size must be at least 1"):
+    with pytest.raises(InputError, match="batch_size must be a whole number of at least 1, not 0"):
         InBedder(make_model("opt")).encode(["a"], "What?", batch_size=0)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from inbedder.arguments import finite_number, seed_number, whole_number
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import InputError, ModelError
 from inbedder.pooling import parse_pooling
@@ -34,8 +35,17 @@ class Sampling:
     """Seed of the drawn answers."""
 
     def __post_init__(self) -> None:
-        if self.n < 1 or self.temperature < 0 or not 0 < self.top_p <= 1:
-            raise InputError("Answers need n >= 1, temperature >= 0 and 0 < top_p <= 1.")
+        checked: dict[str, Any] = {
+            "max_new_tokens": whole_number("max_new_tokens", self.max_new_tokens, 1),
+            "n": whole_number("n", self.n, 1),
+            "temperature": finite_number("temperature", self.temperature),
+            "top_p": finite_number("top_p", self.top_p),
+            "seed": seed_number(self.seed),
+        }
+        if checked["temperature"] < 0 or not 0 < checked["top_p"] <= 1:
+            raise InputError("Answers need temperature >= 0 and 0 < top_p <= 1.")
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
 
 class Model(Protocol):
@@ -117,6 +127,7 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
     Raises:
         ModelError: When the model has no such pooling or layer.
     """
+    layer = whole_number("layer", layer)
     chosen, named_layer = pooling or backbone.poolings[0], None
     if chosen not in backbone.poolings:
         chosen, named_layer = parse_pooling(chosen)

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from inbedder.arguments import whole_number
 from inbedder.backbones.hub import PAIRS_FILE
 from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
 from inbedder.batching import length_sorted_batches, pad, token_budget
@@ -220,6 +221,7 @@ class ConditionalEncoder(nn.Module, ABC):
             warnings.warn(
                 TextCutWarning(f"{cut} of {len(rows)} pairs were cut to {self.encoding.max_length} tokens.", cut), stacklevel=3
             )
+        batch_size = whole_number("batch_size", batch_size, 1)
         self.eval()
         scores = np.empty(len(rows), dtype=np.float32)
         device = next(self.parameters()).device

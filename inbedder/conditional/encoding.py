@@ -10,7 +10,7 @@ an embedder: ``ConditionalEncoder.load`` alone reads it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -24,6 +24,7 @@ from inbedder.backbones.weights import LoadOptions, quietly
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_name
+from inbedder.prompting import check_strings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -183,18 +184,11 @@ def broadcast(given: dict[str, str | Sequence[str]]) -> list[list[str]]:
     Raises:
         InputError: When lengths differ or something is not a string.
     """
-    for name, value in given.items():
-        if not isinstance(value, Collection):
-            raise InputError(f"{name} is {value!r} ({type(value).__name__}), not a string or a list of strings.")
-    counts = {name: len(value) for name, value in given.items() if not isinstance(value, str)}
+    lists = {name: check_strings(name, value) for name, value in given.items() if not isinstance(value, str)}
+    counts = {name: len(values) for name, values in lists.items()}
     if len(set(counts.values())) > 1:
         raise InputError(
             f"Numbers differ: {', '.join(f'{count} of {name}' for name, count in counts.items())}. Give one per pair."
         )
     count = next(iter(counts.values()), 1)
-    columns = [[value] * count if isinstance(value, str) else list(value) for value in given.values()]
-    for name, column in zip(given, columns, strict=True):
-        for place, value in enumerate(column):
-            if not isinstance(value, str):
-                raise InputError(f"{name} {place} is {value!r} ({type(value).__name__}), not a string.")
-    return columns
+    return [lists.get(name, [str(value)] * count) for name, value in given.items()]

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.arguments import entries, known_vectors, seed_number, whole_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 from inbedder.grouping.titles import group_titles
+from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
@@ -168,17 +170,19 @@ def cluster(
     Raises:
         InputError: When there is no text, k does not fit, or given labels and texts differ in number.
     """
-    rows = list(texts) if not isinstance(texts, str) else [texts]
+    rows = check_texts(texts, None)[0]
     if not rows:
         raise InputError("There is no text to cluster.")
-    if given_labels is not None and len(given_labels) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(given_labels)} labels: give one label per text.")
+    given = None if given_labels is None else entries("given_labels", given_labels)
+    if given is not None and len(given) != len(rows):
+        raise InputError(f"{len(rows)} texts but {len(given)} labels: give one label per text.")
     _check_k(k, len(rows))
+    seed = seed_number(seed)
+    if embeddings is not None:
+        known_vectors("embeddings", embeddings, len(rows))
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
-    if len(vectors) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(vectors)} vectors: give one vector per text.")
     directions = unit(vectors)
     labels = group(directions, k, seed)
     sample = getattr(embeddings, "sample", None)
@@ -199,7 +203,7 @@ def cluster(
         answers=answers,
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
-        label_agreement=agreement(labels, given_labels) if given_labels is not None else None,
+        label_agreement=agreement(labels, given) if given is not None else None,
         titles=group_titles(embedder, answers, labels) if titles and embedder.backbone.answers else None,
     )
 
@@ -272,5 +276,5 @@ def _k_means(vectors: Vectors, k: int, seed: int) -> Labels:
 def _check_k(k: int | str, count: int) -> None:
     if k == "auto":
         return
-    if isinstance(k, str) or not 1 <= k <= count:
+    if isinstance(k, str) or not 1 <= whole_number("k", k) <= count:
         raise InputError(f"k must be 'auto' or a number from 1 to {count} (the number of texts), not {k!r}.")

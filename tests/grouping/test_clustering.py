@@ -90,6 +90,25 @@ def test_no_text_and_wrong_labels_are_refused(model):
         cluster(["a", "b"], "What?", model=model, given_labels=["x"])
 
 
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        *(({"k": k}, "k must be") for k in (0, 3, 1.5, True, "2", None)),
+        *(({"k": 2, "seed": seed}, "seed must be a whole number from 0 to") for seed in (-1, 2**32, 1.5, "0", None)),
+        ({"k": 2, "embeddings": [[1.0, float("nan")], [1.0, 2.0]]}, r"embeddings: 1 rows hold NaN or infinite .* row 0"),
+        ({"k": 2, "embeddings": [["a"], ["b"]]}, "embeddings must be an array of numbers"),
+        ({"k": 2, "embeddings": np.ones(2)}, r"embeddings of shape \(2,\)"),
+        ({"k": 2, "given_labels": {"x"}}, "given_labels is a set"),
+        ({"k": 2, "given_labels": "xy"}, "given_labels must be a list"),
+    ],
+    ids=str,
+)
+def test_options_without_a_meaning_are_refused_before_the_model_runs(model, monkeypatch, bad, told):
+    monkeypatch.setattr(model.backbone, "embed", None)
+    with pytest.raises(InputError, match=told):
+        cluster(["a", "b"], "What?", model=model, **bad)
+
+
 def test_given_vectors_are_grouped_and_none_are_encoded(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     texts = [f"text {i}" for i in range(20)]
@@ -97,7 +116,7 @@ def test_given_vectors_are_grouped_and_none_are_encoded(make_model, monkeypatch)
     monkeypatch.setattr(model, "encode", None)
     result = cluster(texts, "What?", model, k=2, embeddings=vectors)
     assert (result.embeddings == vectors).all()
-    with pytest.raises(InputError, match="20 texts but 19 vectors"):
+    with pytest.raises(InputError, match=r"20 texts but embeddings of shape \(19, 32\)"):
         cluster(texts, "What?", model, k=2, embeddings=vectors[1:])
 
 
