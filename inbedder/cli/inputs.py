@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from inbedder.cli.options import say
@@ -24,13 +25,23 @@ def load_embedder(model: str, **options: Any) -> InBedder:
 
 
 def read_texts(source: str, text_column: str | None, skip_bad: bool) -> Table:
-    """Read a table and say how many bad rows were left out."""
+    """Read a table; say which column was taken for the texts and how many bad rows were left out."""
+    from inbedder.formats import kind_of
     from inbedder.tables import read_table
 
     table = read_table(source, text_column, skip_bad=skip_bad)
+    if text_column is None and source != "-" and kind_of(Path(source)) != ".txt":
+        say_columns([table.text_column])
     if table.skipped:
         say(f"{table.skipped} bad rows were left out.")
     return table
+
+
+def say_columns(columns: Iterable[str]) -> None:
+    """Say where the texts are found that nobody said where to find."""
+    from inbedder.errors import shown_names
+
+    say(f"The texts are in column {shown_names(list(dict.fromkeys(columns)))}.")
 
 
 def guided_vectors(

@@ -61,7 +61,7 @@ def evaluate(
     text_column: TextColumn = None,
 ) -> None:
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
-    check_output(output, (".json",))
+    check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from evaluation.embedders import inbedder_embedders, mteb_embedders
     from evaluation.results import aligned, table

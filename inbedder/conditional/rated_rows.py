@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError
-from inbedder.tables import BadRow, stream_rows, why_no_text
+from inbedder.formats import BadRow
+from inbedder.tables import stream_rows, why_no_text
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError
 from inbedder.files import atomic_write, sha256_of
-from inbedder.tables import READABLE, BadRow, find_columns, kind_of, stream_rows
+from inbedder.formats import BadRow, kind_of
+from inbedder.tables import READABLE, find_columns, stream_rows
 from inbedder.tokenization import clean_text
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,8 @@ from inbedder import errors
 from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, clean_id, is_done, keys_of
 from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning
 from inbedder.files import atomic_write
-from inbedder.tables import BadRow, stream_rows, why_no_text
+from inbedder.formats import BadRow
+from inbedder.tables import stream_rows, why_no_text
 from inbedder.tokenization import clean_text
 
 ROWS_READ = 1024

@@ -83,8 +83,8 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("embed", "none.csv"), 1, "Cannot read none.csv"),
-        (("embed", "reviews.csv", "--text-column", "txt"), 1, "No column 'txt'. The columns are: id, review, stars"),
+        (("embed", "none.csv"), 1, "Cannot read 'none.csv'"),
+        (("embed", "reviews.csv", "--text-column", "txt"), 1, "No column 'txt'. The columns are: 'id', 'review', 'stars'"),
         (("embed", "reviews.csv", "--model", "no/such-model"), 1, "Check the spelling and the network"),
         (("embed", "reviews.xml"), 1, "unknown file type '.xml'"),
         (("embed", "reviews.csv", "-o", "v.txt"), 2, "give a file that ends in .npy, .parquet"),
