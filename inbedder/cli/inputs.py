@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inbedder.cli.options import say
+from inbedder.cli.options import say, say_columns
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -35,13 +35,6 @@ def read_texts(source: str, text_column: str | None, skip_bad: bool) -> Table:
     if table.skipped:
         say(f"{table.skipped} bad rows were left out.")
     return table
-
-
-def say_columns(columns: Iterable[str]) -> None:
-    """Say where the texts are found that nobody said where to find."""
-    from inbedder.errors import shown_names
-
-    say(f"The texts are in column {shown_names(list(dict.fromkeys(columns)))}.")
 
 
 def guided_vectors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,6 +151,13 @@ CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if
 def say(message: str) -> None:
     """Tell the user, beside the output."""
     typer.echo(message.translate(CONTROLS), err=True)
+
+
+def say_columns(columns: Iterable[str]) -> None:
+    """Say where the texts are found that nobody said where to find."""
+    from inbedder.errors import shown_names
+
+    say(f"The texts are in column {shown_names(list(dict.fromkeys(columns)))}.")
 
 
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:

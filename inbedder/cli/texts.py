@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts, say_columns
+from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
 from inbedder.cli.options import (
     CONTROLS,
     Address,
@@ -46,6 +46,7 @@ from inbedder.cli.options import (
     check_output,
     reencoding_of,
     say,
+    say_columns,
 )
 
 

@@ -168,6 +168,7 @@ def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_mo
     )
     assert run(monkeypatch, *arguments, "--criterion", "mood=Which mood?") == 0
     shown = capsys.readouterr()
+    assert "The texts are in column 'text'." in shown.err
     assert "mine.csv triplets" in shown.out and "no instruction" in shown.out and "±" in shown.out
     first = json.loads((folder / "results.json").read_text())["cells"]
     assert run(monkeypatch, *arguments, "--criterion", "mood=Another question?") == 0
