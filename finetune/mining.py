@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from finetune.sources import file_records
 from inbedder.errors import InbedderError, InputError
-from inbedder.files import atomic_write
+from inbedder.files import atomic_write, check_target
 from inbedder.models.bundled import BASE_NAME
 from inbedder.vectors import unit
 
@@ -211,10 +211,12 @@ def mine_file(
         Of each task the examples and the pairs.
 
     Raises:
-        InputError: When a path holds no task, the output is no .jsonl file or cannot be written.
+        InputError: When a path holds no task, the output is no .jsonl file, is read itself or cannot be written.
     """
     if Path(output).suffix != ".jsonl":
         raise InputError(f"{output} must be a .jsonl file.")
+    folders = [Path(path) for path in paths if (Path(path) / "instructions.json").exists()]
+    check_target(output, [*paths, *(file for folder in folders for file in folder.glob("*.jsonl*"))])
     tasks = [task for path in paths for task in read_tasks(path)]
     counts = {}
     with (

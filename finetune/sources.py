@@ -12,7 +12,8 @@ import yaml
 from finetune.composing import compose
 from finetune.recipe import AtLeast0, Count, Section, Whole
 from inbedder.errors import InputError, MissingExtraError, RecipeError
-from inbedder.tables import BadRow, stream_rows
+from inbedder.formats import BadRow
+from inbedder.tables import stream_rows
 
 Record = Mapping[str, Any]
 

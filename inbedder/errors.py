@@ -1,5 +1,44 @@
 """Errors a user can act on: every message says what went wrong and what to do next."""
 
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Sequence
+
+LONGEST_SHOWN = 200
+"""Characters of a name or value in a message."""
+NAMES_SHOWN = 20
+"""Names of a list in a message."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = LONGEST_SHOWN
+
+
+def shown(value: object) -> str:
+    """A name or a value as messages show it: its repr, cut at 200 characters, so that no control sequence reaches a terminal.
+
+    Args:
+        value: Anything, however long or deep.
+
+    Returns:
+        At most 200 printable characters.
+    """
+    text = _SHORT.repr(value)
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+
+
+def shown_names(names: Sequence[object]) -> str:
+    """Names in a message, set apart by commas.
+
+    Args:
+        names: Any number.
+
+    Returns:
+        The first twenty, each as ``shown`` shows it, and how many more there are.
+    """
+    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
+    return ", ".join(map(shown, names[:NAMES_SHOWN])) + more
+
 
 class InbedderError(Exception):
     """Base of all errors raised on purpose by this package."""

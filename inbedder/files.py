@@ -1,49 +1,122 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writing files so that nobody ever sees half of one, and what is asked of a file before the work that fills it."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from inbedder.errors import InputError
+from inbedder.errors import InputError, shown
+
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+"""What an output may be that is no regular file; the rest are sockets."""
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write to a temporary file beside the target and rename it at the end.
+    """Write to a temporary file beside the target and rename it at the end, when it is on the disk.
 
     Args:
-        path: The target; an existing file is replaced only when everything was written.
+        path: The target; an existing file is replaced only when everything was written, and keeps its mode. A link stays: the
+            file that it leads to is written.
 
     Yields:
         The temporary file. It is removed when the block raises, Ctrl-C included.
 
     Raises:
-        InputError: When the folder does not exist, cannot be written to, or the disk is full.
+        InputError: When the target is there and is no regular file, the folder does not exist or cannot be written to, or the
+            disk is full.
     """
-    target = Path(path)
+    target, mode = _target_of(path)
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:32]}.", suffix=target.suffix)
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise _cannot_write(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~umask())
+        with temporary.open("rb+") as file:
+            temporary.chmod(0o666 & ~umask() if mode is None else mode)
+            os.fsync(file.fileno())
         os.replace(temporary, target)
+        _sync_folder(target.parent)
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise _cannot_write(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _cannot_write(target: Path, error: OSError) -> InputError:
-    return InputError(f"Cannot write {target}: {error.strerror or error}. Choose another -o, or make room there.")
+def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]] = ()) -> None:
+    """Find out before the work whether a file can be written after it. Nothing is left behind.
+
+    Args:
+        path: The target.
+        sources: What is read: files, or "-" for standard input.
+
+    Raises:
+        InputError: When the target is one of the sources, is there and is no regular file, or its folder cannot be written to.
+    """
+    target, _ = _target_of(path)
+    if any(is_same_file(source, target) for source in sources):
+        raise InputError(f"{shown(str(path))} is the input itself, which would be lost. Choose another -o.")
+    try:
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
+    """Whether what is read is also what would be written, by whatever name.
+
+    Args:
+        source: A file or folder, or "-" for standard input.
+        path: Another; it need not be there.
+
+    Returns:
+        Whether both are there and are one.
+    """
+    try:
+        status = os.fstat(sys.stdin.fileno()) if source == "-" else os.stat(source)
+        return os.path.samestat(status, os.stat(path))
+    except (OSError, ValueError):  # one of them is not there, or standard input is no file
+        return False
+
+
+def _target_of(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+    """The file that a path leads to through links, and its mode; None where there is none yet."""
+    target = Path(os.path.realpath(path))
+    try:
+        mode = target.stat().st_mode
+    except FileNotFoundError:
+        return target, None
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    if not stat.S_ISREG(mode):
+        kind = KINDS.get(stat.S_IFMT(mode), "a socket")
+        raise InputError(f"{shown(str(path))} is {kind}, not a regular file that can be replaced. Choose another -o.")
+    return target, stat.S_IMODE(mode)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring a new name in a folder to the disk, where the system has a way."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):  # some file systems cannot, and the folder may not be readable
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _cannot_write(path: str | os.PathLike[str], error: OSError) -> InputError:
+    return InputError(f"Cannot write {shown(str(path))}: {error.strerror or error}. Choose another -o, or make room there.")
 
 
 def umask() -> int:

@@ -11,19 +11,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, MissingExtraError
-from inbedder.files import atomic_write
+from inbedder.errors import InputError, MissingExtraError, shown
+from inbedder.files import atomic_write, check_target
 from inbedder.tokenization import clean_text
 
 Record = dict[str, Any]
 
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
 
-def check_writable(path: Path) -> None:
-    """Find out before the work whether a table's library is there.
+
+def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
+    """Find out before the work whether a file can be written after it, and whether a table's library is there.
 
     Args:
-        path: The table to be written.
+        path: The file to be written.
+        sources: What is read: files, or "-" for standard input.
+
+    Raises:
+        InputError: As ``inbedder.files.check_target`` says.
     """
+    check_target(path, sources)
     if path.suffix.lower() == ".parquet":
         import_parquet()
 
@@ -45,12 +53,14 @@ def import_parquet() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def write_records(records: Iterable[Record], path: str | Path) -> None:
+def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: bool = True) -> None:
     """Write rows, all at once or not at all.
 
     Args:
         records: The rows, all with the same columns.
         path: A .csv, .tsv, .jsonl, .json or .parquet file.
+        guard_cells: Put an apostrophe before each text of a .csv or .tsv that a spreadsheet would take for a formula, which may
+            run programs or send data away. Numbers stay as they are.
 
     Raises:
         InputError: When the type is unknown or the file cannot be written.
@@ -67,11 +77,16 @@ def write_records(records: Iterable[Record], path: str | Path) -> None:
             temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         elif kind in (".csv", ".tsv"):
             with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                writer = csv.DictWriter(file, list(rows[0]) if rows else [], delimiter="\t" if kind == ".tsv" else ",")
-                writer.writeheader()
-                writer.writerows(rows)
+                columns = list(rows[0]) if rows else []
+                writer = csv.DictWriter(file, columns, delimiter="\t" if kind == ".tsv" else ",")
+                for row in ({column: column for column in columns}, *rows):
+                    writer.writerow({name: _guarded(cell) for name, cell in row.items()} if guard_cells else row)
         else:
-            raise InputError(f"{path}: cannot write {kind!r}. Give .csv, .tsv, .jsonl, .json or .parquet.")
+            raise InputError(f"{shown(str(path))}: cannot write {shown(kind)}. Give .csv, .tsv, .jsonl, .json or .parquet.")
+
+
+def _guarded(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
 def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]) -> None:
@@ -98,7 +113,9 @@ def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int],
     write_records(records, path)
 
 
-def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str]) -> None:
+def write_answers(
+    path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str], *, guard_cells: bool = True
+) -> None:
     """Write the answers to each text, all at once or not at all: one in the column "answer", or several numbered from 1.
 
     Args:
@@ -106,6 +123,7 @@ def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[i
         answers: n lists of equally many answers.
         rows: n row numbers.
         texts: n texts.
+        guard_cells: As for ``write_records``.
 
     Raises:
         InputError: When the file cannot be written.
@@ -114,4 +132,4 @@ def write_answers(path: Path, answers: Sequence[Sequence[str]], rows: Sequence[i
     for row, text, answers_of_row in zip(rows, texts, answers, strict=True):
         names = ["answer"] if len(answers_of_row) == 1 else [f"answer_{i + 1}" for i in range(len(answers_of_row))]
         records.append({"row": row, "text": text, **dict(zip(names, answers_of_row, strict=True))})
-    write_records(records, path)
+    write_records(records, path, guard_cells=guard_cells)

@@ -18,9 +18,9 @@ FLOORS = {
         backbones.drawing backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
         backbones.adapters backbones.sentence_modules models.gguf tokenization
         backbones.base grouping.report.page models.installing outputs scheduling
-        backbones.masked models.bundled tables
-        backbones.onnx backbones.revision backbones.weights conditional.rated_rows distributed.folder
-        backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
+        backbones.masked formats models.bundled
+        backbones.onnx backbones.revision backbones.weights tables
+        backbones.causal backbones.embedding backbones.vllm conditional.rated_rows distributed.folder prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options
         backbones.families cli.kept cli.models cli.research
         conditional.encoding embedder

@@ -54,8 +54,10 @@ def test_a_header_with_one_name_twice_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_an_unclosed_quote_never_swallows_rows_silently(tmp_path, name):
     (tmp_path / name).write_text('text\nfine one\n"never closed\nlost one\n')
-    with pytest.raises(InputError, match=r"row 2: not readable as csv .*what follows is lost"):
+    with pytest.raises(InputError, match=r"row 2: not readable as csv .*Look at its quotes"):
         read_table(str(tmp_path / name))
+    table = read_table(str(tmp_path / name), skip_bad=True)
+    assert (table.texts, table.rows, table.skipped) == (["fine one", "lost one"], [1, 3], 1)
 
 
 def test_a_byte_order_mark_and_ten_megabytes_are_read(tmp_path):
@@ -71,20 +73,64 @@ def test_the_text_column_is_the_one_with_several_words(tmp_path):
 
 def test_several_text_columns_are_named(tmp_path):
     path = write(tmp_path, ".csv", [{"title": "a b", "body": "c d"}])
-    with pytest.raises(InputError, match=r"Several columns hold text; the columns are: title, body. Name one with --text-column"):
+    with pytest.raises(InputError, match=r"Several columns hold text; the columns are: 'title', 'body'. Name one with"):
         read_table(path)
     assert read_table(path, "body").texts == ["c d"]
 
 
+@pytest.mark.parametrize("empty", ["", " ", None])
+def test_a_label_is_not_taken_for_the_text_where_the_texts_are_missing(tmp_path, empty):
+    rows = [{"id": "1", "review": empty, "label": "very good"}, {"id": "2", "review": empty, "label": "bad"}]
+    path = write(tmp_path, ".jsonl", rows)
+    with pytest.raises(InputError, match=r"Only 'label' holds text, but the texts may belong to an empty column \('review'\)"):
+        read_table(path)
+    assert read_table(path, "label").texts == ["very good", "bad"]
+
+
+def test_blank_cells_do_not_count_against_the_text_column(tmp_path):
+    rows = [{"review": "I love it" if i < 4 else " ", "label": "good"} for i in range(10)]
+    table = read_table(write(tmp_path, ".csv", rows), skip_bad=True)
+    assert (table.text_column, table.texts, table.skipped) == ("review", ["I love it"] * 4, 6)
+
+
+def test_a_column_called_text_is_the_text_column_even_when_it_is_empty(tmp_path):
+    rows = [{"text": "good", "title": "Very good indeed", "notes": ""}]
+    assert read_table(write(tmp_path, ".csv", rows)).texts == ["good"]
+    with pytest.raises(InputError, match="row 1: column 'text' is empty"):
+        read_table(write(tmp_path, ".csv", [{"text": "", "label": "very good"}]))
+
+
+def test_names_in_messages_are_escaped_and_cut(tmp_path):
+    (tmp_path / "t.csv").write_text(f"\x1b[31mred,{'long' * 1000}\na b,c d\n")
+    with pytest.raises(InputError) as error:
+        read_table(str(tmp_path / "t.csv"))
+    assert str(error.value).isprintable()
+    assert r"'\x1b[31mred'" in str(error.value)
+    assert len(str(error.value)) < 400
+    with pytest.raises(InputError) as error:
+        read_table(str(tmp_path / "\x1b]0;title\x07.csv"))
+    assert str(error.value).isprintable()
+    (tmp_path / "t.jsonl").write_text('{"text": ["\\u009b2J"]}\n')
+    with pytest.raises(InputError) as error:
+        read_table(str(tmp_path / "t.jsonl"))
+    assert str(error.value).isprintable()
+
+
+def test_a_long_list_of_columns_is_cut(tmp_path):
+    (tmp_path / "t.csv").write_text(",".join(f"c{i}" for i in range(1000)) + "\n" + ",".join(["1"] * 1000) + "\n")
+    with pytest.raises(InputError, match=r"'c19' and 980 more\."):
+        read_table(str(tmp_path / "t.csv"))
+
+
 def test_no_text_column_is_said(tmp_path):
-    with pytest.raises(InputError, match=r"No column holds text; the columns are: a, b"):
+    with pytest.raises(InputError, match=r"No column holds text; the columns are: 'a', 'b'"):
         read_table(write(tmp_path, ".csv", [{"a": "1", "b": "2"}]))
 
 
 def test_a_missing_column_lists_the_columns(tmp_path):
-    with pytest.raises(InputError, match=r"No column 'txet'. The columns are: id, text"):
+    with pytest.raises(InputError, match=r"No column 'txet'. The columns are: 'id', 'text'"):
         read_table(write(tmp_path, ".csv"), "txet")
-    with pytest.raises(InputError, match=r"No column 'label'. The columns are: id, text"):
+    with pytest.raises(InputError, match=r"No column 'label'. The columns are: 'id', 'text'"):
         read_table(write(tmp_path, ".csv")).column("label")
 
 

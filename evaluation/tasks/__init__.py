@@ -20,7 +20,8 @@ from evaluation.tasks.standard import reranking, standard_task
 from evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
-from inbedder.tables import BadRow, stream_rows
+from inbedder.formats import BadRow
+from inbedder.tables import stream_rows
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,9 +12,11 @@ from typing import Any
 
 from evaluation.tasks.base import TaskInfo, fingerprint, instructions_of, read_hub
 from evaluation.tasks.sets import known_set
-from inbedder.errors import InputError
+from inbedder.errors import InputError, shown, shown_names
 from inbedder.prompting import resolve_instruction
 from inbedder.tables import read_rows, read_table
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ def corpus_of_rows(
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in (text_column, *criteria):
         if column not in columns:
-            shown = ", ".join(known for known in columns if known != "__text__")
-            raise InputError(f"No column {column!r} in {name}. The columns are: {shown}.")
+            known = shown_names([column for column in columns if column != "__text__"])
+            raise InputError(f"No column {shown(column)} in {name}. The columns are: {known}.")
     whole: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         if all(_is_given(row.get(column)) for column in (text_column, *criteria)):
@@ -163,6 +166,8 @@ def corpus_of_table(
         The corpus.
     """
     table, name = read_table(path, text_column, skip_bad=True), Path(path).name
+    if table.skipped:
+        logger.warning("%s: %d bad rows were left out.", name, table.skipped)
     rows = [{**record, "__text__": text} for record, text in zip(table.records, table.texts, strict=True)]
     if limit is not None and len(rows) > limit:
         rows, name = random.Random(0).sample(rows, limit), f"{name} ({limit} rows)"

@@ -15,6 +15,7 @@ from inbedder.cli.options import (
     Cache,
     Device,
     Dtype,
+    GuardCells,
     Guided,
     Input,
     Instructions,
@@ -27,7 +28,7 @@ from inbedder.cli.options import (
     Subtract,
     Template,
     TextColumn,
-    check_output,
+    check_outputs,
     say,
 )
 
@@ -60,12 +61,12 @@ def cluster(
     batch_size: BatchSize = 32,
     cache: Cache = None,
     guided: Guided = None,
+    guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
     titles: Annotated[bool, typer.Option("--titles", help="Let the model write a title per group (best with small).")] = False,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
-    for path in output:
-        check_output(path, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"))
+    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"), source)
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     table = read_texts(source, text_column, skip_bad)
@@ -89,10 +90,10 @@ def cluster(
     ]
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
-    _write_groups(results, table, output)
+    _write_groups(results, table, output, guard_cells)
 
 
-def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path]) -> None:
+def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
     for path in output:
         if path.suffix.lower() == ".html":
             from inbedder.grouping.report.page import save_report
@@ -101,7 +102,7 @@ def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequen
         else:
             from inbedder.outputs import write_records
 
-            write_records((row for result in results for row in result.rows(table.rows)), path)
+            write_records((row for result in results for row in result.rows(table.rows)), path, guard_cells=guard_cells)
     for result in results:
         say(f"{result.instruction}")
         for name, size in zip(result.names, result.sizes, strict=True):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inbedder.cli.options import say
+from inbedder.cli.options import say, say_columns
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -24,10 +25,13 @@ def load_embedder(model: str, **options: Any) -> InBedder:
 
 
 def read_texts(source: str, text_column: str | None, skip_bad: bool) -> Table:
-    """Read a table and say how many bad rows were left out."""
+    """Read a table; say which column was taken for the texts and how many bad rows were left out."""
+    from inbedder.formats import kind_of
     from inbedder.tables import read_table
 
     table = read_table(source, text_column, skip_bad=skip_bad)
+    if text_column is None and source != "-" and kind_of(Path(source)) != ".txt":
+        say_columns([table.text_column])
     if table.skipped:
         say(f"{table.skipped} bad rows were left out.")
     return table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +27,18 @@ Instruction = Annotated[
 Instructions = Annotated[
     list[str], typer.Option("-i", "--instruction", help="The question to group by; repeat to compare several groupings.")
 ]
-TextColumn = Annotated[str | None, typer.Option(help="Column with the texts; required if several columns contain text.")]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(help="Column with the texts; by default the one called text, or the only one that contains text."),
+]
+GuardCells = Annotated[
+    bool,
+    typer.Option(
+        "--guard-cells/--no-guard-cells",
+        help="In .csv and .tsv, put an apostrophe before texts that begin with = + - @, a tab or a carriage return, which "
+        "spreadsheets would run as formulas; numbers stay as they are.",
+    ),
+]
 Model = Annotated[str, typer.Option(help="mini (bundled), small (inbedder models install small), a folder or a hub id.")]
 VectorsOutput = Annotated[
     Path,
@@ -131,20 +144,88 @@ Address = Annotated[
 ]
 
 
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Characters that a terminal would obey, and how they are written."""
+
+
 def say(message: str) -> None:
     """Tell the user, beside the output."""
-    typer.echo(message, err=True)
+    typer.echo(message.translate(CONTROLS), err=True)
 
 
-def check_output(path: Path, allowed: tuple[str, ...]) -> None:
-    """Refuse an output before the work that could not be written after it."""
+def say_columns(columns: Iterable[str]) -> None:
+    """Say where the texts are found that nobody said where to find."""
+    from inbedder.errors import shown_names
+
+    say(f"The texts are in column {shown_names(list(dict.fromkeys(columns)))}.")
+
+
+def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
+    """Refuse an output before the work that could not be written after it, or that would replace the input.
+
+    Args:
+        path: The output.
+        allowed: How it may end.
+        source: The input; None where it cannot be lost.
+
+    Raises:
+        BadParameter: When it is refused.
+    """
+    from inbedder.errors import shown
+
     if path.suffix.lower() not in allowed:
-        raise typer.BadParameter(f"{path}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
-    if not path.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{path}: its folder does not exist.", param_hint="-o")
+        raise typer.BadParameter(f"{shown(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
+    _check_writable(path, [] if source is None else [source])
+
+
+def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) -> None:
+    """As ``check_output``, of several, which have to be different files.
+
+    Args:
+        paths: The outputs.
+        allowed: How each may end.
+        source: The input.
+
+    Raises:
+        BadParameter: When one is refused.
+    """
+    for path in paths:
+        check_output(path, allowed, source)
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
+        raise typer.BadParameter("two outputs are the same file; give each its own.", param_hint="-o")
+
+
+def check_folder(path: Path, source: str) -> None:
+    """As ``check_output``, of the folder of a job.
+
+    Args:
+        path: The folder, which need not be there.
+        source: The input.
+
+    Raises:
+        BadParameter: When it is refused.
+    """
+    from inbedder.errors import shown
+    from inbedder.files import is_same_file
+
+    if path.suffix or path.is_file():
+        message = f"{shown(str(path))}: with --engine ray give a folder, such as vectors/."
+        raise typer.BadParameter(message, param_hint="-o")
+    if is_same_file(source, path):
+        raise typer.BadParameter(f"{shown(str(path))} is the input itself. Give a new folder.", param_hint="-o")
+    _check_writable(path / "part.parquet" if path.is_dir() else path, [])
+
+
+def _check_writable(path: Path, sources: Sequence[str]) -> None:
+    from inbedder.errors import InputError, shown
     from inbedder.outputs import check_writable
 
-    check_writable(path)
+    if not Path(os.path.realpath(path)).parent.is_dir():
+        raise typer.BadParameter(f"{shown(str(path))}: its folder does not exist.", param_hint="-o")
+    try:
+        check_writable(path, sources)
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="-o") from error
 
 
 def reencoding_of(pooling: str | None, *settings: int | float | str) -> Reencoding:

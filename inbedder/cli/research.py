@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.cli.options import Cache, Layer, Pooling, Subtract, TextColumn, check_output, say
+from inbedder.cli.options import Cache, Layer, Pooling, Subtract, TextColumn, check_output, say, say_columns
 
 
 def finetune(
@@ -61,12 +61,13 @@ def evaluate(
     text_column: TextColumn = None,
 ) -> None:
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
-    check_output(output, (".json",))
+    check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from evaluation.embedders import inbedder_embedders, mteb_embedders
     from evaluation.results import aligned, table
     from evaluation.runner import run
     from evaluation.tasks import Data, build_tasks
+    from inbedder.tables import find_columns
 
     if protocol not in ("k-means", "paper"):
         raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
@@ -74,6 +75,8 @@ def evaluate(
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
     tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
+    if data is not None and criteria and text_column is None:
+        say_columns([find_columns(str(data), None)])
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "subtract_instruction": subtract_instruction, "cache": cache}
     embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]

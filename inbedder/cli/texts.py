@@ -10,6 +10,7 @@ import typer
 
 from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
 from inbedder.cli.options import (
+    CONTROLS,
     Address,
     Backbone,
     BatchSize,
@@ -17,6 +18,7 @@ from inbedder.cli.options import (
     Device,
     Dtype,
     Engine,
+    GuardCells,
     Guided,
     IdColumn,
     Input,
@@ -40,9 +42,11 @@ from inbedder.cli.options import (
     TopP,
     VectorsOutput,
     Workers,
+    check_folder,
     check_output,
     reencoding_of,
     say,
+    say_columns,
 )
 
 
@@ -90,7 +94,7 @@ def embed(
         _embed_with_ray(source, output, instruction, guided, where, model=model, **options, **how)
         return
     _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
-    check_output(output, (".npy", ".parquet"))
+    check_output(output, (".npy", ".parquet"), source)
     table = read_texts(source, text_column, skip_bad)
     embedder = load_embedder(model, **how)
     embedder.reencoding = reencoding
@@ -111,14 +115,13 @@ def _embed_with_ray(
 ) -> None:
     if guided is not None:
         raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
-    if output.suffix:
-        raise typer.BadParameter(f"{output}: with --engine ray give a folder, such as vectors/.", param_hint="-o")
-    if not output.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{output}: its folder does not exist.", param_hint="-o")
+    check_folder(output, source)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from inbedder.distributed.job import Machines, embed_job, summary_of
 
     result = embed_job(source, output, instruction, machines=Machines(**where), **options)
+    if options["text_column"] is None:
+        say_columns(result.text_columns)
     say(summary_of(result))
     if not result.embedded:
         raise typer.Exit(1)
@@ -156,10 +159,11 @@ def answer(
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
+    guard_cells: GuardCells = True,
 ) -> None:
     """Answer the instruction for each text: one line per text, several answers set apart by tabs."""
     if output is not None:
-        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"))
+        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"), source)
     table = read_texts(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
@@ -168,9 +172,9 @@ def answer(
     answers = [[answer] if isinstance(answer, str) else answer for answer in found]
     if output is None:
         for row_answers in answers:
-            typer.echo("\t".join(" ".join(text.split()) for text in row_answers))
+            typer.echo("\t".join(" ".join(text.split()) for text in row_answers).translate(CONTROLS))
         return
     from inbedder.outputs import write_answers
 
-    write_answers(output, answers, table.rows, table.texts)
+    write_answers(output, answers, table.rows, table.texts, guard_cells=guard_cells)
     say(f"{output}: answers to {len(answers)} texts.")

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InputError
-from inbedder.tables import BadRow, stream_rows, why_no_text
+from inbedder.errors import InputError, shown, shown_names
+from inbedder.formats import BadRow
+from inbedder.tables import stream_rows, why_no_text
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = F
     missing = [column for column in COLUMNS if column not in present]
     if missing:
         raise InputError(
-            f"{path} lacks the column {', '.join(missing)}; it has {', '.join(present) or 'no row'}. "
+            f"{path} lacks the column {', '.join(missing)}; it has {shown_names(present) or 'no row'}. "
             f"Conditional similarity needs {', '.join(COLUMNS)}."
         )
     if split is not None and "split" in present:
@@ -85,7 +86,7 @@ def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = F
 def _of_split(path: Path | str, records: Sequence[tuple[int, Any]], split: str) -> list[tuple[int, Any]]:
     chosen = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
     if not chosen:
-        others = ", ".join(dict.fromkeys(repr(record.get("split")) for _, record in records))
+        others = shown_names(list(dict.fromkeys(record.get("split") for _, record in records)))
         raise InputError(f"{path} holds no row of the split {split!r}, only of {others}. Rename one in the column split.")
     return chosen
 
@@ -102,7 +103,7 @@ def _why_bad(record: Mapping[str, Any] | BadRow) -> str | None:
     except (TypeError, ValueError, KeyError):
         label = float("nan")
     if label != label:
-        return f"has {record.get('label')!r} in column 'label', not a rating"
+        return f"has {shown(record.get('label'))} in column 'label', not a rating"
     return None if LEAST <= label <= MOST else f"has the rating {label:g} in column 'label', outside 1 to 5"
 
 

@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError
+from inbedder.errors import InputError, shown
 from inbedder.files import atomic_write, sha256_of
-from inbedder.tables import READABLE, BadRow, find_columns, kind_of, stream_rows
+from inbedder.formats import BadRow, kind_of
+from inbedder.tables import READABLE, find_columns, stream_rows
 from inbedder.tokenization import clean_text
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def survey(source: str, text_column: str | None = None, id_column: str | None = 
                 numbers.append(first + last)
         first += last
     if len(kinds) > 1:
-        raise InputError(f"Column {id_column!r} of {source} mixes numbers and texts. Make them one kind.")
+        raise InputError(f"Column {shown(id_column)} of {shown(source)} mixes numbers and texts. Make them one kind.")
     _check_distinct(np.frombuffer(keys, dtype=np.int64), numbers, id_column)
     digest = sha256_of(Path(files[0].path)) if len(files) == 1 else _digest([sha256_of(Path(file.path)) for file in files])
     return Source(tuple(files), first, id_column, kinds == {str}, digest)
@@ -108,7 +109,7 @@ def _source_files(source: str) -> list[str]:
         return [str(path)]
     found = sorted(str(file) for file in path.iterdir() if kind_of(file) in READABLE and file.name[0] not in "._")
     if not found:
-        raise InputError(f"{source} holds no table. Give a file or a folder with {' '.join(READABLE)}.")
+        raise InputError(f"{shown(source)} holds no table. Give a file or a folder with {' '.join(READABLE)}.")
     return found
 
 
@@ -123,7 +124,7 @@ def _kind_of_id(value: Any, column: str, path: str, number: int) -> type:
     if isinstance(value, str) and value:
         return str
     raise InputError(
-        f"{path}, row {number}: the id in column {column!r} is {value!r}, neither a text nor a whole number. "
+        f"{shown(path)}, row {number}: the id in column {shown(column)} is {shown(value)}, neither a text nor a whole number. "
         "Fill it, or leave out --id-column to take row numbers."
     )
 
@@ -134,8 +135,8 @@ def _check_distinct(keys: Keys, numbers: Sequence[int], column: str | None) -> N
     if len(twice):
         row, other = numbers[order[twice[0]]], numbers[order[twice[0] + 1]]
         raise InputError(
-            f"Column {column!r}: rows {row} and {other} have the same id ({len(twice)} ids are not the first of their kind). "
-            "Give each row its own, or leave out --id-column to take row numbers."
+            f"Column {shown(column)}: rows {row} and {other} have the same id ({len(twice)} ids are not the first of their "
+            "kind). Give each row its own, or leave out --id-column to take row numbers."
         )
 
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from inbedder import __version__
 from inbedder.distributed.folder import FAILED, Keys, Source, clear_failures, deduplicate_parts, gather_failures, open_job, survey
-from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning
+from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, shown
+from inbedder.files import is_same_file
 from inbedder.prompting import get_template, resolve_instruction
 from inbedder.reencode import Reencoding
 
@@ -48,6 +49,8 @@ class JobResult:
     """Of these, by this run."""
     failed: int
     """Rows without one; ``_failed.jsonl`` says why."""
+    text_columns: tuple[str, ...]
+    """The column of the texts of each file, asked for or guessed."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def embed_job(
     where = machines or Machines()
     if where.workers < 1 or batch_size < 1 or (shard_rows or 1) < 1:
         raise InputError("workers, batch_size and shard_rows must be at least 1.")
+    if is_same_file(source, output):
+        raise InputError(f"{shown(os.fspath(output))} is the input itself. Give a new folder for the output.")
     _need_ray()
     name, folder = os.fspath(model), Path(output).absolute()
     name = str(Path(name).absolute()) if name != "mini" and Path(name).is_dir() else name
@@ -192,7 +197,8 @@ def _verified(source: Source, folder: Path, computed: int) -> JobResult:
     missing = source.rows - len(done) - failed
     if missing:
         raise InbedderError(f"{missing} of {source.rows} rows are missing in {folder}. Run the same command again to go on.")
-    return JobResult(folder, source.rows, len(done), computed, failed)
+    columns = tuple(file.text_column for file in source.files)
+    return JobResult(folder, source.rows, len(done), computed, failed, columns)
 
 
 def _need_ray() -> None:

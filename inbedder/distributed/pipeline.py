@@ -28,9 +28,10 @@ from ray.data.block import BlockAccessor, BlockMetadata
 
 from inbedder import errors
 from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, clean_id, is_done, keys_of
-from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning
+from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, shown
 from inbedder.files import atomic_write
-from inbedder.tables import BadRow, stream_rows, why_no_text
+from inbedder.formats import BadRow
+from inbedder.tables import stream_rows, why_no_text
 from inbedder.tokenization import clean_text
 
 ROWS_READ = 1024
@@ -120,7 +121,7 @@ def read_file(source: Source, file: SourceFile, done: Keys) -> Iterator[pyarrow.
         else:
             text: Any = row.get(file.text_column)
             reason = why_no_text(text)
-            result = {"text": clean_text(text)} if reason is None else {"reason": f"column {file.text_column!r} {reason}."}
+            result = {"text": clean_text(text)} if reason is None else {"reason": f"column {shown(file.text_column)} {reason}."}
             waiting.append({"row": place, "id": clean_id(row.get(source.id_column)) if source.id_column else place, **result})
         if len(waiting) == ROWS_READ:
             yield table()

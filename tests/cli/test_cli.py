@@ -83,8 +83,8 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("embed", "none.csv"), 1, "Cannot read none.csv"),
-        (("embed", "reviews.csv", "--text-column", "txt"), 1, "No column 'txt'. The columns are: id, review, stars"),
+        (("embed", "none.csv"), 1, "Cannot read 'none.csv'"),
+        (("embed", "reviews.csv", "--text-column", "txt"), 1, "No column 'txt'. The columns are: 'id', 'review', 'stars'"),
         (("embed", "reviews.csv", "--model", "no/such-model"), 1, "Check the spelling and the network"),
         (("embed", "reviews.xml"), 1, "unknown file type '.xml'"),
         (("embed", "reviews.csv", "-o", "v.txt"), 2, "give a file that ends in .npy, .parquet"),
@@ -168,6 +168,7 @@ def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_mo
     )
     assert run(monkeypatch, *arguments, "--criterion", "mood=Which mood?") == 0
     shown = capsys.readouterr()
+    assert "The texts are in column 'text'." in shown.err
     assert "mine.csv triplets" in shown.out and "no instruction" in shown.out and "±" in shown.out
     first = json.loads((folder / "results.json").read_text())["cells"]
     assert run(monkeypatch, *arguments, "--criterion", "mood=Another question?") == 0

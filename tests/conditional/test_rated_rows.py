@@ -33,7 +33,11 @@ def test_rows_come_from_every_kind_of_table(tmp_path, kind):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("condition,label", "respect,label", r"c.csv lacks the column condition; it has sentence1, sentence2, respect, label"),
+        (
+            "condition,label",
+            "respect,label",
+            r"lacks the column condition; it has 'sentence1', 'sentence2', 'respect', 'label'",
+        ),
         ("vehicle,2", "vehicle,7", r"c.csv: row 2 has the rating 7 in column 'label', outside 1 to 5. Mend or delete the row"),
         ("vehicle,2", "vehicle,0.5", "row 2 has the rating 0.5 in column 'label', outside 1 to 5"),
         ("vehicle,2", "vehicle,", "row 2 has '' in column 'label', not a rating"),

@@ -46,6 +46,16 @@ def wait_for_parts(folder, count):
         time.sleep(0.01)
 
 
+def test_a_job_does_not_write_into_its_input(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "a.txt").write_text("cats\n")
+    (tmp_path / "link").symlink_to("rows")
+    for output in ("rows", "link"):
+        with pytest.raises(InputError, match="is the input itself"):
+            embed_job(tmp_path / "rows", tmp_path / output)
+    assert os.listdir(tmp_path / "rows") == ["a.txt"]
+
+
 def test_without_ray_the_error_holds_the_install_line(tmp_path, monkeypatch, capsys):
     from inbedder import cli
 

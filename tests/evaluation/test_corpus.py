@@ -35,7 +35,7 @@ def test_the_revision_changes_with_the_rows():
 @pytest.mark.parametrize(
     ("criteria", "message"),
     [
-        ({"kind": "A?", "mod": "B?"}, "No column 'mod' in toy. The columns are: text, kind, mood"),
+        ({"kind": "A?", "mod": "B?"}, "No column 'mod' in toy. The columns are: 'text', 'kind', 'mood'"),
         ({"kind": "A?"}, "Two criteria are needed"),
     ],
 )
@@ -54,6 +54,12 @@ def test_a_table_of_the_users_own_is_read(tmp_path):
     corpus = corpus_of_table(str(tmp_path / "mine.csv"), CRITERIA)
     assert corpus.texts == ["first one", "second one", "third one"]
     assert corpus.name == "mine.csv"
+
+
+def test_bad_rows_of_a_users_table_are_counted(tmp_path, caplog):
+    (tmp_path / "mine.csv").write_text('review,kind,mood\nfirst one,x,good\n"open one,x,bad\nsecond one,y,bad\n,x,bad\n')
+    assert corpus_of_table(str(tmp_path / "mine.csv"), CRITERIA).texts == ["first one", "second one"]
+    assert caplog.messages == ["mine.csv: 2 bad rows were left out."]
 
 
 def test_a_known_corpus_is_read_from_its_folder(tmp_path):

@@ -119,6 +119,15 @@ def test_a_file_is_written_whole_or_not_at_all_and_read_as_medi(tmp_path):
         mine_file([tmp_path / "task1.json"], tmp_path / "pairs.csv", Embedder())
 
 
+def test_pairs_do_not_replace_the_rows_that_they_are_mined_from(tmp_path):
+    (tmp_path / "instructions.json").write_text(json.dumps({"a": {"instructions": ["Do it."]}}))
+    rows = "".join(json.dumps({"task": "a", "input": f"{i} in", "output": f"{i} out"}) + "\n" for i in range(9))
+    (tmp_path / "rows.jsonl").write_text(rows)
+    with pytest.raises(InputError, match=r"rows\.jsonl' is the input itself"):
+        mine_file([tmp_path], tmp_path / "rows.jsonl", Embedder())
+    assert (tmp_path / "rows.jsonl").read_text() == rows
+
+
 def test_the_command_says_how_many_pairs_each_task_gave(tmp_path, monkeypatch):
     monkeypatch.setattr(mining, "_Named", lambda name: Embedder())
     rows = [{"input": f"{i} in", "output": f"{i} out"} for i in range(9)]

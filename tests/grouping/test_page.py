@@ -270,6 +270,17 @@ def test_an_existing_page_survives_an_interrupted_write(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_a_page_is_written_through_a_link_and_keeps_its_mode(tmp_path: Path) -> None:
+    target, link = tmp_path / "page.html", tmp_path / "link.html"
+    target.write_text("the old page")
+    target.chmod(0o640)
+    link.symlink_to(target.name)
+    save_report([grouping([0, 1])], link)
+    assert link.is_symlink()
+    assert target.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
 def test_an_existing_page_survives_results_that_cannot_be_shown(tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     target.write_text("the old page")
