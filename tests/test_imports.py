@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         backbones batching errors grouping grouping.report grouping.titles models models.home vectors words
-        backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
-        backbones.adapters backbones.sentence_modules models.gguf tokenization
-        backbones.base grouping.report.page models.installing outputs scheduling
-        backbones.masked models.bundled tables
+        backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling prompting
+        backbones.adapters backbones.sentence_modules cache_checks models.gguf tokenization
+        backbones.base cache grouping.report.page models.installing outputs
+        backbones.masked models.bundled scheduling tables
         backbones.onnx backbones.revision backbones.weights conditional.rated_rows distributed.folder
         backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options
