@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +50,7 @@ def inbedder_embedders(
     guided: int | None = None,
     subtract_instruction: bool | None = None,
     cache: Path | None = None,
+    cache_size: str | int | None = None,
 ) -> list[Embedder]:
     """A model of this package, with the instruction and without (which asks ``@generic``, or of an embedding model nothing).
 
@@ -61,6 +63,7 @@ def inbedder_embedders(
         guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
         subtract_instruction: As ``InBedder`` takes it; not for one that is loaded.
         cache: As ``InBedder`` takes it; not for one that is loaded.
+        cache_size: As ``InBedder`` takes it; not for one that is loaded.
 
     Returns:
         Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
@@ -68,7 +71,8 @@ def inbedder_embedders(
     if isinstance(model, str) and scores_pairs(model):
         return [_pair_embedder(model, batch_size)]
     if isinstance(model, str):
-        model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, cache=cache)
+        kept: dict[str, Any] = {"cache": cache, "cache_size": cache_size}
+        model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, **kept)
     else:
         model = model.with_pooling(pooling, layer)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")

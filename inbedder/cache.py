@@ -1,9 +1,10 @@
 """Vectors and answers on disk, found again by everything that made them: crash-safe, checked, shared by processes.
 
-One SQLite file (write-ahead log, one transaction per batch) in a folder. A *space* is all that a result depends on beside text
-and instruction: model, weights, precision, layer, pooling, template, lengths, sampling, and the version of this format. Whatever
-changes, the space is another one and nothing old is found. An entry's key is a hash of its text and instruction; its checksum is
-bound to space and key, so a damaged or misplaced entry is told from a whole one: it is named and computed again.
+One SQLite file (write-ahead log, one transaction per batch) in a folder; ``cache_file`` says what is in it. A *space* is all that
+a result depends on beside text and instruction: model, weights, precision, layer, pooling, template, lengths, sampling, and the
+version of this format. Whatever changes, the space is another one and nothing old is found. An entry's key is a hash of its text
+and instruction. A damaged entry is never returned: a warning counts it, and it is computed again; so it is when the file cannot
+be read or written at all. Warnings hold no text and no key.
 """
 
 from __future__ import annotations
@@ -14,29 +15,25 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inbedder import cache_checks
+from inbedder.cache_file import BROKEN, FILE, about_of, checksum, cure, is_whole, open_file, space_key
+from inbedder.cache_size import Usage, make_room, parse_size, remember_limit, shrink, usage_of
 from inbedder.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 """A text and an instruction."""
-FILE = "inbedder.sqlite"
-FORMAT = 1
-APPLICATION = 0x1BEDDE12
 CHUNK = 500
-WAIT = 60.0
-"""Seconds to wait for another process's transaction."""
-TABLES = """
-CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, about TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS entries (space INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL, sum BLOB NOT NULL,
-                                    PRIMARY KEY (space, key)) WITHOUT ROWID;
-"""
+GRAIN = 60
+"""Seconds within which further uses of an entry are not noted."""
 
 
 def entry_key(text: str, instruction: str) -> bytes:
@@ -54,67 +51,81 @@ def entry_key(text: str, instruction: str) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-def space_key(about: Mapping[str, Any]) -> bytes:
-    """What stands for a space.
+@dataclass(frozen=True)
+class _Held:
+    """A thread's connection, and the process and file that it belongs to."""
 
-    Args:
-        about: Everything that its entries depend on beside text and instruction, in terms of JSON.
-
-    Returns:
-        16 bytes, other ones for every change.
-    """
-    content = json.dumps({"format": FORMAT, **about}, sort_keys=True, ensure_ascii=True)
-    return hashlib.blake2b(content.encode(), digest_size=16).digest()
+    connection: sqlite3.Connection
+    process: int
+    file: tuple[int, int] | None
+    read_only: bool
 
 
 class Store:
     """A folder that keeps entries."""
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], size: str | int | None = None) -> None:
         """Open a store, or make one.
 
         Args:
             folder: Its folder; made when it does not exist.
+            size: Most room that it may take, such as "5G" (see ``cache_size.parse_size``): what was used least recently goes
+                first. The store remembers it; None leaves it as it is.
 
         Raises:
-            InputError: When the folder cannot be used, or holds a file of that name which is no store.
+            InputError: When the folder cannot be used, holds a file of that name which is no store, or the size cannot be read.
         """
         self.path = Path(folder).expanduser() / FILE
+        self._limit = None if size is None else (parse_size(size),)
         self._local = threading.local()
+        self._warned: set[str] = set()
+        self._held()
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the file can be read and not written."""
+        return self._held().read_only
+
+    def _connection(self) -> sqlite3.Connection:
+        return self._held().connection
+
+    def _held(self) -> _Held:
+        """This thread's connection to the file that is there now; SQLite's must not cross a fork."""
+        held: _Held | None = getattr(self._local, "held", None)
+        if held is not None and held.process != os.getpid():
+            self._local.inherited, held = held, None  # closing it here could harm the parent's
+        if held is not None and held.file != _identity(self.path):  # somebody removed the file
+            held.connection.close()
+            held = None
+        if held is None:
+            connection, read_only = self._open()
+            held = _Held(connection, os.getpid(), _identity(self.path), read_only)
+            self._local.held = held
+        return held
+
+    def _open(self) -> tuple[sqlite3.Connection, bool]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(f"{self.path.parent} cannot be a cache ({error.strerror}). Choose another folder.") from error
-        self._connection()
+        connection, read_only = open_file(self.path)
+        if read_only:
+            self._warn_once("write", "%s cannot be written: what it holds is used, and nothing is added.", self.path)
+        elif self._limit is not None:
+            with suppress(*BROKEN):  # damage is told of when something is looked up
+                remember_limit(connection, self._limit[0])
+        return connection, read_only
 
-    def _connection(self) -> sqlite3.Connection:
-        """This thread's connection; SQLite's must not cross a fork."""
-        held: tuple[int, sqlite3.Connection] | None = getattr(self._local, "held", None)
-        if held is None or held[0] != os.getpid():
-            held = (os.getpid(), self._open())
-            self._local.held = held
-        return held[1]
+    def _close(self) -> None:
+        held: _Held | None = getattr(self._local, "held", None)
+        self._local.held = None
+        if held is not None and held.process == os.getpid():
+            held.connection.close()
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(self.path, timeout=WAIT, isolation_level=None)
-            marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
-            is_new = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-            if not is_new and marks != [APPLICATION, FORMAT]:
-                raise InputError(
-                    f"{self.path} is no cache of this version of inbedder. Choose another folder, or remove the file."
-                )
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            if is_new:
-                connection.executescript(
-                    f"BEGIN IMMEDIATE;{TABLES}PRAGMA application_id={APPLICATION};PRAGMA user_version={FORMAT};COMMIT;"
-                )
-        except sqlite3.Error as error:
-            raise InputError(
-                f"{self.path} cannot be used as a cache ({error}). Choose another folder, or remove the file."
-            ) from error
-        return connection
+    def _warn_once(self, kind: str, message: str, *details: Any) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            logger.warning(message, *details)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -122,10 +133,11 @@ class Store:
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
+            connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # a full disk has rolled back by itself
+                connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
 
     def get(self, about: Mapping[str, Any], keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Look entries up.
@@ -135,31 +147,40 @@ class Store:
             keys: Of entries.
 
         Returns:
-            Data by key, of the keys that are there and whole; damaged entries are named in a warning and dropped.
+            Data by key, of the keys that are there and whole; damaged entries are counted in a warning and left out.
         """
-        space = space_key(about)
+        space, asked = space_key(about), set(keys)
         found: dict[bytes, bytes] = {}
-        damaged: list[bytes] = []
-        connection = self._connection()
-        row = connection.execute("SELECT id FROM spaces WHERE key = ?", (space,)).fetchone()
-        for start in range(0, len(keys) if row else 0, CHUNK):
-            chunk = list(keys[start : start + CHUNK])
-            marks = ",".join("?" * len(chunk))
+        damaged, unused, now = 0, [], int(time.time())
+        for start in range(0, len(keys), CHUNK):
             try:
-                query = f"SELECT key, data, sum FROM entries WHERE space = ? AND key IN ({marks})"
-                entries = connection.execute(query, (row[0], *chunk)).fetchall()
-            except sqlite3.DatabaseError as error:
-                logger.warning("%s: %d entries cannot be read (%s) and are computed again.", self.path, len(chunk), error)
+                entries = self._read(space, keys[start : start + CHUNK])
+            except (*BROKEN, InputError) as error:
+                self._warn_once(
+                    "read", "%s cannot be read (%s): results are computed again. %s", self.path, error, cure(self.path)
+                )
                 continue
-            for key, data, checksum in entries:
-                if checksum == _checksum(space, key, data):
+            for number, key, data, found_sum, used in entries:
+                if key in asked and is_whole(space, key, data, found_sum):
                     found[key] = data
+                    if not isinstance(used, int) or abs(now - used) >= GRAIN:
+                        unused.append((number, now))
                 else:
-                    damaged.append(key)
+                    damaged += 1
         if damaged:
-            names = ", ".join(_name(damaged_key) for damaged_key in damaged[:5])
-            logger.warning("%s: %d damaged entries (%s) are computed again.", self.path, len(damaged), names)
+            logger.warning("%s: %d damaged entries are computed again. %s", self.path, damaged, cure(self.path))
+        if unused and not self.read_only:
+            with suppress(*BROKEN, InputError), self._transaction() as connection:  # only decides what goes first
+                connection.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", unused)
         return found
+
+    def _read(self, space: bytes, keys: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """Id, key, data, checksum and last use of entries."""
+        query = (
+            "SELECT entries.id, entries.key, data, sum, used FROM entries LEFT JOIN uses ON uses.id = entries.id "
+            f"WHERE space = (SELECT id FROM spaces WHERE key = ?) AND entries.key IN ({','.join('?' * len(keys))})"
+        )
+        return self._connection().execute(query, (space, *keys)).fetchall()
 
     def put(self, about: Mapping[str, Any], entries: Iterable[tuple[bytes, bytes]]) -> bool:
         """Keep entries, all of them or none.
@@ -169,75 +190,115 @@ class Store:
             entries: Keys and data.
 
         Returns:
-            Whether they are kept; when the disk is full or the file damaged, a warning says so and work goes on without.
+            Whether they are kept; when the disk is full or the file damaged, a warning says so once and work goes on without.
         """
-        space = space_key(about)
+        space, now = space_key(about), int(time.time())
         try:
+            if self.read_only:
+                return False
             with self._transaction() as connection:
                 connection.execute("INSERT OR IGNORE INTO spaces (key, about) VALUES (?, ?)", (space, json.dumps(dict(about))))
-                number = connection.execute("SELECT id FROM spaces WHERE key = ?", (space,)).fetchone()[0]
+                numbers = connection.execute("SELECT id FROM spaces WHERE key = ?", (space,)).fetchall()
+                if not numbers:
+                    raise sqlite3.DatabaseError("its index is damaged")
+                number = numbers[0][0]
+                rows = [(number, key, data, checksum(space, key, data)) for key, data in entries]
                 connection.executemany(
-                    "INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)",
-                    ((number, key, data, _checksum(space, key, data)) for key, data in entries),
+                    "INSERT INTO entries (space, key, data, sum) VALUES (?, ?, ?, ?) "
+                    "ON CONFLICT (space, key) DO UPDATE SET data = excluded.data, sum = excluded.sum",
+                    rows,
                 )
-        except sqlite3.Error as error:
-            logger.warning("%s cannot be written (%s): results are not kept.", self.path, error)
+                connection.executemany(
+                    "INSERT OR REPLACE INTO uses SELECT id, ? FROM entries WHERE space = ? AND key = ?",
+                    [(now, number, key) for _, key, _, _ in rows],
+                )
+                removed = make_room(connection)
+        except (*BROKEN, InputError) as error:
+            self._warn_once("write", "%s cannot be written (%s): results are not kept.", self.path, error)
             return False
+        if removed:
+            logger.info("%s is full: %d entries that were not used lately are removed.", self.path, removed)
+            shrink(connection)
         return True
 
     def info(self) -> list[dict[str, Any]]:
         """What is kept.
 
         Returns:
-            One table a space: what it is about, entries, bytes of data.
+            One table per space: what it is about, entries, bytes of data.
+
+        Raises:
+            InputError: When the file is damaged.
         """
-        rows = self._connection().execute(
-            "SELECT about, count(entries.key), coalesce(sum(length(data)), 0) "
-            "FROM spaces LEFT JOIN entries ON space = id GROUP BY id ORDER BY id"
+        query = (
+            "SELECT spaces.key, about, count(entries.key), coalesce(sum(length(data)), 0) "
+            "FROM spaces LEFT JOIN entries ON space = spaces.id GROUP BY spaces.id ORDER BY spaces.id"
         )
-        return [{**json.loads(about), "entries": count, "bytes": size} for about, count, size in rows]
+        with self._readable():
+            rows = self._connection().execute(query).fetchall()
+        spaces = [(about_of(key, about), count, size) for key, about, count, size in rows]
+        if any(about is None for about, _, _ in spaces):
+            raise InputError(f"{self.path} is damaged. {cure(self.path)}")
+        return [{**about, "entries": count, "bytes": size} for about, count, size in spaces if about is not None]
 
-    def verify(self, *, remove: bool = False) -> list[str]:
+    def usage(self) -> Usage:
+        """How much room it takes, how much it may take, and when what would go first was used.
+
+        Returns:
+            Size, limit and oldest use.
+
+        Raises:
+            InputError: When the file is damaged.
+        """
+        with self._readable():
+            return usage_of(self._connection())
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except BROKEN as error:
+            raise InputError(f"{self.path} cannot be read ({error}). {cure(self.path)}") from error
+
+    def verify(self) -> list[str]:
         """Check the file and every entry.
-
-        Args:
-            remove: Drop damaged entries.
 
         Returns:
             What is wrong, one line each; nothing when all is well.
         """
-        connection = self._connection()
-        try:
-            wrong = [line for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
-            rows = connection.execute("SELECT spaces.key, space, entries.key, data, sum FROM entries JOIN spaces ON space = id")
-            bad = [(number, key) for about, number, key, data, checksum in rows if checksum != _checksum(about, key, data)]
-        except sqlite3.DatabaseError as error:
-            return [f"{self.path} is damaged: {error}. inbedder cache clear begins anew."]
-        if remove and bad:
-            with self._transaction() as connection:
-                connection.executemany("DELETE FROM entries WHERE space = ? AND key = ?", bad)
-        return wrong + [f"entry {_name(key)} of space {number} is damaged" for number, key in bad]
+        return cache_checks.check(self._connection(), self.path)
+
+    def repair(self) -> int:
+        """Copy the whole entries into a fresh file, which then takes the place of the damaged one.
+
+        Returns:
+            How many entries are kept.
+
+        Raises:
+            InputError: When the file is in use, cannot be written, or holds nothing that can be read.
+        """
+        if self.read_only:
+            raise InputError(f"{self.path} cannot be written, so it cannot be mended.")
+        self._close()
+        return cache_checks.rebuild(self.path)
 
     def clear(self) -> None:
-        """Remove the store's own files; its folder goes only when nothing else is in it."""
-        held = getattr(self._local, "held", None)
-        if held is not None:
-            held[1].close()
-            self._local.held = None
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            (self.path.parent / name).unlink(missing_ok=True)
-        with suppress(OSError):  # the folder holds other files
-            self.path.parent.rmdir()
+        """Remove the store's own files; its folder goes only when nothing else is in it.
+
+        Raises:
+            InputError: When another process or thread uses them, or they cannot be removed.
+        """
+        self._close()
+        cache_checks.remove(self.path)
 
 
-def _name(key: Any) -> str:
-    return key.hex() if isinstance(key, bytes) else repr(key)
-
-
-def _checksum(space: bytes, key: Any, data: Any) -> bytes:
-    if not (isinstance(key, bytes) and isinstance(data, bytes)):
-        return b""
-    return hashlib.blake2b(data, digest_size=8, key=(space + key)[:64]).digest()
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from another one of its name."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @dataclass(frozen=True)

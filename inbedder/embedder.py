@@ -52,6 +52,7 @@ class InBedder(PromptEncoder):
         trust_remote_code: bool = False,
         quantization: str | None = None,
         cache: str | os.PathLike[str] | None = None,
+        cache_size: str | int | None = None,
         reencoding: Reencoding | None = None,
         subtract_instruction: bool | None = None,
     ) -> None:
@@ -78,6 +79,8 @@ class InBedder(PromptEncoder):
             trust_remote_code: Run code from the model's repository. Off, as it should be.
             quantization: "int8" or "nf4" through bitsandbytes; for vLLM any of its methods.
             cache: A folder that keeps vectors and answers; what is in it is not computed again. None keeps nothing.
+            cache_size: Most room for the cache, in bytes or such as "500M" or "5G": what was used least recently goes first. The
+                cache remembers it; "unlimited" lifts it, None leaves it as it is.
             reencoding: How "re-enc" draws and embeds answers.
             subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
                 instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
@@ -90,8 +93,10 @@ class InBedder(PromptEncoder):
         max_length = whole_number("max_length", max_length, 1)
         if max_new_tokens is not None:
             whole_number("max_new_tokens", max_new_tokens, 1)
+        if cache is None and cache_size is not None:
+            raise InputError("cache_size needs a cache. Name its folder.")
         self.name = os.fspath(model)
-        self.store = None if cache is None else Store(cache)
+        self.store = None if cache is None else Store(cache, cache_size)
         options = LoadOptions(backbone, device, dtype, revision, trust_remote_code, quantization, mask_length)
         self.backbone: Backbone
         self.backbone, settings = load_backbone(self.name, options)

@@ -15,10 +15,11 @@ FLOORS = {
     "inbedder": """
         errors
         arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
-        backbones.adapters backbones.sentence_modules models.gguf tokenization
-        backbones.base grouping.report.page models.installing outputs scheduling
-        backbones.masked formats models.bundled
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
+            prompting
+        backbones.adapters backbones.sentence_modules cache_checks models.gguf tokenization
+        backbones.base cache grouping.report.page models.installing outputs
+        backbones.masked formats models.bundled scheduling
         backbones.onnx backbones.revision backbones.weights tables
         backbones.causal backbones.embedding backbones.vllm conditional.rated_rows distributed.folder prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options

@@ -13,6 +13,7 @@ from inbedder.cli.options import (
     Backbone,
     BatchSize,
     Cache,
+    CacheSize,
     Device,
     Dtype,
     GuardCells,
@@ -60,6 +61,7 @@ def cluster(
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
+    cache_size: CacheSize = None,
     guided: Guided = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
@@ -73,7 +75,7 @@ def cluster(
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
-    how["subtract_instruction"] = subtract_instruction
+    how |= {"subtract_instruction": subtract_instruction, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
     from inbedder.grouping.clustering import cluster as cluster_texts
 

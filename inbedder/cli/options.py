@@ -122,6 +122,14 @@ Cache = Annotated[
         help="A folder that keeps vectors and answers, so that the next run computes only what is new.", rich_help_panel=SPEED
     ),
 ]
+CacheSize = Annotated[
+    str | None,
+    typer.Option(
+        help="Most room for --cache, such as 500M or 5G (or unlimited); what was used least recently goes first. The cache "
+        "remembers it.",
+        rich_help_panel=SPEED,
+    ),
+]
 Guided = Annotated[
     int | None,
     typer.Option(

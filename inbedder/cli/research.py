@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.cli.options import Cache, Layer, Pooling, Subtract, TextColumn, check_output, say, say_columns
+from inbedder.cli.options import Cache, CacheSize, Layer, Pooling, Subtract, TextColumn, check_output, say, say_columns
 
 
 def finetune(
@@ -58,6 +58,7 @@ def evaluate(
     layer: Layer = -1,
     subtract_instruction: Subtract = None,
     cache: Cache = None,
+    cache_size: CacheSize = None,
     text_column: TextColumn = None,
 ) -> None:
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
@@ -78,6 +79,7 @@ def evaluate(
     if data is not None and criteria and text_column is None:
         say_columns([find_columns(str(data), None)])
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "subtract_instruction": subtract_instruction, "cache": cache}
+    how["cache_size"] = cache_size
     embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
     quiet = sys.stderr.isatty()  # a progress bar is shown there instead

@@ -15,6 +15,7 @@ from inbedder.cli.options import (
     Backbone,
     BatchSize,
     Cache,
+    CacheSize,
     Device,
     Dtype,
     Engine,
@@ -67,6 +68,7 @@ def embed(
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
+    cache_size: CacheSize = None,
     guided: Guided = None,
     n: Number = 10,
     temperature: Temperature = 0.8,
@@ -86,7 +88,7 @@ def embed(
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
-    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction}
+    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
     if engine == "ray":
         options: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
         where = {"workers": workers, "threads": threads, "address": address}
@@ -159,6 +161,7 @@ def answer(
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
+    cache_size: CacheSize = None,
     guard_cells: GuardCells = True,
 ) -> None:
     """Answer the instruction for each text: one line per text, several answers set apart by tabs."""
@@ -166,7 +169,7 @@ def answer(
         check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"), source)
     table = read_texts(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
-    how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
+    how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
     found = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[answer] if isinstance(answer, str) else answer for answer in found]

@@ -31,7 +31,7 @@ STORE_BYTES = 1 << 30
 """Shared memory for rows between two steps, of a Ray that is started here."""
 SHARD_ROWS = 4096
 """Most rows in a part."""
-HOW_ONLY = ("cache", "device", "trust_remote_code")
+HOW_ONLY = ("cache", "cache_size", "device", "trust_remote_code")
 """Options that do not decide the vectors."""
 
 
