@@ -23,7 +23,7 @@ PARQUET_BATCH = 1024
 """Rows of a parquet file in memory at once."""
 DELIMITERS = ",;\t|"
 """What can stand between the cells of a .csv; of equally good ones the first is taken."""
-HEAD_LINES = 20
+HEAD_LINES = 100
 """Lines of a .csv from which its delimiter is told."""
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARKS = {
@@ -204,16 +204,19 @@ def _header(reader: Iterator[list[str]]) -> list[str]:
 
 
 def _delimiter_of(head: list[str], delimiters: str) -> str:
-    """The delimiter that cuts the header into the most cells, if it cuts the first row too; else the first one."""
+    """The delimiter that cuts the most rows into as many cells as the header, more than one; the first one if none does."""
 
-    def cells(delimiter: str) -> int:
+    def fitting(delimiter: str) -> float:
         try:
-            header, row = islice(filter(None, csv.reader(head, delimiter=delimiter)), 2)
-        except (csv.Error, ValueError):  # no first row
+            header, *rows = filter(None, csv.reader(head, delimiter=delimiter))
+        except (csv.Error, ValueError):  # no header
             return 0
-        return len(header) if len(row) > 1 else 0
+        whole = sum(len(row) == len(header) for row in rows)
+        cut = 1 < len(rows[-1]) < len(header) if rows else False  # the last line of the head may be the middle of a row
+        share = (whole + cut) / max(1, len(rows))
+        return share if len(header) > 1 and share > 0.5 else 0
 
-    return max(delimiters, key=cells)
+    return max(delimiters, key=fitting)
 
 
 def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:

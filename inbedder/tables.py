@@ -57,7 +57,7 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
     Args:
         source: A file (.csv .tsv .jsonl .json .txt, also compressed by gzip, or .parquet), or "-" for one text per line on
             standard input. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark; cells of a .csv are set apart by commas,
-            semicolons, tabs or bars, whichever the header and the first row have.
+            semicolons, tabs or bars, whichever fits header and first rows best.
         text_column: The column that holds the texts. None takes the one called "text", or else the only one that contains text,
             if no other is empty.
         skip_bad: Leave out rows without a text or that cannot be parsed, instead of stopping at the first.

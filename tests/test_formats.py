@@ -1,4 +1,5 @@
 import codecs
+import csv
 import gzip
 import io
 import time
@@ -6,8 +7,11 @@ import time
 import pyarrow
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inbedder.errors import InputError
+from inbedder.formats import _read_delimited
 from inbedder.tables import read_rows, read_table
 
 ROWS = [{"id": "1", "text": "Grüße, cats"}, {"id": "2", "text": 'dogs; "too"\nand birds'}]
@@ -43,7 +47,7 @@ def test_a_header_with_an_open_quote_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("delimiter", ";\t|")
-def test_a_csv_without_commas_is_cut_where_its_header_and_first_row_are(tmp_path, delimiter):
+def test_a_csv_without_commas_is_cut_by_what_fits_its_first_rows(tmp_path, delimiter):
     path = tmp_path / "t.csv"
     path.write_text(
         delimiter.join(("id", "text", "n")) + "\n" + "".join(f"{i}{delimiter}a, b or c{delimiter}3,5\n" for i in "12")
@@ -57,11 +61,34 @@ def test_a_csv_without_commas_is_cut_where_its_header_and_first_row_are(tmp_path
         ("text;or not\nI love cats\n", [{"text;or not": "I love cats"}]),
         ("id,text\n1,a; b; c\n", [{"id": "1", "text": "a; b; c"}]),
         ("id,a;b\n1,c;d\n", [{"id": "1", "a;b": "c;d"}]),
+        ('id,"a; b; c"\n1,"d; e"\n', [{"id": "1", "a; b; c": "d; e"}]),
     ],
 )
 def test_a_semicolon_in_a_csv_with_commas_is_text(tmp_path, content, rows):
     (tmp_path / "t.csv").write_text(content)
     assert read_rows(str(tmp_path / "t.csv")) == rows
+
+
+def test_a_bad_row_and_a_row_of_many_lines_do_not_hide_the_semicolons(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id;text;n\n1;a, b;1\n2;c;d;2\n3;e, f;3\n")
+    table = read_table(str(path), "text", skip_bad=True)
+    assert (table.texts, table.skipped) == (["a, b", "e, f"], 1)
+    text = "a line, and\n" * 500
+    path.write_text(f'id;text;n\n1;"{text}";1\n')
+    assert read_rows(str(path)) == [{"id": "1", "text": text, "n": "1"}]
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\x00"), max_size=8)
+
+
+@given(st.integers(2, 4).flatmap(lambda n: st.lists(st.lists(CELLS, min_size=n, max_size=n), min_size=1, max_size=6)))
+def test_rows_that_were_written_as_csv_come_back_as_they_were(rows):
+    file = io.StringIO(newline="")
+    header = [f"column {i}" for i in range(len(rows[0]))]
+    csv.writer(file).writerows([header, *rows])
+    file.seek(0)
+    assert [row for _, row in _read_delimited(file, ",;\t|")] == [dict(zip(header, row, strict=True)) for row in rows]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32", "utf-8"])

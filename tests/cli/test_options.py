@@ -59,6 +59,13 @@ def test_an_output_that_is_the_input_is_refused_before_any_work(folder, command,
     assert not (folder / "first.csv").exists()
 
 
+def test_measuring_does_not_replace_its_data(folder):
+    (folder / "mine.json").write_text('[{"text": "I love cats", "a": "x", "b": "y"}]')
+    said = refused("evaluate", "--data", "mine.json", "--criterion", "a=A?", "--criterion", "b=B?", "-o", "mine.json")
+    assert "is the input itself" in said
+    assert "I love cats" in (folder / "mine.json").read_text()
+
+
 def test_what_is_read_from_standard_input_is_not_replaced(folder, monkeypatch):
     from inbedder.files import check_target
 
