@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,28 +90,71 @@ def _guarded(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
-def write_vectors(path: Path, vectors: NDArray[np.float32], rows: Sequence[int], texts: Sequence[str]) -> None:
-    """Write one vector per text, all at once or not at all.
+class VectorWriter:
+    """Writes vectors as they come, in the order of the texts, so that memory does not grow with them."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        """Open the file.
+
+        Args:
+            path: A .npy or .parquet file that is there already, empty.
+            count: How many vectors will come.
+        """
+        self.path, self.count = path, count
+        self.file = path.open("wb")
+        self.table: Any = None
+
+    def add(self, rows: Sequence[int], texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+        """Write the next vectors.
+
+        Args:
+            rows: n row numbers.
+            texts: n texts.
+            vectors: float32, shape (n, d); with ``answers`` where they were re-encoded from some.
+        """
+        if self.path.suffix.lower() == ".npy":
+            if not self.file.tell():
+                about = {"descr": "<f4", "fortran_order": False, "shape": (self.count, vectors.shape[1])}
+                np.lib.format.write_array_header_1_0(self.file, about)
+            self.file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+            return
+        pyarrow, parquet = import_parquet()
+        columns = {
+            "row": pyarrow.array(rows, pyarrow.int64()),
+            "text": [clean_text(text) for text in texts],
+            "embedding": pyarrow.FixedSizeListArray.from_arrays(np.asarray(vectors).ravel(), vectors.shape[1]).cast(
+                pyarrow.list_(pyarrow.float32())
+            ),
+        }
+        answers = getattr(vectors, "answers", None)
+        table = pyarrow.table(columns if answers is None else {**columns, "answers": answers})
+        if self.table is None:
+            self.table = parquet.ParquetWriter(self.file, table.schema)
+        self.table.write_table(table)
+
+    def close(self) -> None:
+        """End the file."""
+        if self.table is not None:
+            self.table.close()
+        self.file.close()
+
+
+@contextmanager
+def vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
+    """Write vectors bit by bit, and all of them or none: the file has its name when the block ends.
 
     Args:
-        path: A .npy file for the vectors alone, or a .parquet file.
-        vectors: float32, shape (n, d); with ``answers`` where they were re-encoded from some.
-        rows: n row numbers.
-        texts: n texts.
+        path: A .npy file for the vectors alone, or a .parquet file of row, text, embedding and, where there are, answers.
+        count: How many vectors will come.
+
+    Yields:
+        What takes them.
 
     Raises:
         InputError: When the file cannot be written.
     """
-    if path.suffix.lower() == ".npy":
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.save(file, vectors, allow_pickle=False)
-        return
-    records: list[Record] = [
-        {"row": row, "text": text, "embedding": vector} for row, text, vector in zip(rows, texts, vectors.tolist(), strict=True)
-    ]
-    for record, answers in zip(records, getattr(vectors, "answers", ()), strict=False):
-        record["answers"] = answers
-    write_records(records, path)
+    with atomic_write(path) as temporary, closing(VectorWriter(temporary, count)) as writer:
+        yield writer
 
 
 def write_answers(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import shutil
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from inbedder.errors import InputError, shown, shown_names
@@ -134,6 +138,71 @@ def stream_rows(source: str, columns: Sequence[str] | None = None) -> Iterator[t
         raise InputError(f"Cannot read {name}: {getattr(error, 'strerror', None) or error}.") from error
 
 
+@dataclass(frozen=True)
+class TextStream:
+    """The texts of a table, read row by row each time that they are asked for, so that memory does not grow with them."""
+
+    source: str
+    """The file."""
+    text_column: str
+    """The column of the texts."""
+    count: int
+    """How many texts there are."""
+    skipped: int
+    """Bad rows that are left out."""
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """Read the file anew.
+
+        Yields:
+            Each text behind its row number in the file, from 1.
+
+        Raises:
+            InputError: When the file gives other rows than before.
+        """
+        found = 0
+        for number, row in stream_rows(self.source, [self.text_column]):
+            if not isinstance(row, BadRow) and why_no_text(row.get(self.text_column)) is None:
+                found += 1
+                yield number, str(row[self.text_column])
+        if found != self.count:
+            raise InputError(f"{shown(self.source)} changed while it was read. Run again when nobody writes to it.")
+
+
+@contextmanager
+def open_texts(source: str, text_column: str | None = None, *, skip_bad: bool = False) -> Iterator[TextStream]:
+    """Read a table once to find out whether all of it can be used, and keep none of it.
+
+    Args:
+        source: As for ``read_table``; standard input is copied to a temporary file.
+        text_column: As for ``read_table``.
+        skip_bad: As for ``read_table``.
+
+    Yields:
+        The texts; standard input's are there within the block alone.
+
+    Raises:
+        InputError: As ``read_table`` does.
+    """
+    with ExitStack() as stack:
+        path = source
+        if source == "-":
+            copy = stack.enter_context(NamedTemporaryFile(suffix=".txt"))
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.flush()
+            path = copy.name
+        column = find_columns(path, text_column, name=source)
+        count = skipped = 0
+        for number, row in stream_rows(path, [column]):
+            reason = str(row) if isinstance(row, BadRow) else why_no_text(row.get(column))
+            if reason is not None and not skip_bad:
+                raise _bad_row(source, number, reason if isinstance(row, BadRow) else f"column {shown(column)} {reason}.")
+            count, skipped = count + (reason is None), skipped + (reason is not None)
+        if not count:
+            raise InputError(f"{shown(source)}: no row has a text in column {shown(column)}.")
+        yield TextStream(path, column, count, skipped)
+
+
 def read_rows(source: str) -> list[Record]:
     """Read all rows of a table that has to be whole.
 
@@ -154,13 +223,14 @@ def read_rows(source: str) -> list[Record]:
     return rows
 
 
-def find_columns(source: str, text_column: str | None, id_column: str | None = None) -> str:
+def find_columns(source: str, text_column: str | None, id_column: str | None = None, *, name: str | None = None) -> str:
     """Find the column of the texts from the first rows alone.
 
     Args:
         source: A file.
         text_column: The column asked for; None guesses.
         id_column: A column that has to be there too.
+        name: What messages call the source, if not by its own name.
 
     Returns:
         The name of the texts' column.
@@ -170,7 +240,7 @@ def find_columns(source: str, text_column: str | None, id_column: str | None = N
     """
     head = [row for _, row in islice(stream_rows(source), GUESSED_FROM) if not isinstance(row, BadRow)]
     if not head:
-        raise InputError(f"{shown(source)} holds no rows.")
+        raise InputError(f"{shown(name or source)} holds no rows.")
     if id_column is not None and id_column not in _columns(head):
         names = shown_names(_columns(head))
         raise InputError(f"No column {shown(id_column)}. The columns are: {names}. Name one with --id-column.")

@@ -1,9 +1,13 @@
 import csv
+import errno
+import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from inbedder.outputs import write_answers, write_records, write_vectors
+from inbedder.errors import InputError
+from inbedder.outputs import vector_writer, write_answers, write_records
 from inbedder.tables import read_rows
 
 DANGEROUS = ["=1+1", "+1", "-1", "@sum", "\t=1", "\r=1"]
@@ -52,6 +56,38 @@ def test_answers_are_guarded_as_texts_are(tmp_path):
 
 def test_vectors_are_written_through_a_link(tmp_path):
     (tmp_path / "link.npy").symlink_to("real.npy")
-    write_vectors(tmp_path / "link.npy", np.ones((1, 2), np.float32), [1], ["a"])
+    with vector_writer(tmp_path / "link.npy", 1) as writer:
+        writer.add([1], ["a"], np.ones((1, 2), np.float32))
     assert (tmp_path / "link.npy").is_symlink()
     assert np.load(tmp_path / "real.npy").tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
+def test_vectors_that_come_bit_by_bit_are_one_table(tmp_path, name):
+    vectors = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    texts = [*"abcde", "lone \ud800", "😀"]
+    with vector_writer(tmp_path / name, 7) as writer:
+        for start in (0, 3, 4):
+            stop = {0: 3, 3: 4, 4: 7}[start]
+            writer.add(range(start + 1, stop + 1), texts[start:stop], vectors[start:stop])
+        assert not (tmp_path / name).exists()
+    if name == "t.npy":
+        np.testing.assert_array_equal(np.load(tmp_path / name, mmap_mode="r"), vectors)
+        return
+    rows = read_rows(str(tmp_path / name))
+    assert [row["row"] for row in rows] == list(range(1, 8))
+    assert [row["text"] for row in rows][:5] == [*"abcde"]
+    np.testing.assert_array_equal(np.array([row["embedding"] for row in rows], np.float32), vectors)
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
+def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path, name, monkeypatch):
+    def full(*_args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(InputError, match="No space left on device"), vector_writer(tmp_path / name, 2) as writer:
+        writer.add([1], ["a"], np.ones((1, 3), np.float32))
+        monkeypatch.setattr(writer, "file", SimpleNamespace(tell=lambda: 1, write=full, close=writer.file.close))
+        monkeypatch.setattr(writer, "table", writer.table and SimpleNamespace(write_table=full, close=writer.table.close))
+        writer.add([2], ["b"], np.ones((1, 3), np.float32))
+    assert os.listdir(tmp_path) == []

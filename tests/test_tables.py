@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import tracemalloc
 
 import pyarrow
 import pyarrow.parquet
@@ -8,7 +9,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.outputs import write_records
-from inbedder.tables import read_rows, read_table
+from inbedder.tables import open_texts, read_rows, read_table
 
 ROWS = [{"id": "1", "text": "I love cats"}, {"id": "2", "text": 'dogs, "too"\nand birds'}]
 
@@ -233,3 +234,52 @@ def test_parquet_is_not_read_compressed(tmp_path):
     (tmp_path / "a.parquet.gz").write_bytes(b"")
     with pytest.raises(InputError, match=r"unknown file type '.gz'"):
         read_rows(str(tmp_path / "a.parquet.gz"))
+
+
+@pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl", ".parquet", ".txt"])
+def test_a_stream_of_texts_gives_what_the_table_holds_each_time(tmp_path, kind):
+    path = write(tmp_path, kind)
+    table = read_table(path)
+    with open_texts(path) as texts:
+        assert (texts.count, texts.skipped, texts.text_column) == (2, 0, table.text_column)
+        assert list(texts) == list(texts) == list(zip(table.rows, table.texts, strict=True))
+
+
+def test_a_stream_of_texts_finds_bad_rows_before_it_gives_any(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,text\n1,fine\n2,\n3,also fine\n4,a,b\n")
+    with pytest.raises(InputError, match=r"t.csv', row 2: column 'text' is empty"), open_texts(str(path)):
+        pass
+    with open_texts(str(path), skip_bad=True) as texts:
+        assert (texts.count, texts.skipped) == (2, 2)
+        assert list(texts) == [(1, "fine"), (3, "also fine")]
+    path.write_text("id,text\n1,\n")
+    with pytest.raises(InputError, match="no row has a text in column 'text'"), open_texts(str(path), skip_bad=True):
+        pass
+
+
+def test_a_table_that_changes_while_it_is_read_is_said(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("a\nb\n")
+    with open_texts(str(path)) as texts, pytest.raises(InputError, match="changed while it was read"):
+        path.write_text("a\nb\nc\n")
+        list(texts)
+
+
+def test_a_stream_from_standard_input_can_be_read_twice(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a 😀\n\nb\n".encode())))
+    with pytest.raises(InputError, match="'-', row 2: column 'text' is empty"), open_texts("-"):
+        pass
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a 😀\nb\n".encode())))
+    with open_texts("-") as texts:
+        assert list(texts) == list(texts) == [(1, "a 😀"), (2, "b")]
+
+
+def test_memory_does_not_grow_with_a_stream(tmp_path):
+    (tmp_path / "t.txt").write_text("".join(f"text number {i}\n" for i in range(100_000)))
+    tracemalloc.start()
+    with open_texts(str(tmp_path / "t.txt")) as texts:
+        assert sum(1 for _ in texts) == 100_000
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000

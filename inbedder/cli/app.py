@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +17,8 @@ from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.texts import answer, embed
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes of Ctrl-C and of SIGTERM: 128 and the signal's number."""
 
 app = typer.Typer(
     name="inbedder",
@@ -39,26 +42,34 @@ app.add_typer(models_app, name="models")
 
 
 def main() -> None:
-    """Run the command line: exit code 0 ok, 1 failed, 2 usage; tracebacks only with --debug."""
+    """Run the command line: exit code 0 ok, 1 failed, 2 usage, 130 Ctrl-C, 143 SIGTERM; tracebacks only with --debug."""
     from inbedder.errors import InbedderError
 
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, _terminate)
     try:
         app()
     except InbedderError as error:
         _fail(f"error: {error}")
     except SystemExit as stop:
-        if stop.code == INTERRUPTED:
-            _fail("Interrupted; no half file was left.")
+        if stop.code in (INTERRUPTED, TERMINATED):
+            _fail("Interrupted; no half file was left.", stop.code)
         raise
     except Exception as error:
         _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")
 
 
-def _fail(message: str) -> None:
+def _terminate(_number: int, _frame: Any) -> None:
+    """End as Ctrl-C does, so that temporary files are removed; a second signal ends at once."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.exit(TERMINATED)
+
+
+def _fail(message: str, code: int = 1) -> None:
     if "--debug" in sys.argv:
         import traceback
 
         traceback.print_exc()
     say(message)
-    sys.exit(1)
+    sys.exit(code)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +14,8 @@ from inbedder.cli.options import say, say_columns
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.tables import Table
+    from inbedder.outputs import VectorWriter
+    from inbedder.tables import Table, TextStream
 
 
 def load_embedder(model: str, **options: Any) -> InBedder:
@@ -26,15 +30,62 @@ def load_embedder(model: str, **options: Any) -> InBedder:
 
 def read_texts(source: str, text_column: str | None, skip_bad: bool) -> Table:
     """Read a table; say which column was taken for the texts and how many bad rows were left out."""
-    from inbedder.formats import kind_of
     from inbedder.tables import read_table
 
     table = read_table(source, text_column, skip_bad=skip_bad)
-    if text_column is None and source != "-" and kind_of(Path(source)) != ".txt":
-        say_columns([table.text_column])
-    if table.skipped:
-        say(f"{table.skipped} bad rows were left out.")
+    _say_what_was_read(source, text_column, table)
     return table
+
+
+def _say_what_was_read(source: str, text_column: str | None, read: Table | TextStream) -> None:
+    from inbedder.formats import kind_of
+
+    if text_column is None and source != "-" and kind_of(Path(source)) != ".txt":
+        say_columns([read.text_column])
+    if read.skipped:
+        say(f"{read.skipped} bad rows were left out.")
+
+
+@contextmanager
+def stream_texts(source: str, text_column: str | None, skip_bad: bool) -> Iterator[TextStream]:
+    """As ``read_texts``, of texts that are not kept."""
+    from inbedder.tables import open_texts
+
+    with open_texts(source, text_column, skip_bad=skip_bad) as texts:
+        _say_what_was_read(source, text_column, texts)
+        yield texts
+
+
+def embed_stream(
+    embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int, normalize: bool
+) -> int:
+    """Embed texts window by window and write each window's vectors; gives their length."""
+    from tqdm.auto import tqdm
+
+    from inbedder.errors import TextCutWarning
+    from inbedder.scheduling import LONG_WORK, WINDOW
+
+    stream, width, cut = iter(texts), 0, 0
+    with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < LONG_WORK or None) as bar:
+        while window := list(islice(stream, WINDOW)):
+            rows, strings = (list(column) for column in zip(*window, strict=True))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                vectors = embedder.encode(
+                    strings, instruction, batch_size=batch_size, normalize_embeddings=normalize, show_progress_bar=False
+                )
+            for warning in caught:
+                if isinstance(warning.message, TextCutWarning):
+                    cut += warning.message.count
+                else:
+                    warnings.warn(warning.message, stacklevel=2)
+            writer.add(rows, strings, vectors)
+            width = vectors.shape[1]
+            bar.update(len(rows))
+    if cut:
+        limit = embedder.tokenizer.max_length
+        say(f"warning: {cut} of {texts.count} texts were cut at their end to {limit} tokens; --max-length raises it.")
+    return width
 
 
 def guided_vectors(

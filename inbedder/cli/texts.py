@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
+from inbedder.cli.inputs import embed_stream, guided_vectors, load_embedder, read_texts, stream_texts
 from inbedder.cli.options import (
     CONTROLS,
     Address,
@@ -49,6 +49,11 @@ from inbedder.cli.options import (
     say,
     say_columns,
 )
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+    from inbedder.outputs import VectorWriter
+    from inbedder.tables import TextStream
 
 
 def embed(
@@ -97,19 +102,35 @@ def embed(
         return
     _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
     check_output(output, (".npy", ".parquet"), source)
-    table = read_texts(source, text_column, skip_bad)
-    embedder = load_embedder(model, **how)
-    embedder.reencoding = reencoding
-    if guided is None:
-        vectors = embedder.encode(table.texts, instruction, batch_size=batch_size, normalize_embeddings=normalize)
-    else:
-        from inbedder.scheduling import finished
+    with stream_texts(source, text_column, skip_bad) as texts:
+        embedder = load_embedder(model, **how)
+        embedder.reencoding = reencoding
+        from inbedder.outputs import vector_writer
 
-        vectors = finished(guided_vectors(embedder, table.texts, [instruction], guided, batch_size)[0], normalize)
-    from inbedder.outputs import write_vectors
+        with vector_writer(output, texts.count) as writer:
+            if guided is None:
+                width = embed_stream(embedder, texts, instruction, writer, batch_size, normalize)
+            else:
+                width = _embed_guided(embedder, texts, instruction, writer, batch_size, normalize, guided)
+    say(f"{output}: {texts.count} vectors of {width} numbers.")
 
-    write_vectors(output, vectors, table.rows, table.texts)
-    say(f"{output}: {vectors.shape[0]} vectors of {vectors.shape[1]} numbers.")
+
+def _embed_guided(
+    embedder: InBedder,
+    texts: TextStream,
+    instruction: str | None,
+    writer: VectorWriter,
+    batch_size: int,
+    normalize: bool,
+    sample: int,
+) -> int:
+    """All at once: the map from generic vectors needs them."""
+    from inbedder.scheduling import finished
+
+    rows, strings = (list(column) for column in zip(*texts, strict=True))
+    vectors = finished(guided_vectors(embedder, strings, [instruction], sample, batch_size)[0], normalize)
+    writer.add(rows, strings, vectors)
+    return int(vectors.shape[1])
 
 
 def _embed_with_ray(

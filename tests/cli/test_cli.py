@@ -1,15 +1,20 @@
 import csv
+import io
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from inbedder import InBedder, cli
+from inbedder.cache import Store
+from inbedder.outputs import VectorWriter
 
 REVIEWS = """id,review,stars
 1,I love cats,good
@@ -127,7 +132,7 @@ def test_a_full_disk_fails_with_a_message_and_leaves_nothing(folder, monkeypatch
         with open("/dev/full", "wb") as file:
             file.write(b"x")
 
-    monkeypatch.setattr(np, "save", write_to_a_full_disk)
+    monkeypatch.setattr(VectorWriter, "add", write_to_a_full_disk)
     assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
     assert "No space left on device" in capsys.readouterr().err
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
@@ -139,17 +144,55 @@ def test_long_texts_are_cut_with_a_plain_warning(folder, monkeypatch, capsys, ma
     assert "warning: 1 of 2 texts were cut at their end" in capsys.readouterr().err
 
 
-def test_ctrl_c_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, make_model):
-    def write_half(file, *_args, **_options):
-        file.write(b"half")
-        file.flush()
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (lambda: SystemExit(143), 143)])
+def test_an_end_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, make_model, end, code):
+    def write_half(writer, *_args):
+        writer.file.write(b"half")
+        writer.file.flush()
         assert len(os.listdir(folder)) == 2
-        raise KeyboardInterrupt
+        raise end()
 
-    monkeypatch.setattr(np, "save", write_half)
-    assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
+    monkeypatch.setattr(VectorWriter, "add", write_half)
+    assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == code
     assert "Interrupted; no half file was left" in capsys.readouterr().err
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_in_the_middle_leaves_a_whole_cache_and_no_temporary_file(folder, make_model, sent, code):
+    (folder / "many.txt").write_text("".join(f"text number {i}\n" for i in range(200_000)))
+    command = [sys.executable, "-m", "inbedder", "embed", "many.txt", "-o", "v.npy", "--model", make_model("bert")]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*command, "--cache", "kept"], stderr=subprocess.PIPE, text=True, env=environment)
+    kept = folder / "kept" / "inbedder.sqlite-wal"
+    for _ in range(600):
+        if kept.exists() and kept.stat().st_size > 100_000:
+            break
+        time.sleep(0.1)
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, "Interrupted; no half file was left." in said) == (code, True), said
+    assert sorted(os.listdir(folder)) == ["kept", "many.txt", "reviews.csv"]
+    store = Store(folder / "kept")
+    assert store.verify() == []
+    assert store.info()[0]["entries"] > 0
+
+
+def test_texts_are_embedded_window_by_window(folder, monkeypatch, make_model, capsys):
+    texts = [f"text {i % 7} of a few" for i in range(23)] + ["word " * 3000] * 2
+    (folder / "many.txt").write_text("\n".join(texts))
+    monkeypatch.setattr("inbedder.scheduling.WINDOW", 4)
+    assert run(monkeypatch, "embed", "many.txt", "-i", "What?", "-o", "v.npy", "--model", make_model("bert")) == 0
+    with pytest.warns(UserWarning, match="cut"):
+        expected = InBedder(make_model("bert")).encode(texts, "What?")
+    assert np.allclose(np.load(folder / "v.npy", allow_pickle=False), expected, atol=1e-6)
+    assert capsys.readouterr().err.count("2 of 25 texts were cut at their end") == 1
+
+
+def test_embedding_reads_standard_input(folder, monkeypatch, make_model):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a cat 😀\na dog\n".encode())))
+    assert run(monkeypatch, "embed", "-", "-i", "What?", "-o", "v.npy", "--model", make_model("bert")) == 0
+    assert np.load(folder / "v.npy", allow_pickle=False).shape == (2, 32)
 
 
 def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_model, capsys):
