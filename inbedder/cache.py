@@ -53,12 +53,16 @@ def entry_key(text: str, instruction: str) -> bytes:
 
 @dataclass(frozen=True)
 class _Held:
-    """A thread's connection, and the process and file that it belongs to."""
+    """A thread's connection, and the process and file that it belongs to. It is closed when the thread ends."""
 
     connection: sqlite3.Connection
     process: int
     file: tuple[int, int] | None
     read_only: bool
+
+    def __del__(self) -> None:
+        if self.process == os.getpid():  # a forked child's copy is its parent's to close
+            self.connection.close()
 
 
 class Store:
@@ -92,15 +96,10 @@ class Store:
     def _held(self) -> _Held:
         """This thread's connection to the file that is there now; SQLite's must not cross a fork."""
         held: _Held | None = getattr(self._local, "held", None)
-        if held is not None and held.process != os.getpid():
-            self._local.inherited, held = held, None  # closing it here could harm the parent's
-        if held is not None and held.file != _identity(self.path):  # somebody removed the file
-            held.connection.close()
-            held = None
-        if held is None:
+        if held is None or (held.process, held.file) != (os.getpid(), _identity(self.path)):  # or somebody removed the file
+            self._local.held = held = None
             connection, read_only = self._open()
-            held = _Held(connection, os.getpid(), _identity(self.path), read_only)
-            self._local.held = held
+            self._local.held = held = _Held(connection, os.getpid(), _identity(self.path), read_only)
         return held
 
     def _open(self) -> tuple[sqlite3.Connection, bool]:
@@ -115,12 +114,6 @@ class Store:
             with suppress(*BROKEN):  # damage is told of when something is looked up
                 remember_limit(connection, self._limit[0])
         return connection, read_only
-
-    def _close(self) -> None:
-        held: _Held | None = getattr(self._local, "held", None)
-        self._local.held = None
-        if held is not None and held.process == os.getpid():
-            held.connection.close()
 
     def _warn_once(self, kind: str, message: str, *details: Any) -> None:
         if kind not in self._warned:
@@ -279,7 +272,7 @@ class Store:
         """
         if self.read_only:
             raise InputError(f"{self.path} cannot be written, so it cannot be mended.")
-        self._close()
+        self._local.held = None
         return cache_checks.rebuild(self.path)
 
     def clear(self) -> None:
@@ -288,7 +281,7 @@ class Store:
         Raises:
             InputError: When another process or thread uses them, or they cannot be removed.
         """
-        self._close()
+        self._local.held = None
         cache_checks.remove(self.path)
 
 

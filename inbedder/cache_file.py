@@ -80,15 +80,15 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
         path: The file.
 
     Returns:
-        A connection that commits each statement by itself, and whether it is for reading alone.
+        A connection that commits each statement by itself and may be closed by any thread, and whether it is for reading alone.
 
     Raises:
         InputError: When the file cannot be opened, is no cache, or is one of another format.
     """
-    can_write = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    can_write = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
     end = time.monotonic() + WAIT
     try:
-        while can_write or not path.exists():
+        while can_write:
             try:
                 return _for_writing(path), False
             except sqlite3.OperationalError as error:
@@ -105,7 +105,7 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
 
 
 def _for_writing(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
     try:
         if is_new(connection, path):
             make_tables(connection)
@@ -127,7 +127,8 @@ def make_tables(connection: sqlite3.Connection) -> None:
 def _for_reading(path: Path) -> sqlite3.Connection:
     """Open without writing; where not even SQLite's shared memory can be made beside the file, what its log holds is not seen."""
     for mode in ("mode=ro", "immutable=1"):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=WAIT, isolation_level=None, uri=True)
+        name = f"{path.absolute().as_uri()}?{mode}"
+        connection = sqlite3.connect(name, timeout=WAIT, isolation_level=None, check_same_thread=False, uri=True)
         try:
             if not is_new(connection, path):
                 return connection

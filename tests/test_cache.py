@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import sqlite3
 import threading
@@ -6,7 +7,6 @@ import threading
 import pytest
 
 from inbedder.cache import FILE, Store, entry_key
-from inbedder.errors import InputError
 
 ABOUT = {"model": "tiny", "layer": -1}
 KEYS = [entry_key(text, "Why?") for text in ("a", "b", "", "\ud800", "🙂")]
@@ -32,35 +32,79 @@ def test_more_keys_than_one_query_takes(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["data", "key"])
-def test_a_damaged_or_misplaced_entry_is_named_and_never_returned(tmp_path, caplog, column):
+def test_a_damaged_or_misplaced_entry_is_counted_and_never_returned(tmp_path, caplog, column):
     store = Store(tmp_path)
     store.put(ABOUT, [(KEYS[0], b"first"), (KEYS[1], b"second")])
     with sqlite3.connect(tmp_path / FILE) as raw:
         raw.execute(f"UPDATE entries SET {column} = ? WHERE key = ?", (KEYS[3], KEYS[0]))
     asked = KEYS[0] if column == "data" else KEYS[3]
     assert store.get(ABOUT, [asked, KEYS[1]]) == {KEYS[1]: b"second"}
-    assert asked.hex() in caplog.text
+    assert "1 damaged entries are computed again" in caplog.text
+    assert asked.hex() not in caplog.text
     assert store.verify() == [f"entry {asked.hex()} of space 1 is damaged"]
-    assert store.verify(remove=True)
+    raw.close()
+    assert store.repair() == 1
     assert store.verify() == []
+    assert store.get(ABOUT, [asked, KEYS[1]]) == {KEYS[1]: b"second"}
+
+
+def test_a_damaged_entry_that_is_computed_again_is_whole_again(tmp_path):
+    store = Store(tmp_path)
+    store.put(ABOUT, [(KEYS[0], b"first")])
+    with sqlite3.connect(tmp_path / FILE) as raw:
+        raw.execute("UPDATE entries SET data = x'00'")
+    assert store.put(ABOUT, [(KEYS[0], b"again")])
+    assert store.get(ABOUT, KEYS) == {KEYS[0]: b"again"}
+    assert store.verify() == []
+
+
+def test_a_full_disk_warns_once_and_what_is_kept_is_still_found(tmp_path, caplog):
+    store = Store(tmp_path)
+    assert store.put(ABOUT, [(KEYS[0], b"x")])
+    connection = store._connection()
+    connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
+    for number in range(5):
+        assert not store.put(ABOUT, [(entry_key(str(number), ""), bytes(100_000))])
+    assert store.get(ABOUT, KEYS) == {KEYS[0]: b"x"}
+    assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
+        f"{tmp_path / FILE} cannot be written (database or disk is full)"
+    ]
+    connection.execute("PRAGMA max_page_count = 100000")
+    assert store.put(ABOUT, [(KEYS[1], b"y")])
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced by a directory", "replaced by rubbish"])
+def test_a_file_that_goes_away_while_a_run_writes_is_survived(tmp_path, caplog, how):
+    store = Store(tmp_path / "kept")
+    store.put(ABOUT, [(KEYS[0], b"x")])
+    shutil.rmtree(tmp_path / "kept")
+    if how == "replaced by a directory":
+        (tmp_path / "kept" / FILE).mkdir(parents=True)
+    elif how == "replaced by rubbish":
+        (tmp_path / "kept").mkdir()
+        (tmp_path / "kept" / FILE).write_bytes(b"rubbish " * 1000)
+    for _ in range(2):
+        assert store.put(ABOUT, [(KEYS[1], b"y")]) is (how == "removed")
+        assert store.get(ABOUT, KEYS) == ({KEYS[1]: b"y"} if how == "removed" else {})
+    assert len(caplog.records) == (0 if how == "removed" else 2)
+    if how == "removed":
+        assert Store(tmp_path / "kept").get(ABOUT, KEYS) == {KEYS[1]: b"y"}
+
+
+def test_the_connection_of_a_thread_that_ended_is_closed(tmp_path):
+    store = Store(tmp_path)
+    for _ in range(3):
+        thread = threading.Thread(target=store.put, args=(ABOUT, [(KEYS[0], b"x")]))
+        thread.start()
+        thread.join()
+    store.clear()
+    assert not tmp_path.exists()
 
 
 def test_texts_and_instructions_do_not_run_into_each_other():
     pairs = [("ab", "c"), ("a", "bc"), ("c", "ab"), ("", "abc"), ("abc", ""), ("ab", "c\ud800")]
     assert len({entry_key(*pair) for pair in pairs}) == len(pairs)
-
-
-def test_a_file_that_is_no_store_is_left_alone(tmp_path):
-    (tmp_path / FILE).write_text("my notes, more than a hundred bytes of them " * 10)
-    with pytest.raises(InputError, match="cannot be used as a cache"):
-        Store(tmp_path)
-    other = tmp_path / "other"
-    other.mkdir()
-    with sqlite3.connect(other / FILE) as raw:
-        raw.execute("CREATE TABLE mine (a)")
-    with pytest.raises(InputError, match="is no cache of this version"):
-        Store(other)
-    assert (tmp_path / FILE).read_text().startswith("my notes")
 
 
 def test_clear_removes_its_own_files_alone(tmp_path):

@@ -133,6 +133,51 @@ def test_a_damaged_entry_is_named_and_computed_again(make_model, tmp_path, count
     assert "damaged" in caplog.text
 
 
+@pytest.mark.parametrize("table", ["entries", "uses", "sqlite_autoindex_spaces_1"])
+def test_a_cache_that_cannot_be_read_warns_and_its_vectors_are_computed_again(make_model, tmp_path, counted, caplog, table):
+    import sqlite3
+
+    vectors = InBedder(make_model("opt"), cache=tmp_path).encode(TEXTS, "What?")
+    with sqlite3.connect(tmp_path / "inbedder.sqlite") as raw:
+        (page,) = raw.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    raw.close()
+    with (tmp_path / "inbedder.sqlite").open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(bytes(4096))
+    model = InBedder(make_model("opt"), cache=tmp_path)
+    counts = counted(model)
+    assert np.abs(model.encode(TEXTS, "What?") - vectors).max() < 1e-6
+    assert sum(counts) == len(set(TEXTS))
+    assert caplog.text.count("results are computed again") == 1
+    assert "inbedder cache verify --repair" in caplog.text
+
+
+def test_no_text_no_instruction_and_no_key_is_in_any_log(make_model, tmp_path, caplog, recwarn, monkeypatch):
+    import logging
+    import sqlite3
+
+    from inbedder.cache import entry_key
+
+    monkeypatch.setenv("HF_TOKEN", "hf_theKeyOfAnAccount")
+    text, instruction = "The sultana keeps marigolds " * 100, "Which flowerpot is it?"
+    caplog.set_level(logging.DEBUG)
+    for damaged in (False, True):
+        model = InBedder(make_model("llama"), cache=tmp_path, max_length=128)
+        if damaged:
+            with sqlite3.connect(model.store.path) as raw:
+                raw.execute("UPDATE entries SET data = zeroblob(length(data))")
+        model.encode([text, text[:30]], instruction)
+        model.encode_many([text, text[:30]], [instruction, f"{instruction} Why?"])
+        model.answer([text], instruction)
+        model.answer([text], instruction, n=2, temperature=0.7)
+    logged = caplog.text + "".join(str(warning.message) for warning in recwarn)
+    assert "damaged entries are computed again" in logged
+    assert "were cut at their end" in logged
+    keys = [entry_key(given, asked).hex() for given in (text, text[:30]) for asked in (instruction, f"{instruction} Why?")]
+    for secret in ("sultana", "marigolds", "flowerpot", "theKeyOfAnAccount", *keys):
+        assert secret not in logged
+
+
 def test_vectors_that_are_not_finite_are_never_kept(make_model, tmp_path, monkeypatch):
     from inbedder.errors import ModelError
 

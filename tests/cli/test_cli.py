@@ -255,18 +255,56 @@ def test_a_cache_is_filled_looked_at_checked_and_removed(folder, monkeypatch, ma
     assert "4 entries" in said
     assert "vectors, 1st-gen, layer -1" in said
     assert "answers" in said
+    assert " MB on disk, no limit; oldest use 20" in said
     assert run(monkeypatch, "cache", "verify", "kept") == 0
     with sqlite3.connect(folder / "kept" / "inbedder.sqlite") as raw:
         raw.execute(
             "UPDATE entries SET data = zeroblob(3) WHERE space = 1 AND key = (SELECT min(key) FROM entries WHERE space = 1)"
         )
     assert run(monkeypatch, "cache", "verify", "kept") == 1
+    raw.close()
     assert run(monkeypatch, "cache", "verify", "kept", "--repair") == 0
+    assert "repaired; 7 whole entries are kept" in capsys.readouterr().err
     assert run(monkeypatch, "cache", "verify", "kept") == 0
     assert run(monkeypatch, "cache", "clear", "kept") == 0
     assert not (folder / "kept").exists()
     assert run(monkeypatch, "cache", "info", "kept") == 2
     assert run(monkeypatch, "cache", "polish", ".") == 2
+
+
+@pytest.mark.parametrize("command", ["embed", "answer", "cluster"])
+def test_the_size_of_a_cache_is_given_once_and_shown(folder, monkeypatch, make_model, capsys, command):
+    options = ["-i", "What?", "--model", make_model("opt"), "--cache", "kept"] + (["-k", "2"] if command == "cluster" else [])
+    assert run(monkeypatch, command, "reviews.csv", *options, "--cache-size", "5G") == 0
+    assert run(monkeypatch, command, "reviews.csv", *options) == 0
+    capsys.readouterr()
+    assert run(monkeypatch, "cache", "info", "kept") == 0
+    assert "of at most 5,000.0 MB" in capsys.readouterr().out
+    assert run(monkeypatch, command, "reviews.csv", *options, "--cache-size", "5 apples") == 1
+    assert "no size of a cache" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [b"no database " * 500, b""], ids=["rubbish", "empty"])
+def test_a_cache_that_cannot_be_opened_is_told_of_and_can_be_cleared(folder, monkeypatch, capsys, damage):
+    (folder / "kept").mkdir()
+    (folder / "kept" / "inbedder.sqlite").write_bytes(damage)
+    failed = 1 if damage else 0
+    for action in (["info"], ["verify"], ["verify", "--repair"]):
+        assert run(monkeypatch, "cache", action[0], "kept", *action[1:]) == failed
+        assert ("inbedder cache clear kept" in capsys.readouterr().err) == bool(damage)
+    assert run(monkeypatch, "cache", "clear", "kept") == 0
+    assert not (folder / "kept").exists()
+
+
+def test_a_cache_of_which_little_is_left_is_repaired_or_not_called_so(folder, monkeypatch, make_model, capsys):
+    assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--cache", "kept") == 0
+    path = folder / "kept" / "inbedder.sqlite"
+    content = path.read_bytes()
+    for page in range(len(content) // 4096):
+        path.write_bytes(content[: page * 4096] + bytes(4096) + content[(page + 1) * 4096 :])
+        repaired = run(monkeypatch, "cache", "verify", "kept", "--repair") == 0
+        assert (run(monkeypatch, "cache", "verify", "kept") == 0) == repaired
+        assert ("repaired;" in capsys.readouterr().err) <= repaired
 
 
 def test_guided_reads_a_sample_and_says_so(folder, monkeypatch, make_model, capsys):
