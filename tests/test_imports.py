@@ -15,10 +15,13 @@ FLOORS = {
     "inbedder": """
         backbones batching errors grouping grouping.report grouping.titles models models.home vectors words
         backbones.hub backbones.transformer cache files grouping.explain guided pooling prompting
-        backbones.adapters backbones.sentence_modules models.gguf tokenization
+        models.checksums
+        backbones.file_checks models.gguf tokenization
+        backbones.adapters backbones.sentence_modules
         backbones.base grouping.report.page models.installing outputs scheduling
         backbones.masked models.bundled tables
-        backbones.onnx backbones.revision backbones.weights conditional.rated_rows distributed.folder
+        backbones.onnx backbones.revision conditional.rated_rows distributed.folder
+        backbones.weights
         backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options
         backbones.families cli.kept cli.models cli.research

@@ -183,8 +183,10 @@ def test_an_engine_that_fails_is_told_with_what_to_change(installed, make_model)
 
 
 def test_room_for_an_adapter_is_the_next_rank(tmp_path):
-    (tmp_path / "adapter_config.json").write_text('{"r": 12, "rank_pattern": {"q_proj": 40}}')
+    (tmp_path / "adapter_config.json").write_text(
+        '{"peft_type": "LORA", "lora_alpha": 8, "r": 12, "rank_pattern": {"q_proj": 40}}'
+    )
     assert backend._rank(tmp_path) == 64
-    (tmp_path / "adapter_config.json").write_text('{"r": 1024}')
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 8, "r": 1024}')
     with pytest.raises(ModelError, match="has rank 1024; vLLM takes at most 512"):
         backend._rank(tmp_path)
