@@ -47,8 +47,21 @@ def check_tables(folder: Path) -> None:
             read_table(folder / file)
 
 
+def check_whole(name: str) -> None:
+    """Refuse a base that is an adapter itself: transformers would load that too, whatever its file is.
+
+    Args:
+        name: The folder or hub id of an adapter's base.
+
+    Raises:
+        ModelError: When it is.
+    """
+    if hub_file(name, ADAPTER_CONFIG, None) is not None:
+        raise ModelError(f"{name} is an adapter itself, so no other can stand on it. Merge it into its base first.")
+
+
 def check_weights(name: str, revision: str | None = None, weights: str | None = None) -> None:
-    """Refuse a model whose weights are pickled, elsewhere, or another adapter's.
+    """Refuse a model whose weights are pickled or elsewhere.
 
     Args:
         name: The folder or hub id of a whole model.
@@ -58,8 +71,6 @@ def check_weights(name: str, revision: str | None = None, weights: str | None = 
     Raises:
         ModelError: When they are not safetensors in the model's own folder.
     """
-    if hub_file(name, ADAPTER_CONFIG, revision) is not None:
-        raise ModelError(f"{name} is an adapter itself, so no adapter stands on it. Merge it into its base first.")
     index = weights if weights is not None else INDEX
     if weights is not None and not (is_inside(weights) and weights.endswith((".safetensors", ".safetensors.index.json"))):
         raise ModelError(f"config.json of {name} names the weights {weights!r}; they must be safetensors in its own folder.")

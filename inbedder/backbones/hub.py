@@ -107,9 +107,9 @@ def read_settings(name: str, revision: str | None) -> Settings:
     if path is None:
         return Settings()
     table = read_table(path)
-    values = {key: table[key] for key in _SETTINGS if table.get(key) is not None}
+    values: dict[str, Any] = {key: table[key] for key in _SETTINGS if table.get(key) is not None}
     for key, value in values.items():
-        if type(value) is not _SETTINGS[key] or (_SETTINGS[key] is int and value < 1):
+        if type(value) is not _SETTINGS[key] or (_SETTINGS[key] is int and table[key] < 1):
             wanted = {str: "a string", int: "a whole number, at least 1", bool: "true or false"}[_SETTINGS[key]]
             raise ModelError(f"{key} in {path} is {value!r}; it must be {wanted}. Correct it, or take it away.")
     return Settings(**values)

@@ -27,6 +27,7 @@ from inbedder.backbones.file_checks import (
     check_sums,
     check_tables,
     check_weights,
+    check_whole,
     no_weights,
 )
 from inbedder.backbones.hub import MODULES_FILE, hub_file, not_loaded, read_table
@@ -175,7 +176,9 @@ def _check_place(folder: Path) -> None:
     if (folder / ADAPTER_CONFIG).is_file():
         check_adapter_weights(folder)
         if not (folder / "config.json").is_file():
-            check_weights(str(read_table(folder / ADAPTER_CONFIG).get("base_model_name_or_path")))
+            base = str(read_table(folder / ADAPTER_CONFIG).get("base_model_name_or_path"))
+            check_whole(base)
+            check_weights(base)
     if any(folder.glob("pytorch_model*.bin*")) and not any((folder / file).is_file() for file in (WEIGHTS, INDEX)):
         raise no_weights(folder)
 

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrain
 from transformers.utils import logging
 
 from inbedder.backbones.adapters import adapter_folder, base_of, brought_by, read_config, with_adapter
-from inbedder.backbones.file_checks import check_adapter_weights, check_sums, check_tables, check_weights
+from inbedder.backbones.file_checks import check_adapter_weights, check_sums, check_tables, check_weights, check_whole
 from inbedder.backbones.hub import Settings, not_loaded, read_settings
 from inbedder.backbones.revision import WeightFiles
 from inbedder.errors import ModelError
@@ -163,6 +163,7 @@ def find_model(name: str, options: LoadOptions) -> Found:
         read_config(Path(adapter))
         check_adapter_weights(Path(adapter))
         base = resolve_name(base_of(adapter, settings))
+        check_whole(base)
         check_sums(base)
     remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     if adapter is None and options.revision:
