@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evaluation.tasks.base import fingerprint
+from inbedder.backbones.sentence_modules import sentence_folder
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
@@ -211,7 +212,7 @@ def load_mteb_model(name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations between mteb and sentence-transformers
             if Path(source).is_dir():
-                model = SentenceTransformerEncoderWrapper(SentenceTransformer(source))
+                model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(sentence_folder(source))))
             else:
                 model = mteb.get_model(source)
     except Exception as error:

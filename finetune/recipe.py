@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 AnySection = TypeVar("AnySection")
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Above0 = Annotated[float, Field(gt=0)]
 AtLeast0 = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -78,7 +79,7 @@ class Schedule(Section):
     """Steps between lines of loss."""
     resume: bool = False
     """Go on from the last checkpoint in ``output``."""
-    seed: Whole = 0
+    seed: Seed = 0
     """Seed of sampling, order, dropout and new weights."""
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import logging
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from finetune.preflight import out_of_memory, uses_bf16
 from finetune.recipe import Lora, Schedule
-from inbedder.errors import MissingExtraError, RecipeError
+from inbedder.backbones.adapters import read_config, read_weights
+from inbedder.errors import MissingExtraError, ModelError, RecipeError
 from inbedder.files import atomic_write
+
+logger = logging.getLogger(__name__)
 
 RUN_FILE = "run.json"
 FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
@@ -74,19 +80,18 @@ def with_adapters(model: Any, config: Any, start: str | None = None) -> Any:
 def _begin_with(adapted: Any, start: str) -> None:
     """Give new adapters the weights of others."""
     from peft import set_peft_model_state_dict
-    from peft.utils import load_peft_weights
 
     try:
-        kept = json.loads((Path(start) / "adapter_config.json").read_text(encoding="utf-8"))
+        kept = read_config(Path(start))
         config = adapted.peft_config["default"]
         if (kept.get("r"), kept.get("lora_alpha")) != (config.r, config.lora_alpha):
             raise ValueError(f"r and alpha are {kept.get('r')} and {kept.get('lora_alpha')} there")
-        left = set_peft_model_state_dict(adapted, load_peft_weights(start, device="cpu"))
+        left = set_peft_model_state_dict(adapted, read_weights(Path(start)))
         if left.unexpected_keys:
             raise ValueError(f"it has {left.unexpected_keys[0]}")
         if missing := [name for name in left.missing_keys if ".lora_" in name]:
             raise ValueError(f"it lacks {missing[0]}")
-    except (OSError, ValueError, RuntimeError) as error:
+    except (ValueError, RuntimeError, ModelError) as error:
         raise RecipeError(f"lora.start={start} is no adapter of this recipe's shape: {error}") from error
 
 
@@ -155,13 +160,14 @@ def checkpoint_to_resume(output: Path, run: dict[str, Any], *, resume: bool) -> 
         Its folder, or None for a run that begins.
 
     Raises:
-        RecipeError: When there are checkpoints and the recipe does not ask for them, or they are another run's.
+        RecipeError: When there are checkpoints and the recipe does not ask for them, they are another run's, or what run they are
+            of cannot be read.
     """
     last = last_checkpoint(output)
     if last and not resume:
         raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
     if last and (output / RUN_FILE).exists():
-        before = json.loads((output / RUN_FILE).read_text(encoding="utf-8"))
+        before = _noted_run(output / RUN_FILE)
         changed = [key for key in run if before.get(key) != run[key]]
         if changed:
             raise RecipeError(
@@ -199,8 +205,22 @@ def note_run(output: Path, run: dict[str, Any]) -> None:
         temporary.write_text(json.dumps(run, indent=1), encoding="utf-8")
 
 
+def _noted_run(path: Path) -> dict[str, Any]:
+    """What ``note_run`` wrote."""
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(run, dict):
+            raise ValueError("it must hold a table")
+    except (OSError, ValueError) as error:
+        raise RecipeError(
+            f"{path} is damaged ({error}), so nothing tells whose the checkpoints beside it are. Remove it if they are this "
+            "recipe's, or choose another training.output."
+        ) from error
+    return run
+
+
 def last_checkpoint(output: Path) -> str | None:
-    """The last whole checkpoint of a run; one that a kill cut short is passed over (the trainer's state is written last).
+    """The last whole checkpoint of a run; one that a kill cut short or that was damaged is passed over, with a warning.
 
     Args:
         output: Folder of the run, which need not exist.
@@ -208,10 +228,47 @@ def last_checkpoint(output: Path) -> str | None:
     Returns:
         Its folder, or None.
     """
-    for folder in sorted(output.glob("checkpoint-*"), key=lambda checkpoint: int(checkpoint.name.split("-")[1]), reverse=True):
+    folders = [folder for folder in output.glob("checkpoint-*") if folder.name.removeprefix("checkpoint-").isdecimal()]
+    for folder in sorted(folders, key=lambda checkpoint: int(checkpoint.name.split("-")[1]), reverse=True):
+        damage = damage_of(folder)
+        if damage is None:
+            return str(folder)
+        logger.warning("%s is passed over: %s. The run goes on from the checkpoint before it, or begins anew.", folder, damage)
+    return None
+
+
+def damage_of(checkpoint: Path) -> str | None:
+    """What a checkpoint lacks, or what of it is damaged; no pickle in it is opened.
+
+    transformers writes its pickles as zip archives, whose members carry checksums. Without the optimizer's it would begin with a
+    new one, so that is looked for too.
+
+    Args:
+        checkpoint: Its folder.
+
+    Returns:
+        Words for a message, or None for a whole one.
+    """
+    for kinds in (
+        ("trainer_state.json",),
+        ("*.safetensors", "pytorch_model_fsdp*"),
+        ("optimizer*",),
+        ("scheduler.pt",),
+        ("rng_state*.pth",),
+    ):
+        if not any(next(checkpoint.glob(kind), None) for kind in kinds):
+            return f"it has no {' or '.join(kinds)}"
+    for path in sorted(checkpoint.rglob("*")):
         try:
-            json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        return str(folder)
+            if path.suffix == ".json":
+                json.loads(path.read_text(encoding="utf-8"))
+            elif path.suffix == ".safetensors":
+                with safe_open(path, framework="pt") as file:
+                    file.keys()
+            elif path.suffix in (".pt", ".pth", ".bin"):
+                with zipfile.ZipFile(path) as archive:
+                    if (member := archive.testzip()) is not None:
+                        raise zipfile.BadZipFile(f"{member} is not what was written")
+        except (OSError, ValueError, SafetensorError, zipfile.BadZipFile) as error:
+            return f"{path.name} is damaged ({error})"
     return None

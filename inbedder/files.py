@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -133,3 +134,15 @@ def sha256_of(path: Path) -> str:
         while block := file.read(1 << 22):
             digest.update(block)
     return digest.hexdigest()
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path that a file names stays in the folder of that file.
+
+    Args:
+        path: Relative, with slashes.
+
+    Returns:
+        False for an absolute path and for one that goes up.
+    """
+    return not re.match(r"[/\\]|[A-Za-z]:", path) and ".." not in re.split(r"[/\\]", path)

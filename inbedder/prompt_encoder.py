@@ -94,7 +94,7 @@ class PromptEncoder(ABC):
     @cached_property
     def revision(self) -> str:
         """What identifies the weights: the hub's commit, or a hash of the local files."""
-        return weights_revision(self.name, self.backbone)
+        return weights_revision(self.backbone)
 
     def _vectors(
         self,

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from inbedder.backbones.base import Sampling
-from inbedder.backbones.weights import quietly
+from inbedder.backbones.sentence_modules import sentence_folder
+from inbedder.backbones.weights import LoadOptions, device_of, quietly
 from inbedder.cache import Store, entry_key
 from inbedder.errors import InputError, MissingExtraError, ModelError
-from inbedder.files import sha256_of
 from inbedder.models.bundled import BASE_NAME, resolve_name
+from inbedder.models.checksums import State, digest_of, state_of
 from inbedder.vectors import KnowingVectors, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
@@ -106,9 +107,9 @@ def check_encoder(encoder: str, *, store: Store | None = None, device: str | Non
         InputError: When there is a store and the re-encoder's weights have no revision.
     """
     if store is None:
-        _encoder(encoder, device)
+        _encoder(encoder, device, _states(encoder))
     else:
-        _revision(encoder, device)
+        _revision(encoder, _states(encoder))
 
 
 def reencode(
@@ -150,7 +151,7 @@ def _known(answers: list[str], encoder: str, store: Store | None, device: str | 
     about: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     if store is not None:
-        about = {"model": encoder, "revision": _revision(encoder, device), "pooling": "of answers", "layer": "last"}
+        about = {"model": encoder, "revision": _revision(encoder, _states(encoder)), "pooling": "of answers", "layer": "last"}
         found = store.get(about, list(keys.values()))
     vectors = {text: unpack_vector(found[key]) for text, key in keys.items() if key in found}
     new = [answer for answer in answers if answer not in vectors]
@@ -179,37 +180,50 @@ def sentence_vectors(texts: Sequence[str], encoder: str, device: str | None = No
         ModelError: When the model cannot be loaded.
     """
     with _TURN:
-        loaded = _encoder(encoder, device)
+        loaded = _encoder(encoder, device, _states(encoder))
         vectors = loaded.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
     return np.asarray(vectors, dtype=np.float32)
 
 
+def _states(name: str) -> tuple[State, ...]:
+    """What the files of a folder are now, so that a model which was trained again is loaded again; none of a hub id."""
+    folder = Path(resolve_name(name))
+    kinds = ("*.safetensors", "*.json") if folder.is_dir() else ()
+    return tuple(state_of(path) for path in sorted(path for kind in kinds for path in folder.rglob(kind)))
+
+
 @lru_cache(maxsize=1)
-def _encoder(name: str, device: str | None) -> Any:
+def _encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
+    """The model that the files, which are as ``states`` says, hold."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", "reencode") from error
+    where = str(device_of(LoadOptions(device=device)))
+    weights = {"use_safetensors": True, "dtype": "float32"}
     try:
-        weights = {"use_safetensors": True, "dtype": "float32"}
+        folder = sentence_folder(resolve_name(name))
         with quietly(expected_gaps=False):
-            return SentenceTransformer(resolve_name(name), device=device, model_kwargs=weights)
-    except (OSError, ValueError) as error:
+            encoder = SentenceTransformer(str(folder), device=where, model_kwargs=weights, trust_remote_code=False)
+    except ModelError as error:
+        raise ModelError(f"Cannot load the re-encoder {name!r}. {error}") from error
+    except Exception as error:  # a damaged file can raise anything
         raise ModelError(
             f"Cannot load the re-encoder {name!r}: it is no sentence-transformers model here or in reach on the hub. "
             f"Check the spelling and the network, or give a local folder. ({' '.join(str(error).split())[:400]})"
         ) from error
+    if _states(name) != states:
+        raise ModelError(f"The files of the re-encoder {name} changed while it was loaded. Run it again.")
+    return encoder
 
 
 @lru_cache(maxsize=4)
-def _revision(name: str, device: str | None) -> str:
-    """A hash of the files of a folder, or the hub's commit."""
+def _revision(name: str, states: tuple[State, ...]) -> str:
+    """A hash of the files of a folder, which are as ``states`` says, or the hub's commit."""
     folder = Path(resolve_name(name))
-    if folder.is_dir():
-        files = sorted(path for kind in ("*.safetensors", "*.json") for path in folder.rglob(kind))
-        digests = "".join(f"{path.relative_to(folder)} {sha256_of(path)}\n" for path in files)
-        return hashlib.sha256(digests.encode()).hexdigest()[:16]
-    commit = getattr(getattr(getattr(_encoder(name, device)[0], "auto_model", None), "config", None), "_commit_hash", None)
-    if commit is None:
-        raise InputError(f"The re-encoder {name} has no revision, so kept vectors could lie. Use it without a cache.")
-    return str(commit)
+    if not folder.is_dir():
+        return sentence_folder(str(folder)).name  # a snapshot's folder is called by its commit
+    digests = "".join(f"{Path(state[0]).relative_to(folder)} {digest_of(Path(state[0]))}\n" for state in states)
+    if _states(name) != states:
+        raise ModelError(f"The files of the re-encoder {name} changed while they were read. Run it again.")
+    return hashlib.sha256(digests.encode()).hexdigest()[:16]

@@ -178,7 +178,7 @@ class PromptTokenizer:
             if kept == 0:
                 raise InputError(
                     f"The instruction and the template take {len(encoding.ids) + self.mask_length} tokens, more than "
-                    f"max_length={self.max_length}. Shorten the instruction or raise max_length."
+                    f"max_length={self.max_length}. Shorten the instruction or raise max_length, where the model takes more."
                 )
             first_dropped = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
             kept = max(0, min(first_dropped, kept - 1))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.weights import LoadOptions
+from inbedder.models.checksums import write_checksums
 
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
 WHOLE = ["transform", "output.LayerNorm"]
@@ -127,7 +128,7 @@ def adapter_of(sources: Sequence[Path], rank: int) -> tuple[dict[str, Tensor], d
 
 
 def main() -> None:
-    """Write adapter, configuration and settings."""
+    """Write adapter, configuration, settings and their checksums."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", type=Path, nargs="+")
     parser.add_argument("target", type=Path)
@@ -146,6 +147,7 @@ def main() -> None:
     settings |= {key: yaml.safe_load(value) for key, value in (pair.split("=", 1) for pair in options.set)}
     for name, values in (("adapter_config.json", config), (SETTINGS_FILE, settings)):
         (options.target / name).write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_checksums(options.target)
 
 
 if __name__ == "__main__":

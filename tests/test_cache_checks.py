@@ -182,7 +182,7 @@ def test_a_file_that_cannot_be_opened_is_removed_with_its_logs_alone(tmp_path):
 
 def test_a_file_that_holds_nothing_readable_is_not_called_repaired(tmp_path):
     (tmp_path / FILE).write_bytes(b"no database " * 100)
-    with pytest.raises(InputError, match="cannot be read.*inbedder cache clear"):
+    with pytest.raises(InputError, match=r"cannot be read.*inbedder cache clear"):
         cache_checks.rebuild(tmp_path / FILE)
     assert (tmp_path / FILE).read_bytes() == b"no database " * 100
 
@@ -195,7 +195,7 @@ def test_a_repair_that_fails_leaves_the_damaged_file_as_it_was(tmp_path, monkeyp
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(cache_checks, "make_tables", full)
-    with pytest.raises(InputError, match="was not mended .database or disk is full. and is as it was"):
+    with pytest.raises(InputError, match=r"was not mended .database or disk is full. and is as it was"):
         store.repair()
     monkeypatch.undo()
     assert right_entries(Store(tmp_path)) == 60

@@ -47,7 +47,7 @@ def test_sizes_are_read_as_people_write_them(written, size):
 
 @pytest.mark.parametrize("written", ["", "G", "5X", "-5G", "5G5", "nan", "1e9", True, -1, 0, "999K", "5 0G"])
 def test_what_is_no_size_is_refused(written):
-    with pytest.raises(InputError, match="no size of a cache|too small"):
+    with pytest.raises(InputError, match=r"no size of a cache|too small"):
         parse_size(written)
 
 
@@ -127,5 +127,5 @@ def test_a_model_takes_the_size_of_its_cache(make_model, tmp_path):
     assert model.store.usage().limit == 5 * 10**9
     with pytest.raises(InputError, match="cache_size needs a cache"):
         InBedder(make_model("opt"), cache_size="5G")
-    with pytest.raises(InputError, match="no size of a cache"):
+    with pytest.raises(InputError, match=r"no size of a cache"):
         InBedder(make_model("opt"), cache=tmp_path, cache_size="much")

@@ -17,11 +17,14 @@ FLOORS = {
         arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
         backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
             prompting
-        backbones.adapters backbones.sentence_modules cache_checks models.gguf tokenization
-        backbones.base cache grouping.report.page models.installing outputs
+        cache_checks models.checksums
+        backbones.file_checks models.gguf tokenization
+        backbones.adapters backbones.sentence_modules cache
+        backbones.base grouping.report.page models.installing outputs
         backbones.masked formats models.bundled scheduling
-        backbones.onnx backbones.revision backbones.weights tables
-        backbones.causal backbones.embedding backbones.vllm conditional.rated_rows distributed.folder prompt_encoder reencode
+        backbones.onnx backbones.revision tables
+        backbones.weights conditional.rated_rows distributed.folder
+        backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options
         backbones.families cli.kept cli.models cli.research
         conditional.encoding embedder

@@ -144,10 +144,21 @@ def test_vectors_of_another_re_encoder_are_not_found_nor_those_of_its_other_weig
     assert counted == []
     weights = f"{other_encoder}/model.safetensors"
     save_file({name: tensor * 1.5 for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
-    reencode._revision.cache_clear()
-    reencode._encoder.cache_clear()
     assert np.abs(other.encode("a", "What?") - vector).max() > 1e-4
     assert len(counted) == 1
+
+
+def test_a_re_encoder_that_changes_while_it_is_read_is_refused(other_encoder, monkeypatch):
+    whole, states = reencode._states, iter([(), ("other",)])
+    monkeypatch.setattr(reencode, "_states", lambda name: next(states))
+    with pytest.raises(ModelError, match="changed while it was loaded"):
+        sentence_vectors(["a"], other_encoder)
+    assert len(whole(other_encoder)) > 3
+
+
+def test_a_re_encoder_takes_no_device_that_is_not_there(other_encoder):
+    with pytest.raises(ModelError, match="The device 'banana' cannot be used here"):
+        sentence_vectors(["a"], other_encoder, "banana")
 
 
 def test_a_re_encoder_that_is_not_there_is_named_before_any_answer_is_drawn(model, monkeypatch):

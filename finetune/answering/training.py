@@ -41,6 +41,7 @@ from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
+from inbedder.models.checksums import write_checksums
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -186,6 +187,7 @@ def _save(output: Path, loaded: Loaded, recipe: AnsweringRecipe, text: str) -> N
     for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):
         with atomic_write(output / name) as temporary:
             temporary.write_text(content, encoding="utf-8")
+    write_checksums(output)
 
 
 def _card(recipe: AnsweringRecipe, rows: Sequence[Row], history: Sequence[dict[str, Any]], seconds: float) -> str:

@@ -24,6 +24,7 @@ from inbedder.conditional.encoding import check_place
 from inbedder.conditional.rated_rows import Rated, contrasting, read_rated
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
+from inbedder.models.checksums import write_checksums
 
 __all__ = ["finetune", "load_rated", "parse_recipe", "preview"]
 
@@ -130,6 +131,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
     if recipe.lora:
         encoder.backbone = encoder.backbone.merge_and_unload()
     encoder.save(output, {"base": recipe.model, "recipe": asdict(recipe)})
+    write_checksums(output)
     history = trainer.state.log_history
     with atomic_write(output / "README.md") as temporary:
         temporary.write_text(card(recipe, learned, history, time.time() - started), encoding="utf-8")

@@ -28,11 +28,13 @@ from finetune.curriculum.data_cube import data_cube_batches, note_underfitting
 from finetune.preflight import check_room, processes
 from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train
 from inbedder.backbones.adapters import load_merged
+from inbedder.backbones.sentence_modules import sentence_folder
 from inbedder.backbones.transformer import position_limit
 from inbedder.backbones.weights import quietly
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import resolve_name
+from inbedder.models.checksums import write_checksums
 
 __all__ = ["finetune", "parse_recipe", "preview", "training_pairs"]
 
@@ -74,8 +76,12 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
         raise MissingExtraError("sentence-transformers", "finetune") from error
     try:
         with quietly(expected_gaps=True):
-            model = SentenceTransformer(resolve_name(recipe.model), model_kwargs={"use_safetensors": True, "dtype": "float32"})
-    except (OSError, ValueError) as error:
+            model = SentenceTransformer(
+                str(sentence_folder(resolve_name(recipe.model))),
+                model_kwargs={"use_safetensors": True, "dtype": "float32"},
+                trust_remote_code=False,
+            )
+    except Exception as error:  # a damaged file can raise anything
         raise RecipeError(
             f"Cannot load {recipe.model}: {' '.join(str(error).split())[:400]}. Give a hub id or a folder."
         ) from error
@@ -137,6 +143,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     started = time.time()
     train(trainer, output, last, KNOBS)
     _save(trainer.model, recipe)
+    write_checksums(output)
     text = _card(recipe, learned, trainer.state.log_history, time.time() - started)
     with atomic_write(output / "README.md") as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -1,36 +1,106 @@
-"""peft adapters: found, merged into their base, or left beside quantized weights."""
+"""peft adapters: found, checked, and merged into their base or left beside quantized weights."""
 
 from __future__ import annotations
 
-import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from inbedder.backbones.hub import Settings, hub_file
+from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_adapter_weights
+from inbedder.backbones.hub import Settings, hub_file, read_table
 from inbedder.errors import ModelError
+from inbedder.models.checksums import CHECKSUMS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA")
+"""Adapters of peft that can be merged into their base."""
+_UNPLAIN = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
+
 
 def adapter_folder(name: str, revision: str | None) -> str | None:
     """The folder of a peft adapter, downloaded where ``name`` is a hub id; None for a whole model."""
-    if hub_file(name, "adapter_config.json", revision) is None:
+    if hub_file(name, ADAPTER_CONFIG, revision) is None:
         return None
     if Path(name).is_dir():
         return name
-    return str(snapshot_download(name, revision=revision, allow_patterns=["adapter_*"]))
+    return str(snapshot_download(name, revision=revision, allow_patterns=[ADAPTER_CONFIG, ADAPTER_WEIGHTS, CHECKSUMS]))
+
+
+def read_config(adapter: Path) -> dict[str, Any]:
+    """Read what an adapter is.
+
+    Args:
+        adapter: Its folder.
+
+    Returns:
+        Its ``adapter_config.json``.
+
+    Raises:
+        ModelError: When the file is damaged, the kind is not known, or rank and alpha of a LoRA are no numbers above 0.
+    """
+    path = adapter / ADAPTER_CONFIG
+    config = read_table(path)
+    if config.get("peft_type") not in KINDS:
+        raise ModelError(
+            f"peft_type in {path} is {config.get('peft_type')!r}. Known here: {', '.join(KINDS)}; "
+            "merge others into their base first."
+        )
+    rank: Any = config.get("r")
+    alpha: Any = config.get("lora_alpha")
+    if config["peft_type"] == "LORA" and (
+        type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not 0 < alpha < float("inf")
+    ):
+        raise ModelError(
+            f"r and lora_alpha in {path} are {rank!r} and {alpha!r}; they must be numbers above 0. Save the adapter again."
+        )
+    return config
+
+
+def read_weights(adapter: Path) -> dict[str, Tensor]:
+    """Read the weights of an adapter.
+
+    Args:
+        adapter: Its folder.
+
+    Returns:
+        Tensors by name.
+
+    Raises:
+        ModelError: When they are missing, pickled, damaged or none.
+    """
+    path = check_adapter_weights(adapter)
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path} is damaged ({error}). Download the adapter again, or train it again.") from error
+    if not tensors:
+        raise ModelError(f"{path} holds no weights. Download the adapter again, or train it again.")
+    return tensors
 
 
 def base_of(adapter: str, settings: Settings) -> str:
-    """The model that an adapter was trained on."""
-    config = json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))
-    base = settings.base or config.get("base_model_name_or_path")
+    """The model that an adapter was trained on.
+
+    Args:
+        adapter: Its folder.
+        settings: What its training left beside it, whose base comes first.
+
+    Returns:
+        A folder or a hub id.
+
+    Raises:
+        ModelError: When the adapter cannot be used, or does not say.
+    """
+    base = settings.base or read_config(Path(adapter)).get("base_model_name_or_path")
     if not base:
         raise ModelError(f"The adapter {adapter} does not say which model it belongs to (base_model_name_or_path).")
     return str(base)
@@ -38,11 +108,11 @@ def base_of(adapter: str, settings: Settings) -> str:
 
 def brought_by(adapter: str) -> set[str]:
     """Names of the weights that an adapter brings whole."""
-    path = Path(adapter) / "adapter_model.safetensors"
-    if not path.is_file():
-        return set()
-    with safe_open(path, framework="pt") as file:
-        return {name.removeprefix("base_model.model.") for name in file.keys() if ".lora_" not in name}  # noqa: SIM118
+    return {_plain_name(name) for name in read_weights(Path(adapter)) if ".lora_" not in name}
+
+
+def _plain_name(name: str) -> str:
+    return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
 
 
 def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
@@ -57,29 +127,31 @@ def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
 
     Returns:
         False, with the model unchanged, when the adapter is more than plain LoRA; peft must load it then.
+
+    Raises:
+        ModelError: When the adapter is damaged, or was trained on another base.
     """
-    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-    weights_file = adapter / "adapter_model.safetensors"
-    plain = config.get("peft_type") == "LORA"
-    unplain = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
-    if not plain or any(config.get(key) for key in unplain) or not weights_file.is_file():
+    config = read_config(adapter)
+    if config["peft_type"] != "LORA" or any(config.get(key) for key in _UNPLAIN):
         return False
-    tensors = {
-        name.removeprefix("base_model.model.").replace(".base_layer.", "."): tensor
-        for name, tensor in load_file(weights_file).items()
-    }
+    tensors = {_plain_name(name): tensor for name, tensor in read_weights(adapter).items()}
     if any(".lora_" in name and not name.endswith((".lora_A.weight", ".lora_B.weight")) for name in tensors):
         return False
     scale = config["lora_alpha"] / config["r"]
     target = dict(model.named_parameters(remove_duplicate=False))
-    deltas = {}
-    for name, tensor in tensors.items():
-        if name.endswith(".lora_A.weight"):
-            other = tensors[name.replace(".lora_A.", ".lora_B.")]
-            deltas[name.replace(".lora_A.", ".")] = scale * (other.float() @ tensor.float())
+    linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    halves = {re.sub(r"\.lora_[AB]\.weight$", ".weight", name) for name in tensors if ".lora_" in name}
     whole = {name: tensor for name, tensor in tensors.items() if ".lora_" not in name}
-    if not (deltas.keys() | whole.keys()) <= target.keys():
+    if not (halves <= linear and whole.keys() <= target.keys()):
         return False
+    deltas = {}
+    for name in sorted(halves):
+        first, second = _halves(tensors, name, config["r"], adapter)
+        deltas[name] = scale * (second.float() @ first.float())
+    for name, tensor in {**deltas, **whole}.items():
+        if tensor.shape != target[name].shape:
+            raise _unfit(adapter, f"{name} is {tuple(tensor.shape)} there and {tuple(target[name].shape)} in the base")
+    _check_complete(model, config, halves, whole, adapter)
     with torch.no_grad():
         for name, delta in deltas.items():
             target[name] += delta.to(target[name].dtype)
@@ -88,11 +160,72 @@ def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
     return True
 
 
+def _halves(tensors: Mapping[str, Tensor], name: str, rank: int, adapter: Path) -> tuple[Tensor, Tensor]:
+    """A and B of a layer, of the rank that the configuration says."""
+    stem = name.removesuffix("weight")
+    found = [tensors.get(f"{stem}lora_{half}.weight") for half in "AB"]
+    first, second = found
+    if first is None or second is None:
+        raise ModelError(f"{adapter / ADAPTER_WEIGHTS} holds half of the change of {name}. Train or download the adapter again.")
+    if first.ndim != 2 or second.ndim != 2 or not first.shape[0] == second.shape[1] == rank:
+        raise ModelError(
+            f"{adapter / ADAPTER_WEIGHTS} changes {name} by {tuple(second.shape)} and {tuple(first.shape)}, but r in "
+            f"{ADAPTER_CONFIG} is {rank}: the files are of two adapters. Train or download the adapter again."
+        )
+    return first, second
+
+
+def _check_complete(
+    model: nn.Module, config: Mapping[str, Any], halves: set[str], whole: Mapping[str, Tensor], adapter: Path
+) -> None:
+    """Refuse an adapter that leaves out layers of the base that it aims at: its own base had fewer."""
+    aim = config.get("target_modules")
+    if not aim or aim == "all-linear" or config.get("layers_to_transform") or config.get("exclude_modules"):
+        return
+    pattern = aim if isinstance(aim, str) else rf"(.*\.)?({'|'.join(re.escape(str(part)) for part in aim)})"
+    for name, module in model.named_modules():
+        aimed_at = isinstance(module, nn.Linear) and re.fullmatch(pattern, name)
+        if aimed_at and f"{name}.weight" not in halves and f"{name}.weight" not in whole:
+            raise _unfit(adapter, f"it holds no change of {name}")
+
+
+def _unfit(adapter: str | Path, reason: str) -> ModelError:
+    return ModelError(
+        f"The adapter {adapter} does not fit its base: {reason}. It was trained on another model: correct base in its "
+        f"inbedder.json or base_model_name_or_path in its {ADAPTER_CONFIG}, or download it again."
+    )
+
+
 def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
-    """The model with an adapter: merged into its weights, or beside them."""
+    """The model with an adapter.
+
+    Args:
+        model: The adapter's base; changed in place.
+        adapter: Its folder.
+        merge: Whether it is merged into the weights, or left beside them.
+
+    Returns:
+        The model.
+
+    Raises:
+        ModelError: When the adapter is damaged, or was trained on another base.
+    """
     if merge and load_merged(model, Path(adapter)):
         return model
-    from peft import PeftModel
+    read_config(Path(adapter))
+    weights = read_weights(Path(adapter))
+    from peft import PeftConfig, PeftModel, set_peft_model_state_dict
+    from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING
 
-    wrapped = PeftModel.from_pretrained(model, adapter)
-    return wrapped.merge_and_unload() if merge else wrapped.get_base_model()
+    try:
+        config = PeftConfig.from_pretrained(adapter)
+        config.inference_mode = True
+        wrapped = PeftModel(model, config)
+        left = set_peft_model_state_dict(wrapped, weights)
+        prefix = PEFT_TYPE_TO_PREFIX_MAPPING[config.peft_type]
+        gaps = [*left.unexpected_keys, *(name for name in left.missing_keys if prefix in name or ".modules_to_save." in name)]
+        if not gaps:
+            return wrapped.merge_and_unload() if merge else wrapped.get_base_model()
+    except Exception as error:  # peft raises many kinds
+        raise _unfit(adapter, " ".join(str(error).split())[:300]) from error
+    raise _unfit(adapter, f"{gaps[0]} stands alone")

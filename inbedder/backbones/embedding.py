@@ -37,7 +37,7 @@ from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.hub import EMBEDDING, SETTINGS_FILE, Settings, hub_file
-from inbedder.backbones.sentence_modules import SentenceModules, read_modules
+from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
 from inbedder.backbones.weights import Found, Loaded, LoadOptions
 from inbedder.batching import pad
@@ -80,9 +80,7 @@ def embedding_backbone(loaded: Loaded, options: LoadOptions) -> tuple[EmbeddingB
     """
     name, settings = loaded.adapter or loaded.base, loaded.settings
     modules = read_modules(name, options.revision, explicit=options.kind is not None)
-    missing = [key for key in loaded.untrained if "pooler" not in key]
-    if missing:
-        raise ModelError(f"{name} lacks weights of its encoder ({', '.join(missing[:3])}), so its vectors would be random.")
+    check_width(modules.after, loaded.model.config.get_text_config().hidden_size, name)
     if modules.lower:
         tokenizer = loaded.tokenizer.backend_tokenizer
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *([tokenizer.normalizer] if tokenizer.normalizer else [])])

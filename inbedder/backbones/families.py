@@ -19,6 +19,7 @@ from inbedder.backbones.causal import causal_backbone
 from inbedder.backbones.embedding import embedding_backbone, encoder_class, refuse_answering
 from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
 from inbedder.backbones.masked import MaskedBackbone
+from inbedder.backbones.revision import keep_revision
 from inbedder.backbones.seq2seq import seq2seq_backbone
 from inbedder.backbones.weights import Found, Loaded, LoadOptions, find_model, load_weights
 from inbedder.errors import ModelError
@@ -115,11 +116,14 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
         from inbedder.backbones.vllm import vllm_backbone
 
         found = find_model(name, options)
-        return vllm_backbone(found, model_kind(found.config), options), found.settings
+        engines = vllm_backbone(found, model_kind(found.config), options)
+        keep_revision(engines, found.files)
+        return engines, found.settings
     kind = options.kind or ("embedding" if _is_sentence_model(name, options.revision) else None)
     loaded = load_model(name, replace(options, kind=kind))
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
+    keep_revision(backbone, loaded.files)
     return backbone, settings
 
 
@@ -152,4 +156,15 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
     if options.dtype == "int8" and "int8" not in family.dtypes:
         raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
     family.check(found, options)
+    _check_kind(kind, found)
     return load_weights(found, kind, family.model_class(found.config), options, headless=family.headless)
+
+
+def _check_kind(kind: str, found: Found) -> None:
+    """Refuse to read a language model as one of another kind; whose kind is not known may be tried."""
+    try:
+        own = model_kind(found.config)
+    except ModelError:
+        return
+    if kind != own and kind != "embedding":
+        raise ModelError(f"{found.base} is a {own} LM and cannot be read as a {kind} one. Leave the backbone out.")

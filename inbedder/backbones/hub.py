@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
@@ -57,11 +58,61 @@ def hub_file(name: str, file: str, revision: str | None) -> Path | None:
         raise not_loaded(name, error) from error
 
 
+def read_table(path: Path) -> dict[str, Any]:
+    """Read a json file that must hold a table.
+
+    Args:
+        path: The file.
+
+    Returns:
+        What it holds.
+
+    Raises:
+        ModelError: When it cannot be read, is no JSON, or holds something else.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values, dict):
+            raise ValueError("it must hold a table, {...}")
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is damaged ({error}). Download the model again, or save it again.") from error
+    return values
+
+
+_SETTINGS: dict[str, type] = {
+    "base": str,
+    "template": str,
+    "mask_length": int,
+    "backbone": str,
+    "max_new_tokens": int,
+    "subtract_instruction": bool,
+}
+"""What ``inbedder.json`` may hold."""
+
+
 def read_settings(name: str, revision: str | None) -> Settings:
-    """What fine-tuning wrote beside a model; nothing where it wrote none."""
+    """What fine-tuning wrote beside a model; nothing where it wrote none.
+
+    Args:
+        name: A folder or a hub id.
+        revision: Branch, tag or commit on the hub.
+
+    Returns:
+        The settings.
+
+    Raises:
+        ModelError: When the file is damaged, or a setting is of another kind.
+    """
     path = hub_file(name, SETTINGS_FILE, revision)
-    values = json.loads(path.read_text(encoding="utf-8")) if path else {}
-    return Settings(**{field.name: values.get(field.name) for field in fields(Settings) if field.name != "prompts"})
+    if path is None:
+        return Settings()
+    table = read_table(path)
+    values: dict[str, Any] = {key: table[key] for key in _SETTINGS if table.get(key) is not None}
+    for key, value in values.items():
+        if type(value) is not _SETTINGS[key] or (_SETTINGS[key] is int and table[key] < 1):
+            wanted = {str: "a string", int: "a whole number, at least 1", bool: "true or false"}[_SETTINGS[key]]
+            raise ModelError(f"{key} in {path} is {value!r}; it must be {wanted}. Correct it, or take it away.")
+    return Settings(**values)
 
 
 def not_loaded(name: str, error: Exception) -> ModelError:

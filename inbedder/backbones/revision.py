@@ -3,42 +3,124 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from inbedder.backbones.base import Backbone
+from inbedder.backbones.file_checks import ADAPTER_CONFIG
 from inbedder.backbones.hub import WHOLE_OR_ADAPTER, hub_file, not_loaded
 from inbedder.backbones.sentence_modules import module_files
+from inbedder.errors import ModelError
 from inbedder.files import sha256_of
 from inbedder.models.bundled import resolve_name
+from inbedder.models.checksums import State, digest_of, state_of
+
+AT_ONCE = 1 << 30
+"""Most bytes of weights that are read for their revision while the model is loaded; more are read when it is first asked for."""
+_PLACE = "weight_files"
 
 
-def weights_revision(name: str, backbone: Backbone) -> str:
+@dataclass(frozen=True)
+class WeightFiles:
+    """The files that a model is loaded from, as they are before; none for a whole model of the hub, whose commit tells."""
+
+    states: tuple[State, ...]
+    """Of the files whose contents make the revision, in their order."""
+    commit: str | None
+    """The hub's, of the model or of its adapter's base."""
+    base_from: int | None
+    """The place of the first file of an adapter's base, before which the commit counts; None where there is no such base."""
+    adapter_config: str
+    """The text of an adapter's settings, which change vectors as weights do."""
+
+    @classmethod
+    def of(cls, name: str, base: str, adapter: str | None, commit: str | None, *, modules: bool) -> WeightFiles:
+        """Look at the files of a model.
+
+        Args:
+            name: What the user calls it.
+            base: Folder or hub id of the whole model.
+            adapter: Folder of the adapter, where it is one.
+            commit: The hub's, of the base.
+            modules: Whether it is read as an embedding model, so that the files of its modules count.
+
+        Returns:
+            What they are now.
+        """
+        folder = Path(adapter or base)
+        files = sorted(folder.glob("*.safetensors")) + (module_files(folder) if modules and folder.is_dir() else [])
+        base_from = len(files) if adapter and name != "mini" else None  # the base of mini is checked by its hash
+        files += sorted(Path(base).glob("*.safetensors")) if base_from is not None and Path(base).is_dir() else []
+        config = Path(adapter, ADAPTER_CONFIG).read_text(encoding="utf-8") if adapter else ""
+        return cls(tuple(state_of(file) for file in files), commit, base_from, config)
+
+    @cached_property
+    def revision(self) -> str:
+        """The hub's commit, or 16 digits of a hash of the files; a file that changed since the load raises ModelError."""
+        if not self.states:
+            return self.commit or "unknown"
+        self.check()
+        digests = [digest_of(Path(state[0])) for state in self.states]
+        self.check()
+        if self.base_from is not None:
+            digests.insert(self.base_from, str(self.commit))
+        return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+
+    def check(self) -> None:
+        """Refuse files that are no longer what they were.
+
+        Raises:
+            ModelError: When one changed.
+        """
+        for state in self.states:
+            path = Path(state[0])
+            if not path.is_file() or state_of(path) != state:
+                raise ModelError(f"{path} changed since the model was loaded from it. Load the model again.")
+
+
+def keep_revision(backbone: Backbone, files: WeightFiles) -> None:
+    """Let a backbone remember what it was loaded from; the revision of all but large weights is taken now.
+
+    Args:
+        backbone: The model.
+        files: As they were before it was loaded.
+
+    Raises:
+        ModelError: When a file changed since.
+    """
+    setattr(backbone, _PLACE, files)
+    if sum(size for _, _, size, _ in files.states) <= AT_ONCE:
+        _ = files.revision
+
+
+def weights_revision(backbone: Any) -> str:
     """What identifies a loaded model's weights.
 
     Args:
-        name: The folder or hub id it was loaded from.
         backbone: The model.
 
     Returns:
         For a folder or an adapter the first 16 digits of the SHA-256 of its safetensors (and, for an adapter, of its base's
-        commit or safetensors; for an embedding model, of the files of its modules), for a hub id the commit.
+        commit or safetensors; for an embedding model, of the files of its modules), for a hub id the commit: as they were when
+        the model was loaded.
+
+    Raises:
+        ModelError: When the files are large, so that they are read now, and changed since.
     """
-    commit = str(getattr(backbone.model.config, "_commit_hash", None))
-    folder = Path(backbone.adapter or resolve_name(name))
-    if not folder.is_dir():
-        return "unknown" if commit == "None" else commit
-    modules = module_files(folder) if backbone.bare else []
-    digests = [sha256_of(path) for path in (*sorted(folder.glob("*.safetensors")), *modules)]
-    if name != "mini" and backbone.adapter:  # the base of mini is checked by its hash
-        base = Path(resolve_name(str(backbone.model.config._name_or_path)))
-        digests += [commit, *(sha256_of(path) for path in sorted(base.glob("*.safetensors")) if base.is_dir())]
-    return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+    return _files(backbone).revision
+
+
+def _files(backbone: Any) -> WeightFiles:
+    files: WeightFiles = getattr(backbone, _PLACE)
+    return files
 
 
 def settings_hash(backbone: Backbone) -> str:
     """What stands for tokenizer, configuration and adapter settings, which change vectors as weights do; 16 digits."""
-    adapter = Path(backbone.adapter, "adapter_config.json").read_text(encoding="utf-8") if backbone.adapter else ""
-    parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), adapter)
+    settings = _files(backbone).adapter_config
+    parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), settings)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -13,12 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from inbedder.backbones.hub import MODULES_FILE, hub_file
+from inbedder.backbones.file_checks import (
+    ADAPTER_CONFIG,
+    INDEX,
+    WEIGHTS,
+    check_adapter_weights,
+    check_index,
+    check_sums,
+    check_tables,
+    check_weights,
+    check_whole,
+    no_weights,
+)
+from inbedder.backbones.hub import MODULES_FILE, hub_file, not_loaded, read_table
 from inbedder.errors import ModelError
+from inbedder.files import is_inside
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +40,8 @@ POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last-token"}
 """sentence-transformers' poolings that are known here, and their names here."""
 _LEGACY = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
+_NOT_NEEDED = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.gguf", "onnx/*", "openvino/*"]
+"""Files of a repository that sentence-transformers needs not, pickles among them."""
 
 
 class Normalize(nn.Module):
@@ -68,13 +84,9 @@ def read_modules(name: str, revision: str | None, *, explicit: bool) -> Sentence
     Raises:
         ModelError: When a module is of a kind that is not known here, or its weights are missing, pickled or damaged.
     """
-    listed = _read(name, MODULES_FILE, revision)
+    listed = _listed(name, revision)
     if listed is None:
         return SentenceModules()
-    if not isinstance(listed, list) or not all(
-        isinstance(module, dict) and {"type", "path"} <= module.keys() for module in listed
-    ):
-        raise ModelError(f"{MODULES_FILE} of {name} is malformed: it must list modules with a type and a path.")
     kinds = [_kind(str(module["type"])) for module in listed]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Dense", "Normalize"} or listed[0]["path"]:
         raise ModelError(
@@ -84,41 +96,124 @@ def read_modules(name: str, revision: str | None, *, explicit: bool) -> Sentence
     after = nn.Sequential()
     for kind, module in zip(kinds[2:], listed[2:], strict=True):
         after.append(_dense(name, str(module["path"]), revision) if kind == "Dense" else Normalize())
-    transformer = _read(name, "sentence_bert_config.json", revision) or {}
+    transformer = _table(name, "sentence_bert_config.json", revision)
+    max_length = transformer.get("max_seq_length")
+    if max_length is not None and (type(max_length) is not int or max_length < 1):
+        raise ModelError(f"max_seq_length in sentence_bert_config.json of {name} is {max_length!r}. Make it a whole number.")
     if "message" in (transformer.get("modality_config") or {}):
         raise ModelError(
             f"{name} reads its texts through a chat template, which is not known here. Use sentence-transformers itself."
         )
     return SentenceModules(
-        pooling=_pooling(name, _read(name, f"{listed[1]['path']}/config.json", revision) or {}, explicit),
+        pooling=_pooling(name, _table(name, f"{listed[1]['path']}/config.json", revision), explicit),
         after=after,
-        max_length=transformer.get("max_seq_length"),
+        max_length=max_length,
         lower=bool(transformer.get("do_lower_case")),
-        prompts=_prompts(_read(name, "config_sentence_transformers.json", revision) or {}),
+        prompts=_prompts(name, _table(name, "config_sentence_transformers.json", revision)),
     )
+
+
+def check_width(after: nn.Sequential, width: int, name: str) -> None:
+    """Refuse Dense layers that do not take what stands before them.
+
+    Args:
+        after: What follows the pooling.
+        width: Length of a pooled vector.
+        name: What the user calls the model.
+
+    Raises:
+        ModelError: When a layer takes vectors of another length.
+    """
+    for layer in (module for module in after.modules() if isinstance(module, nn.Linear)):
+        if layer.in_features != width:
+            raise ModelError(
+                f"A Dense of {name} takes vectors of {layer.in_features} numbers, not of {width}: its files are of two models. "
+                "Download it again."
+            )
+        width = layer.out_features
 
 
 def module_files(folder: Path) -> list[Path]:
     """The settings and weights of the modules of a folder, in a fixed order; none without ``modules.json``."""
-    listed = _read(str(folder), MODULES_FILE, None) or []
-    paths = sorted({str(module.get("path")) for module in listed if module.get("path")})
-    files = [folder / path / file for path in paths for file in ("config.json", "model.safetensors")]
+    paths = sorted({str(module["path"]) for module in _listed(str(folder), None) or [] if module["path"]})
+    files = [folder / path / file for path in paths for file in ("config.json", WEIGHTS)]
     return [file for file in files if file.is_file()]
+
+
+def sentence_folder(name: str) -> Path:
+    """The folder of a model that sentence-transformers shall load, downloaded where ``name`` is a hub id, and looked through.
+
+    Args:
+        name: A folder or a hub id.
+
+    Returns:
+        The folder; nothing in it leads sentence-transformers to a pickle, to code or out of the folder.
+
+    Raises:
+        ModelError: When the model is not found, or not so.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        try:
+            folder = Path(snapshot_download(name, ignore_patterns=_NOT_NEEDED))
+        except Exception as error:  # the hub's library raises many kinds
+            raise not_loaded(name, error) from error
+    check_sums(str(folder))
+    for module in _listed(str(folder), None) or []:
+        if not str(module["type"]).startswith("sentence_transformers."):
+            raise ModelError(f"{name} is made of {module['type']}, whose code is not run. Choose another model.")
+    for place in (folder, *(path for path in sorted(folder.rglob("*")) if path.is_dir())):
+        if not any(part.startswith("checkpoint-") for part in place.relative_to(folder).parts):
+            _check_place(place)
+    return folder
+
+
+def _check_place(folder: Path) -> None:
+    """Refuse a folder in which sentence-transformers, transformers or peft would open a pickle, or leave it."""
+    check_tables(folder)
+    for index in folder.glob("*.safetensors.index.json"):
+        check_index(index, folder)
+    if (folder / ADAPTER_CONFIG).is_file():
+        check_adapter_weights(folder)
+        if not (folder / "config.json").is_file():
+            base = str(read_table(folder / ADAPTER_CONFIG).get("base_model_name_or_path"))
+            check_whole(base)
+            check_weights(base)
+    if any(folder.glob("pytorch_model*.bin*")) and not any((folder / file).is_file() for file in (WEIGHTS, INDEX)):
+        raise no_weights(folder)
+
+
+def _listed(name: str, revision: str | None) -> list[dict[str, Any]] | None:
+    """The modules that ``modules.json`` lists, each in a folder inside; None where there is no such file."""
+    path = hub_file(name, MODULES_FILE, revision)
+    if path is None:
+        return None
+    try:
+        listed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{MODULES_FILE} of {name} is no JSON ({error}). Download it again.") from error
+    if not isinstance(listed, list) or not all(
+        isinstance(module, dict) and {"type", "path"} <= module.keys() and isinstance(module["path"], str) for module in listed
+    ):
+        raise ModelError(f"{MODULES_FILE} of {name} is malformed: it must list modules with a type and a path.")
+    for module in listed:
+        if not is_inside(module["path"]):
+            raise ModelError(
+                f"{MODULES_FILE} of {name} leads out of its folder, to {module['path']!r}. Do not use this "
+                "model: it was tampered with."
+            )
+    return listed
+
+
+def _table(name: str, file: str, revision: str | None) -> dict[str, Any]:
+    """A json file that must hold a table; an empty one where there is none."""
+    path = hub_file(name, file, revision)
+    return {} if path is None else read_table(path)
 
 
 def _kind(dotted: str) -> str:
     """The class of a module of sentence-transformers; anybody else's keeps its whole name, so that it is not known."""
     return dotted.rsplit(".", 1)[-1] if dotted.startswith("sentence_transformers.") else dotted
-
-
-def _read(name: str, file: str, revision: str | None) -> Any:
-    path = hub_file(name, file, revision)
-    if path is None:
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelError(f"{file} of {name} is no JSON ({error}). Download it again.") from error
 
 
 def _pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
@@ -142,9 +237,11 @@ def _pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
     return "mean" if pooled else "text-mean"
 
 
-def _prompts(settings: dict[str, Any]) -> dict[str, str]:
+def _prompts(name: str, settings: dict[str, Any]) -> dict[str, str]:
     """The prompts that sentence-transformers' encode, encode_query and encode_document take of themselves."""
     prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict):
+        raise ModelError(f"prompts in config_sentence_transformers.json of {name} must be a table of names and prompts.")
     document = next((prompts[key] for key in ("document", "passage", "corpus") if prompts.get(key) is not None), None)
     found = {"query": prompts.get("query"), "document": document, "": prompts.get(settings.get("default_prompt_name"))}
     return {key: str(prompt) for key, prompt in found.items() if prompt}
@@ -152,7 +249,7 @@ def _prompts(settings: dict[str, Any]) -> dict[str, str]:
 
 def _dense(name: str, path: str, revision: str | None) -> nn.Sequential:
     """A linear layer and its activation, float32."""
-    settings = _read(name, f"{path}/config.json", revision) or {}
+    settings = _table(name, f"{path}/config.json", revision)
     activation = str(settings.get("activation_function", "torch.nn.modules.activation.Tanh"))
     unknown = [
         key for key in ("module_input_name", "module_output_name") if settings.get(key) not in (None, "sentence_embedding")

@@ -28,6 +28,7 @@ import yaml
 from torch import Tensor
 from transformers import GenerationConfig
 
+from inbedder.backbones.adapters import read_config
 from inbedder.backbones.base import Model, Sampling
 from inbedder.backbones.drawing import prompt_seed
 from inbedder.backbones.transformer import check_layer, pad_id_of, special_ids, stop_ids
@@ -43,6 +44,8 @@ MEMORY = 0.4
 """Share of the memory that an engine takes where ``gpu_memory_utilization`` does not say."""
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks of LoRA that vLLM makes room for."""
+SAFE_FORMATS = ("safetensors", "fastsafetensors", "instanttensor", "runai_streamer", "bitsandbytes", "sharded_state")
+"""What ``load_format`` may be: vLLM's others read pickled weights, or none."""
 OURS = ("model", "tokenizer", "runner", "convert", "task", "pooler_config", "enable_lora")
 QUIET = {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_LOGGING_STREAM": "ext://sys.stderr", "VLLM_NO_USAGE_STATS": "1"}
 """Set where the environment says nothing: few words, none on stdout, and none sent to vLLM's makers."""
@@ -90,7 +93,7 @@ def vllm_backbone(found: Found, kind: str, options: LoadOptions) -> VllmBackbone
     model = Elsewhere(found.config, choose_dtype(options.dtype, device), device)
     try:
         generation = GenerationConfig.from_pretrained(found.base, **found.remote)
-    except OSError:
+    except OSError:  # there is none; a damaged one was refused
         generation = GenerationConfig.from_model_config(found.config)
     return VllmBackbone(found, model, generation, given)
 
@@ -138,15 +141,20 @@ class VllmBackbone:
 
         Raises:
             MissingExtraError: When vLLM is not installed.
-            InputError: When an option is one that is set here.
-            ModelError: When the adapter's rank is too high.
+            InputError: When an option is one that is set here, or would let vLLM read pickles.
+            ModelError: When the adapter is no LoRA, or its rank is too high.
         """
         if taken := [name for name in OURS if name in options]:
             raise InputError(f"inbedder sets vLLM's {', '.join(taken)} itself. Leave it out of the options.")
+        if options.get("load_format", "safetensors") not in SAFE_FORMATS:
+            raise InputError(
+                f"load_format={options['load_format']!r} may read pickles. Choose one of: {', '.join(SAFE_FORMATS)}."
+            )
         settings = model.config.get_text_config()
         self.model: Model = model
         self.tokenizer = found.tokenizer
         self.adapter = found.adapter
+        self.files = found.files
         self.answers = True
         self.pad_id = pad_id_of(found.tokenizer)
         self.stops = stop_ids(generation, found.tokenizer)
@@ -160,6 +168,7 @@ class VllmBackbone:
             "model": found.base,
             "tokenizer": found.base,
             "dtype": dtype,
+            "load_format": "safetensors",
             "enable_prefix_caching": True,
             "gpu_memory_utilization": MEMORY,
             **({"enable_lora": True, "max_lora_rank": _rank(found.adapter)} if found.adapter else {}),
@@ -284,7 +293,9 @@ class VllmBackbone:
                 pooler = {"seq_pooling_type": "LAST"} if task == "embed" else {"task": task}
                 how = {"runner": "pooling", "convert": "embed", "pooler_config": PoolerConfig(**pooler, use_activation=False)}
             with _told("did not start"):
-                self.engines[task] = LLM(**self.arguments, **how)
+                engine = LLM(**self.arguments, **how)
+            self.files.check()  # the weights were read only now
+            self.engines[task] = engine
         return self.engines[task]
 
 
@@ -311,7 +322,11 @@ def _version() -> str:
 
 def _rank(adapter: str) -> int:
     """The smallest rank that vLLM makes room for and the adapter fits in."""
-    config = json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))
+    config = read_config(Path(adapter))
+    if config["peft_type"] != "LORA":
+        raise ModelError(
+            f"The adapter {adapter} is of the kind {config['peft_type']}; vLLM takes LoRA. Merge it into its base first."
+        )
     rank = max(config["r"], *(config.get("rank_pattern") or {"": 0}).values())
     if rank > RANKS[-1]:
         raise ModelError(f"The adapter {adapter} has rank {rank}; vLLM takes at most {RANKS[-1]}. Merge it into its base first.")

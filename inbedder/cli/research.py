@@ -78,14 +78,13 @@ def evaluate(
     tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
     if data is not None and criteria and text_column is None:
         say_columns([find_columns(str(data), None)])
-    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "subtract_instruction": subtract_instruction, "cache": cache}
-    how["cache_size"] = cache_size
+    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "cache": cache, "cache_size": cache_size}
+    how["subtract_instruction"] = subtract_instruction
     embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
-    quiet = sys.stderr.isatty()  # a progress bar is shown there instead
 
     def report(cell: Any) -> None:
-        if not quiet:
+        if not sys.stderr.isatty():  # a progress bar is shown there instead
             say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
 
     cells = run(embedders, tasks, output, range(1 if protocol == "paper" else seeds), report)

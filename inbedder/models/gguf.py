@@ -10,12 +10,13 @@ import hashlib
 import json
 import shutil
 import tempfile
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.files import sha256_of, umask
+from inbedder.models.checksums import digest_of
 from inbedder.models.home import home_folder
 
 MANIFEST = "converted.json"
@@ -32,7 +33,7 @@ def gguf_folder(file: Path) -> Path:
         A folder with config.json, tokenizer.json and model.safetensors.
 
     Raises:
-        ModelError: When the file cannot be read as a decoder, or there is no room.
+        ModelError: When the file cannot be read as a decoder, there is no room, or what was written before is damaged.
         MissingExtraError: When ``gguf`` is not installed.
     """
     stat = file.stat()
@@ -40,6 +41,7 @@ def gguf_folder(file: Path) -> Path:
     folder = home_folder() / "gguf" / f"{file.stem}-{key}"
     if not (folder / MANIFEST).is_file():
         convert(file, folder)
+    check_converted(folder)
     return folder
 
 
@@ -87,10 +89,13 @@ def _expand(file: Path, folder: Path) -> None:
     bar, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()  # it would warn that bfloat16 runs slower than float32
+    alone = folder / ".alone"  # a folder without whatever else lies beside the file, such as an adapter or code
     try:
-        source = {"gguf_file": file.name}
-        tokenizer = AutoTokenizer.from_pretrained(file.parent, **source)
-        quantized = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.bfloat16, **source)
+        alone.mkdir()
+        (alone / file.name).symlink_to(file.resolve())
+        source: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
+        tokenizer = AutoTokenizer.from_pretrained(alone, **source)
+        quantized = AutoModelForCausalLM.from_pretrained(alone, dtype=torch.bfloat16, **source)
         settings = {key: value for key, value in quantized.config.to_dict().items() if key != "quantization_config"}
         with torch.device("meta"):
             plain = type(quantized)(type(quantized.config)(**settings))
@@ -107,12 +112,12 @@ def _expand(file: Path, folder: Path) -> None:
             "again, or choose an architecture that transformers reads from GGUF (Llama, Mistral, Qwen2, ...)."
         ) from error
     finally:
+        shutil.rmtree(alone, ignore_errors=True)
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
 
 
-@cache
 def check_converted(folder: Path) -> None:
     """Refuse converted weights that are no longer what was written.
 
@@ -124,8 +129,8 @@ def check_converted(folder: Path) -> None:
     """
     try:
         written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["written"]
-        damaged = [name for name, digest in written.items() if sha256_of(folder / name) != digest]
-    except (OSError, ValueError, KeyError) as error:
+        damaged = [name for name, digest in written.items() if digest_of(folder / name) != digest]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{folder} is damaged ({error}). Remove the folder; it is made again.") from error
     if damaged:
         raise ModelError(f"{', '.join(damaged)} in {folder} changed since it was written. Remove the folder; it is made again.")

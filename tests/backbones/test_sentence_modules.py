@@ -97,6 +97,43 @@ def test_pickled_or_damaged_weights_of_a_module_are_refused(make_sentence_model,
         InBedder(copy)
 
 
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        ("sentence_bert_config.json", {"max_seq_length": "x"}, "max_seq_length in sentence_bert_config.json of .* is 'x'"),
+        ("config_sentence_transformers.json", {"prompts": ["x"]}, "prompts in config_sentence_transformers.json"),
+    ],
+)
+def test_odd_settings_are_named(make_sentence_model, tmp_path, file, values, message):
+    with pytest.raises(ModelError, match=message):
+        InBedder(changed(make_sentence_model(dense=True), tmp_path, file, **values))
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null"])
+@pytest.mark.parametrize("file", ["1_Pooling/config.json", "2_Dense/config.json", "sentence_bert_config.json"])
+def test_damaged_settings_of_a_module_are_named(make_sentence_model, tmp_path, file, content):
+    copy = shutil.copytree(make_sentence_model(dense=True), tmp_path / "copy")
+    (copy / file).write_text(content)
+    with pytest.raises(ModelError, match=rf"{file} is damaged"):
+        InBedder(copy)
+
+
+def test_a_dense_of_another_model_is_refused(make_sentence_model, tmp_path):
+    from safetensors.torch import save_file
+
+    copy = shutil.copytree(make_sentence_model(dense=True), tmp_path / "copy")
+    save_file({"linear.weight": torch.ones(16, 8), "linear.bias": torch.ones(16)}, copy / "2_Dense" / "model.safetensors")
+    with pytest.raises(ModelError, match=r"A Dense of .* takes vectors of 8 numbers, not of 32"):
+        InBedder(copy)
+
+
+def test_an_empty_list_of_modules_is_refused(make_sentence_model, tmp_path):
+    copy = shutil.copytree(make_sentence_model(), tmp_path / "copy")
+    (copy / "modules.json").write_text("[]")
+    with pytest.raises(ModelError, match="is made of"):
+        InBedder(copy)
+
+
 def test_an_encoder_with_missing_weights_is_refused(make_model, tmp_path):
     from safetensors.torch import load_file, save_file
 

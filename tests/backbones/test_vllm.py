@@ -182,9 +182,24 @@ def test_an_engine_that_fails_is_told_with_what_to_change(installed, make_model)
         model.encode("a", "What?")
 
 
+def test_formats_that_may_hold_pickles_are_refused(make_model, monkeypatch):
+    monkeypatch.setattr(backend, "_version", lambda: "0")
+    for given in ("auto", "pt", "npcache"):
+        with pytest.raises(InputError, match=f"load_format='{given}' may read pickles"):
+            InBedder(make_model("opt"), backbone=f"vllm: {{load_format: {given}}}")
+
+
+def test_an_adapter_that_is_no_lora_is_refused(tmp_path):
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "IA3"}')
+    with pytest.raises(ModelError, match="is of the kind IA3; vLLM takes LoRA"):
+        backend._rank(tmp_path)
+
+
 def test_room_for_an_adapter_is_the_next_rank(tmp_path):
-    (tmp_path / "adapter_config.json").write_text('{"r": 12, "rank_pattern": {"q_proj": 40}}')
+    (tmp_path / "adapter_config.json").write_text(
+        '{"peft_type": "LORA", "lora_alpha": 8, "r": 12, "rank_pattern": {"q_proj": 40}}'
+    )
     assert backend._rank(tmp_path) == 64
-    (tmp_path / "adapter_config.json").write_text('{"r": 1024}')
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 8, "r": 1024}')
     with pytest.raises(ModelError, match="has rank 1024; vLLM takes at most 512"):
         backend._rank(tmp_path)

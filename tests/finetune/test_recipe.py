@@ -48,6 +48,8 @@ def test_settings_are_changed_by_key(tmp_path):
             {"model": "m", "data": {"sources": [{"path": "a", "answers": {True: "positive"}}]}},
             "must be a valid string, not True. Write yes, no, true, false and numbers in quotes",
         ),
+        ({**SMALL, "training": {"seed": -1}}, "training.seed must be greater than or equal to 0, not -1"),
+        ({**SMALL, "training": {"seed": 2**32}}, "training.seed must be less than 4294967296, not 4294967296"),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
     ],

@@ -1,19 +1,82 @@
+import zipfile
+
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from finetune.recipe import Lora
-from finetune.training_run import last_checkpoint, lora_config, with_adapters
+from finetune.training_run import checkpoint_to_resume, damage_of, last_checkpoint, lora_config, with_adapters
 from inbedder.errors import RecipeError
+from tests.backbones.checkpoints import nothing_unpickled, plant
 
 
-def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path):
+def save_checkpoint(folder):
+    """A checkpoint as transformers writes it."""
+    weight = torch.nn.Parameter(torch.ones(8, 8))
+    optimizer = torch.optim.AdamW([weight])
+    weight.sum().backward()
+    optimizer.step()
+    folder.mkdir(parents=True)
+    save_file({"weight": weight.detach()}, folder / "model.safetensors")
+    torch.save(optimizer.state_dict(), folder / "optimizer.pt")
+    torch.save({"last_epoch": 3}, folder / "scheduler.pt")
+    torch.save({"cpu": torch.get_rng_state()}, folder / "rng_state.pth")
+    (folder / "trainer_state.json").write_text("{}")
+    return folder
+
+
+FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"]
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it(tmp_path, caplog, file, damage):
     assert last_checkpoint(tmp_path / "none") is None
-    for step, state in ((2, "{}"), (10, "{}"), (20, "{"), (30, None)):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if state is not None:
-            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-10")
+    whole, last = (save_checkpoint(tmp_path / f"checkpoint-{step}") for step in (8, 10))
+    (tmp_path / "checkpoint-best").mkdir()
+    assert last_checkpoint(tmp_path) == str(last)
+    data = (last / file).read_bytes()
+    (last / file).write_bytes(data[: len(data) // 2] if damage == "cut" else b"")
+    if damage == "gone":
+        (last / file).unlink()
+    assert last_checkpoint(tmp_path) == str(whole)
+    assert f"{last} is passed over: " in caplog.text and file.split(".")[0].split("_")[0] in caplog.text
+
+
+@pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
+def test_a_flipped_bit_in_a_checkpoints_state_is_found(tmp_path, file):
+    folder = save_checkpoint(tmp_path / "checkpoint-1")
+    data = bytearray((folder / file).read_bytes())
+    with zipfile.ZipFile(folder / file) as archive:
+        member = max(archive.infolist(), key=lambda info: info.file_size)
+        data[data.index(archive.read(member)) + member.file_size // 2] ^= 1
+    (folder / file).write_bytes(data)
+    assert damage_of(folder).startswith(f"{file} is damaged")
+
+
+def test_no_pickle_of_a_checkpoint_is_opened_to_look_at_it(tmp_path, monkeypatch):
+    folder = save_checkpoint(tmp_path / "checkpoint-1")
+    plant(folder / "optimizer.pt", tmp_path / "marker")
+    with nothing_unpickled(monkeypatch, tmp_path / "marker"):
+        assert last_checkpoint(tmp_path) == str(folder)
+
+
+@pytest.mark.parametrize("content", ["", "[]"])
+def test_a_damaged_note_of_the_run_is_named(tmp_path, content):
+    save_checkpoint(tmp_path / "checkpoint-1")
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(RecipeError, match=r"run.json is damaged .* Remove it if they are this recipe's"):
+        checkpoint_to_resume(tmp_path, {"model": "m"}, resume=True)
+
+
+@pytest.mark.parametrize("damage", [b"", b"damaged"])
+def test_a_damaged_adapter_is_no_start(make_model, tmp_path, damage):
+    base = make_model("llama")
+    with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(Lora(r=4, alpha=8))).save_pretrained(tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(damage)
+    with pytest.raises(RecipeError, match=r"adapter_model.safetensors is damaged"):
+        with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(Lora(r=4, alpha=8)), str(tmp_path))
 
 
 def test_adapters_are_as_the_recipe_says():

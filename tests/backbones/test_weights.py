@@ -1,0 +1,218 @@
+"""Damaged files and odd settings: refused by name, never a vector of random or missing weights."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from inbedder import InBedder
+from inbedder.backbones.weights import LoadOptions, find_model, load_weights
+from inbedder.conditional.encoder import ConditionalEncoder
+from inbedder.conditional.encoding import Encoding
+from inbedder.errors import InputError, ModelError
+
+
+@pytest.fixture
+def copy_of(make_model, tmp_path):
+    """A copy of a tiny model to be damaged."""
+    return lambda family="bert": shutil.copytree(make_model(family), tmp_path / "copy")
+
+
+def rewrite(folder, change):
+    tensors = change(load_file(folder / "model.safetensors"))
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def settle(folder, file="config.json", **values):
+    settings = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
+    (folder / file).write_text(json.dumps({**settings, **values}))
+
+
+@pytest.mark.parametrize(
+    ("family", "backbone", "part"),
+    [
+        ("bert", None, "layer.1.output.dense.weight"),
+        ("bert", None, "layer.0.attention.self.key.bias"),
+        ("bert", None, "embeddings.word_embeddings"),
+        ("opt", None, "layers.1."),
+        ("gpt2", None, "h.0.mlp"),
+        ("llama", None, "layers.0.self_attn.q_proj"),
+        ("t5", None, "decoder.block.1."),
+        ("t5", None, "encoder.final_layer_norm"),
+        ("headless-bert", "embedding", "layer.1.output.LayerNorm.bias"),
+        ("bert", "masked", "layer.1."),
+    ],
+)
+def test_a_checkpoint_that_lacks_weights_of_its_body_is_refused(copy_of, family, backbone, part):
+    folder = copy_of(family)
+    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
+    with pytest.raises(ModelError, match=r"lacks weights of its (body|encoder) .* so its vectors would be random"):
+        InBedder(folder, backbone=backbone)
+
+
+def test_a_checkpoint_that_lacks_its_head_alone_embeds_and_does_not_answer(copy_of):
+    folder = copy_of()
+    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")})
+    model = InBedder(folder)
+    assert model.encode("a", "What?").shape == (32,) and not model.backbone.answers
+
+
+def test_an_adapters_base_that_lacks_weights_is_refused_too(copy_of, tmp_path):
+    from peft import LoraConfig, get_peft_model
+
+    folder = copy_of("opt")
+    base = AutoModelForCausalLM.from_pretrained(folder)
+    get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
+    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if "layers.1.fc1" not in name})
+    with pytest.raises(ModelError, match="lacks weights of its body"):
+        InBedder(tmp_path / "adapter")
+
+
+def test_a_conditional_encoder_that_lacks_weights_is_refused(make_model, tmp_path):
+    ConditionalEncoder.of_base(make_model("bert"), Encoding()).save(tmp_path)
+    rewrite(tmp_path, lambda tensors: {name: tensor for name, tensor in tensors.items() if "layer.1" not in name})
+    with pytest.raises(ModelError, match="lacks weights of its encoder"):
+        ConditionalEncoder.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"vocab_size": 10}, "has 131 tokens and vocab_size in its config.json is 10"),
+        ({"vocab_size": 100_000}, r"do not fit its config.json: .*word_embeddings.weight is \(139, 32\) and should be"),
+        ({"vocab_size": "x"}, r"config.json is missing or cannot be used"),
+        ({"hidden_size": 16}, "do not fit its config.json"),
+        ({"max_position_embeddings": 4}, "do not fit its config.json"),
+        ({"num_hidden_layers": 1}, "hold more blocks than its config.json says"),
+        ({"num_hidden_layers": 3}, "lacks weights of its body"),
+        ({"num_attention_heads": 0}, "cannot be loaded as its config.json says"),
+        ({"hidden_act": "nope"}, "cannot be loaded as its config.json says"),
+        ({"model_type": "nope"}, "config.json is missing or cannot be used"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(copy_of, values, message):
+    folder = copy_of()
+    settle(folder, **values)
+    with pytest.raises(ModelError, match=message):
+        InBedder(folder)
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "inbedder.json"]
+)
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '"x"', "[" * 100_000])
+def test_a_damaged_json_file_is_named(copy_of, file, content):
+    folder = copy_of("opt")
+    (folder / file).write_text(content)
+    with pytest.raises(ModelError, match=rf"{file} is (damaged|missing or cannot be used)"):
+        InBedder(folder)
+
+
+@pytest.mark.parametrize("family", ["bert", "opt"])
+@pytest.mark.parametrize("files", [["tokenizer.json"], ["tokenizer.json", "tokenizer_config.json"]])
+def test_a_model_without_its_tokenizer_is_refused(copy_of, family, files):
+    folder = copy_of(family)
+    for file in files:
+        (folder / file).unlink()
+    with pytest.raises(ModelError, match=r"tokenizer.json is missing or (cannot be used|empty)"):
+        InBedder(folder)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"mask_length": "x"}, "mask_length in .*inbedder.json is 'x'; it must be a whole number, at least 1"),
+        ({"mask_length": 0}, "mask_length in"),
+        ({"mask_length": True}, "mask_length in"),
+        ({"max_new_tokens": -1}, "max_new_tokens in"),
+        ({"template": 3}, "template in .* must be a string"),
+        ({"backbone": 3}, "backbone in"),
+        ({"base": 3}, "base in"),
+        ({"subtract_instruction": "no"}, "subtract_instruction in .* must be true or false"),
+    ],
+)
+def test_settings_of_another_kind_are_refused(copy_of, setting, message):
+    folder = copy_of()
+    settle(folder, "inbedder.json", **setting)
+    with pytest.raises(ModelError, match=message):
+        InBedder(folder)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"mask_length": "x"}, "mask_length must be at least 1 and a whole number, not 'x'"),
+        ({"mask_length": 1.5}, "mask_length must be"),
+        ({"mask_length": True}, "mask_length must be"),
+        ({"device": "meta"}, "The device 'meta' cannot be used here"),
+        ({"device": ""}, "The device '' cannot be used here"),
+        ({"device": 1.5}, "The device 1.5 cannot be used here"),
+        ({"dtype": torch.int8}, "Unknown dtype torch.int8"),
+        ({"dtype": 3}, "Unknown dtype 3"),
+        ({"backbone": 3}, "must be strings or None"),
+        ({"revision": 3}, "must be strings or None"),
+        ({"trust_remote_code": "false"}, "trust_remote_code='false' must be True or False"),
+    ],
+)
+def test_odd_options_are_refused(make_model, option, message):
+    with pytest.raises(ModelError, match=message):
+        InBedder(make_model("bert"), **option)
+
+
+def test_a_conditional_encoder_takes_no_device_that_is_not_there(make_model, tmp_path):
+    ConditionalEncoder.of_base(make_model("bert"), Encoding()).save(tmp_path)
+    with pytest.raises(ModelError, match="The device 'banana' cannot be used here"):
+        ConditionalEncoder.load(tmp_path, device="banana")
+
+
+def test_an_instruction_longer_than_the_models_limit_is_refused(make_model):
+    with pytest.raises(InputError, match=r"more than max_length=256. Shorten the instruction .*, where the model takes more"):
+        InBedder(make_model("bert"), max_length=4096).encode(["I love cats"], "love " * 400)
+
+
+@pytest.mark.parametrize(
+    ("family", "backbone"),
+    [("bert", "causal"), ("bert", "seq2seq"), ("headless-bert", "causal"), ("opt", "masked"), ("t5", "causal"), ("opt", "onnx")],
+)
+def test_a_model_is_not_read_as_one_of_another_kind(make_model, family, backbone):
+    with pytest.raises(ModelError, match=r"is a \w+ LM and cannot be read as a \w+ one. Leave the backbone out"):
+        InBedder(make_model(family), backbone=backbone)
+
+
+@pytest.mark.parametrize("part", ["configuration", "tokenizer", "model"])
+def test_code_of_a_repository_does_not_run(copy_of, tmp_path, part):
+    folder, marker = copy_of("opt"), tmp_path / "marker"
+    (folder / "custom.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    if part == "tokenizer":
+        settle(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "custom.T"]}, tokenizer_class="T")
+    elif part == "configuration":
+        settle(folder, auto_map={"AutoConfig": "custom.C"}, model_type="custom")
+    else:
+        settle(folder, auto_map={"AutoModelForCausalLM": "custom.M"})
+    if part == "configuration":
+        with pytest.raises(
+            ModelError, match=r"brings code of its own, which is not run. Read it, then give trust_remote_code=True"
+        ):
+            InBedder(folder)
+    else:  # transformers has a class of its own for it, and takes that
+        assert InBedder(folder).encode("a", "What?").shape == (32,)
+    assert not marker.exists()
+
+
+def test_no_trust_reaches_configuration_tokenizer_and_model(make_model, monkeypatch):
+    trusted = {}
+    for kind in (AutoConfig, AutoTokenizer, AutoModelForCausalLM):
+        whole = kind.from_pretrained
+
+        def read(*names, _kind=kind, _whole=whole, **options):
+            trusted[_kind] = options["trust_remote_code"]
+            return _whole(*names, **options)
+
+        monkeypatch.setattr(kind, "from_pretrained", read)
+    for trust in (False, True):
+        found = find_model(make_model("opt"), LoadOptions(trust_remote_code=trust))
+        load_weights(found, "causal", AutoModelForCausalLM, LoadOptions(device="cpu"))
+        assert list(trusted.values()) == [trust] * 3

@@ -1,0 +1,94 @@
+import json
+import shutil
+
+import pytest
+
+from inbedder import InBedder
+from inbedder.errors import ModelError
+from inbedder.models import bundled
+from inbedder.models.checksums import CHECKSUMS, check_checksums, digest_of, write_checksums
+
+
+def find_in(folder):
+    return lambda file: folder / file if (folder / file).is_file() else None
+
+
+@pytest.fixture
+def saved(make_model, tmp_path):
+    """A model with checksums beside it."""
+    folder = shutil.copytree(make_model("bert"), tmp_path / "saved")
+    (folder / "checkpoint-3").mkdir()
+    (folder / "checkpoint-3" / "config.json").write_text("{}")
+    (folder / "run.json").write_text("{}")
+    write_checksums(folder)
+    return folder
+
+
+def flip(path, place=-9):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def test_what_decides_a_vector_is_listed_and_nothing_else(saved):
+    listed = json.loads((saved / CHECKSUMS).read_text())
+    assert set(listed) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    check_checksums(find_in(saved), required=True)
+    assert InBedder(saved).encode("a", "What?").shape == (32,)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_flipped_bit_is_refused_with_the_files_name_and_the_cure(saved, file):
+    flip(saved / file)
+    with pytest.raises(ModelError, match=rf"{file} is not the file that was saved .*: train or download the model again"):
+        InBedder(saved)
+
+
+def test_a_file_that_is_gone_is_named(saved):
+    (saved / "tokenizer_config.json").unlink()
+    with pytest.raises(ModelError, match=r"tokenizer_config.json is missing, which .*checksums.json names"):
+        InBedder(saved)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"a.safetensors": 3}', '{"../a.safetensors": "00"}'])
+def test_damaged_checksums_are_named(saved, content):
+    (saved / CHECKSUMS).write_text(content)
+    with pytest.raises(ModelError, match=r"checksums.json is damaged"):
+        InBedder(saved)
+
+
+def test_a_model_without_checksums_is_taken_as_it_is_unless_they_are_required(saved):
+    (saved / CHECKSUMS).unlink()
+    check_checksums(find_in(saved))
+    with pytest.raises(ModelError, match=r"brings no checksums.json"):
+        check_checksums(find_in(saved), required=True)
+
+
+def test_a_digest_is_computed_again_when_the_file_changed(tmp_path):
+    (tmp_path / "a").write_text("one")
+    before = digest_of(tmp_path / "a")
+    (tmp_path / "a").write_text("other")
+    assert before != digest_of(tmp_path / "a")
+
+
+@pytest.mark.parametrize("name", bundled.ADAPTERS)
+def test_the_bundled_models_are_what_their_checksums_say(name):
+    folder = bundled.ADAPTERS[name]
+    assert set(json.loads((folder / CHECKSUMS).read_text())) == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "inbedder.json",
+    }
+    check_checksums(find_in(folder), required=True)
+
+
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_config.json", "inbedder.json", CHECKSUMS])
+def test_a_bundled_model_that_was_damaged_is_refused(tmp_path, monkeypatch, file):
+    folder = shutil.copytree(bundled.ADAPTERS["mini"], tmp_path / "mini")
+    monkeypatch.setitem(bundled.ADAPTERS, "mini", folder)
+    flip(folder / file, place=9)
+    with pytest.raises(ModelError, match=r"install inbedder again"):
+        bundled.resolve_name("mini")
+    (folder / CHECKSUMS).unlink()
+    with pytest.raises(ModelError, match=r"Install inbedder again"):
+        bundled.resolve_name("mini")
