@@ -15,6 +15,7 @@ from inbedder import InBedder
 from inbedder.backbones.adapters import load_merged
 from inbedder.errors import ModelError
 from inbedder.models import bundled
+from inbedder.models.checksums import check_checksums
 
 ROOT = Path(__file__).parents[2]
 SPEC = importlib.util.spec_from_file_location("pack_adapter", ROOT / "scripts" / "pack_adapter.py")
@@ -144,6 +145,19 @@ def test_the_mean_of_adapters_is_the_mean_of_their_changes():
     assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
     rough = pack_adapter.mean_adapter(adapters, scale=2.0, rank=2)
     assert rough["x.lora_A.weight"].shape == (2, 10)
+
+
+def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
+    for file in ("adapter_config.json", "adapter_model.safetensors", "inbedder.json"):
+        (tmp_path / "source" / file).parent.mkdir(exist_ok=True)
+        (tmp_path / "source" / file).write_bytes((bundled.ADAPTERS["mini"] / file).read_bytes())
+    monkeypatch.setattr(sys, "argv", ["pack_adapter.py", str(tmp_path / "source"), str(tmp_path / "packed")])
+    pack_adapter.main()
+    packed = tmp_path / "packed"
+    check_checksums(lambda file: packed / file, required=True)
+    assert json.loads((packed / "checksums.json").read_text()) == json.loads(
+        (bundled.ADAPTERS["mini"] / "checksums.json").read_text()
+    )
 
 
 def test_the_decoders_adapter_is_small_and_names_no_machine():

@@ -11,7 +11,7 @@ from finetune.answering.trainer import AnsweringTrainer
 from finetune.answering.training import finetune
 from finetune.methods import read_method
 from inbedder import InBedder
-from inbedder.errors import RecipeError
+from inbedder.errors import ModelError, RecipeError
 from tests.conftest import GOLDEN
 
 ROOT = GOLDEN.parents[2]
@@ -111,6 +111,37 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     assert losses(whole) == losses(resumed)
     first, second = (load_file(one / "adapter_model.safetensors") for one in (whole, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt", "scheduler.pt"])
+def test_a_run_whose_last_checkpoint_is_cut_goes_on_from_the_one_before_to_the_same_weights(
+    make_model, data, tmp_path, caplog, file
+):
+    how = {"lora": {"r": 4, "alpha": 8, "dropout": 0.1}, "training": {"save_steps": 2, "resume": True}}
+    output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **how))
+    learned = load_file(output / "adapter_model.safetensors")
+    last = max(output.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+    (last / file).write_bytes((last / file).read_bytes()[:-40])
+    finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **how))
+    assert f"{last} is passed over: {file} is damaged" in caplog.text
+    again = load_file(output / "adapter_model.safetensors")
+    assert all(torch.equal(learned[name], again[name]) for name in learned)
+
+
+def test_the_result_brings_checksums_and_is_refused_when_it_was_damaged(make_model, data, tmp_path):
+    output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", lora={"r": 4, "alpha": 8}))
+    assert set(json.loads((output / "checksums.json").read_text())) == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "inbedder.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    weights = bytearray((output / "adapter_model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (output / "adapter_model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match=r"adapter_model.safetensors is not the file that was saved"):
+        InBedder(output)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])

@@ -124,6 +124,8 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
         finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True, "seed": 5}, **settings))
     resumed = finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True}, **settings))
     assert losses(whole) == losses(resumed)
+    saved = {"backbone/model.safetensors", "backbone/config.json", "conditional.json", "head.safetensors"}
+    assert saved <= json.loads((whole / "checksums.json").read_text()).keys()
     for file in ("backbone/model.safetensors", "head.safetensors"):
         first, second = (load_file(one / file) for one in (whole, resumed))
         assert all(torch.equal(first[name], second[name]) for name in first)

@@ -145,6 +145,8 @@ def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model,
     assert losses(whole) == losses(resumed)
     first, second = (load_file(one / "model.safetensors") for one in (whole, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
+    saved = {"model.safetensors", "config.json", "modules.json", "1_Pooling/config.json", "tokenizer.json"}
+    assert saved <= json.loads((whole / "checksums.json").read_text()).keys()
 
 
 def interrupt_after(calls, function):
