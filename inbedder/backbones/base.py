@@ -85,6 +85,8 @@ class Backbone(Protocol):
     """Whether its language-model head was trained; a random one says nothing."""
     adapter: str | None
     """Folder of the adapter that the weights were merged with, or None."""
+    weight_files: Any
+    """The ``WeightFiles`` that it was loaded from (see ``revision``); None where it was made otherwise."""
     num_layers: int
     """L; layers are 0 (token embeddings) .. L (after the final norm)."""
     mask_length: int

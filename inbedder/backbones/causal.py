@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,7 @@ class CausalBackbone:
         self.pad_id = pad_id_of(tokenizer)
         self.answers = True
         self.adapter: str | None = None
+        self.weight_files: Any = None
         self.padding_side = padding_side
         self.num_layers: int = model.config.get_text_config().num_hidden_layers
         self.position_limit = position_limit(model)

@@ -148,6 +148,7 @@ class EmbeddingBackbone:
         self.poolings: tuple[str, ...] = tuple(sorted(TEXT_POOLINGS, key=lambda pooling: pooling != modules.pooling))
         self.answers = False
         self.adapter: str | None = None
+        self.weight_files: Any = None
         self.padding_side = padding_side
         self.pad_id = pad_id_of(tokenizer)
         self.num_layers: int = model.config.num_hidden_layers

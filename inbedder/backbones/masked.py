@@ -104,6 +104,7 @@ class MaskedBackbone:
         self.num_layers: int = model.config.num_hidden_layers
         self.answers = True
         self.adapter: str | None = None
+        self.weight_files: Any = None
         self.position_limit = position_limit(model)
         end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
         self.end: int = end

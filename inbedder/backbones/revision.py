@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from inbedder.backbones.base import Backbone
 from inbedder.backbones.file_checks import ADAPTER_CONFIG
@@ -19,7 +18,6 @@ from inbedder.models.checksums import State, digest_of, state_of
 
 AT_ONCE = 1 << 30
 """Most bytes of weights that are read for their revision while the model is loaded; more are read when it is first asked for."""
-_PLACE = "weight_files"
 
 
 @dataclass(frozen=True)
@@ -90,12 +88,12 @@ def keep_revision(backbone: Backbone, files: WeightFiles) -> None:
     Raises:
         ModelError: When a file changed since.
     """
-    setattr(backbone, _PLACE, files)
+    backbone.weight_files = files
     if sum(size for _, _, size, _ in files.states) <= AT_ONCE:
         _ = files.revision
 
 
-def weights_revision(backbone: Any) -> str:
+def weights_revision(backbone: Backbone) -> str:
     """What identifies a loaded model's weights.
 
     Args:
@@ -112,9 +110,9 @@ def weights_revision(backbone: Any) -> str:
     return _files(backbone).revision
 
 
-def _files(backbone: Any) -> WeightFiles:
-    files: WeightFiles = getattr(backbone, _PLACE)
-    return files
+def _files(backbone: Backbone) -> WeightFiles:
+    assert isinstance(backbone.weight_files, WeightFiles)  # it was loaded by its name
+    return backbone.weight_files
 
 
 def settings_hash(backbone: Backbone) -> str:

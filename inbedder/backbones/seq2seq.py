@@ -8,7 +8,7 @@ that predict a special token, unless none remains (then the first is kept).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +66,7 @@ class Seq2SeqBackbone:
         self.pad_id = pad_id_of(tokenizer)
         self.answers = True
         self.adapter: str | None = None
+        self.weight_files: Any = None
         self.encoder_layers: int = model.config.num_hidden_layers
         self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
             model.config, "decoder_layers", model.config.num_hidden_layers

@@ -154,6 +154,7 @@ class VllmBackbone:
         self.model: Model = model
         self.tokenizer = found.tokenizer
         self.adapter = found.adapter
+        self.weight_files: Any = None
         self.files = found.files
         self.answers = True
         self.pad_id = pad_id_of(found.tokenizer)
