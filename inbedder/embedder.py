@@ -112,6 +112,10 @@ class InBedder(PromptEncoder):
         self.precision = self.backbone.precision
         limit = self.backbone.position_limit
         answer_room = self.sampling.max_new_tokens if self.backbone.continues_prompt else 0
+        if limit is not None and answer_room >= limit:
+            raise InputError(
+                f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions. Lower it."
+            )
         room = max_length if limit is None else min(max_length, limit - answer_room)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
 

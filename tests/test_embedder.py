@@ -105,6 +105,11 @@ def test_settings_of_a_model_without_a_meaning_are_refused(make_model, bad):
         InBedder(make_model("opt"), **bad)
 
 
+def test_an_answer_as_long_as_the_model_is_refused(make_model):
+    with pytest.raises(InputError, match=r"max_new_tokens=256 leaves no room for a prompt: the model takes 256 positions"):
+        InBedder(make_model("llama"), max_new_tokens=256)
+
+
 def test_a_column_of_a_table_is_a_list_of_texts(model):
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     expected = model.encode(TEXTS, "What?")
