@@ -17,7 +17,6 @@ from inbedder.arguments import known_vectors, whole_number
 from inbedder.backbones.base import Backbone, Sampling, check_pooling
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
-from inbedder.backbones.transformer import distinct_words
 from inbedder.backbones.weights import LoadOptions
 from inbedder.cache import Store
 from inbedder.errors import InputError
@@ -101,6 +100,8 @@ class InBedder(PromptEncoder):
         self.backbone: Backbone
         self.backbone, settings = load_backbone(self.name, options)
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
+        self._generic_base = settings.generic_base
+        self._generic_options: dict[str, Any] = {"device": device, "dtype": dtype, "max_length": max_length, "cache": cache}
         self.template = get_template(template if template is not None else settings.template)
         self.template = replace(self.template, bare=self.template.bare or self.backbone.bare)
         self.defaults = default_instructions(self.template, settings.prompts)
@@ -140,9 +141,16 @@ class InBedder(PromptEncoder):
         return other
 
     @cached_property
+    def generic(self) -> InBedder | None:
+        """The embedding model that reads texts where no instruction is given; None where this model does so itself."""
+        if self._generic_base is None:
+            return None
+        return InBedder(self._generic_base, backbone="embedding", **self._generic_options)
+
+    @cached_property
     def dimension(self) -> int:
         """Length of a vector."""
-        return len(self.encode(""))
+        return len(self.encode("", self.defaults.any))
 
     def prompt(self, text: str, instruction: str | None = None) -> str:
         """What the model reads of a text (before any cut) and an instruction.
@@ -171,8 +179,9 @@ class InBedder(PromptEncoder):
 
         Args:
             texts: One text or n texts; an empty text is embedded as such.
-            instruction: One for all texts, or one per text. ``@name`` is a named instruction, None is ``@generic``; for embedding
-                models the checkpoint's default prompt, else none.
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None is ``@generic``; for embedding
+                models the checkpoint's default prompt, else none; for ``mini`` the vector of its base, which knows no
+                instructions (not where another pooling or layer was asked for).
             batch_size: Most texts in one pass.
             normalize_embeddings: Scale vectors to length 1.
             show_progress_bar: None shows one for long work in a terminal.
@@ -186,6 +195,10 @@ class InBedder(PromptEncoder):
             InputError: When a text is not a string, or instructions and texts do not match in number.
             ModelError: When the model gives NaN or infinite values.
         """
+        is_default = (self.pooling, self.layer) == (self.backbone.poolings[0], -1) and not filter_words
+        if instruction is None and is_default and self.generic is not None:
+            options: dict[str, Any] = {"normalize_embeddings": normalize_embeddings, "show_progress_bar": show_progress_bar}
+            return self.generic.encode(texts, batch_size=batch_size, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
         filter_words = check_strings("filter_words", filter_words)
         if self.pooling == "re-enc":
@@ -320,19 +333,3 @@ class InBedder(PromptEncoder):
         sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed if temperature else 0)
         answers = self._answers(rows, instructions, sampling, batch_size, show_progress_bar)
         return answers if n > 1 else [answer[0] for answer in answers]
-
-    def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
-        """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
-
-        Args:
-            vectors: float32, shape (m, d), such as cluster means minus the corpus mean.
-            top: How many words a vector.
-
-        Returns:
-            The likeliest words of each vector; empty lists where the layer or pooling is not one that the head reads.
-        """
-        last = self.layer in (-1, self.backbone.num_layers)
-        if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
-            return [[] for _ in vectors]
-        words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
-        return [distinct_words(word, top) for word in words]

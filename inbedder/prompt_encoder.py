@@ -10,9 +10,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
 from inbedder.backbones.base import Backbone, Sampling, check_answers
 from inbedder.backbones.revision import settings_hash, weights_revision
+from inbedder.backbones.transformer import distinct_words
 from inbedder.cache import CacheSpace, Store
 from inbedder.errors import InputError
 from inbedder.prompting import DefaultInstructions, PromptTemplate, resolve_instruction
@@ -95,6 +97,22 @@ class PromptEncoder(ABC):
     def revision(self) -> str:
         """What identifies the weights: the hub's commit, or a hash of the local files."""
         return weights_revision(self.backbone)
+
+    def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
+        """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
+
+        Args:
+            vectors: float32, shape (m, d), such as cluster means minus the corpus mean.
+            top: How many words a vector.
+
+        Returns:
+            The likeliest words of each vector; empty lists where the layer or pooling is not one that the head reads.
+        """
+        last = self.layer in (-1, self.backbone.num_layers)
+        if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
+            return [[] for _ in vectors]
+        words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
+        return [distinct_words(word, top) for word in words]
 
     def _vectors(
         self,

@@ -276,13 +276,13 @@ def check_represented(instruction: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True)
 class DefaultInstructions:
-    """What is asked where the user gives no instruction; "" is nothing."""
+    """What is asked where the user gives no instruction; "" is nothing, None is left to ``encode``."""
 
     any: str = GENERIC_INSTRUCTION
     """Of ``encode``."""
-    query: str = GENERIC_INSTRUCTION
+    query: str | None = None
     """Of ``encode_query``."""
-    document: str = GENERIC_INSTRUCTION
+    document: str | None = None
     """Of ``encode_document``."""
 
 

@@ -1,11 +1,13 @@
+import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError, TemplateError
-from tests.conftest import TEXTS
+from tests.conftest import TEXTS, assert_close
 
 
 @pytest.fixture(scope="module")
@@ -246,9 +248,6 @@ def test_the_cache_never_mixes_vectors_with_and_without_their_instruction(make_m
 
 
 def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
-    import json
-    import shutil
-
     shutil.copytree(make_model("opt"), tmp_path / "m")
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"subtract_instruction": True, "max_new_tokens": 7}))
     model = InBedder(tmp_path / "m")
@@ -256,3 +255,38 @@ def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
     assert model.sampling.max_new_tokens == 7
     assert not InBedder(tmp_path / "m", subtract_instruction=False).subtract_instruction
     assert InBedder(tmp_path / "m", max_new_tokens=2).sampling.max_new_tokens == 2
+
+
+@pytest.fixture
+def with_a_generic_base(make_model, tmp_path):
+    """A masked LM whose settings leave texts without an instruction to another encoder."""
+    shutil.copytree(make_model("bert"), tmp_path / "m")
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"generic_base": make_model("headless-bert")}))
+    return InBedder(tmp_path / "m")
+
+
+def test_without_an_instruction_the_generic_base_reads_the_text(with_a_generic_base, make_model):
+    model, base = with_a_generic_base, InBedder(make_model("headless-bert"), backbone="embedding")
+    expected = base.encode(TEXTS)
+    np.testing.assert_array_equal(model.encode(TEXTS), expected)
+    np.testing.assert_array_equal(model.encode_query(TEXTS), expected)
+    assert_close(model.encode_document(TEXTS[0]), expected[0])
+    assert_close(model.encode(TEXTS, normalize_embeddings=True), base.encode(TEXTS, normalize_embeddings=True))
+
+
+def test_an_instruction_or_another_reading_is_the_models_own_matter(with_a_generic_base, make_model):
+    model, plain = with_a_generic_base, InBedder(make_model("bert"))
+    np.testing.assert_array_equal(model.encode(TEXTS, "@generic"), plain.encode(TEXTS))
+    np.testing.assert_array_equal(model.encode(TEXTS, "What?"), plain.encode(TEXTS, "What?"))
+    for pooling, layer in (("avg-all", -1), ("avg-gen", 1)):
+        expected = plain.with_pooling(pooling, layer).encode(TEXTS)
+        np.testing.assert_array_equal(model.with_pooling(pooling, layer).encode(TEXTS), expected)
+    assert model.answer(TEXTS) == plain.answer(TEXTS)
+    assert "generic" not in vars(model)  # nothing was loaded that was not asked for
+
+
+def test_generic_vectors_are_kept_under_their_base(make_model, tmp_path, with_a_generic_base):
+    model = InBedder(with_a_generic_base.name, cache=tmp_path / "kept")
+    vectors = model.encode(TEXTS)
+    assert [space["model"] for space in model.store.info()] == [make_model("headless-bert")]
+    np.testing.assert_array_equal(InBedder(with_a_generic_base.name, cache=tmp_path / "kept").encode(TEXTS), vectors)

@@ -81,7 +81,7 @@ def test_named_forms_bring_their_own_search_instruction():
 
 def test_models_that_answer_read_documents_generically(make_model):
     model = InBedder(make_model("opt"))
-    assert default_instructions(model.template, None) == DefaultInstructions("@generic", "@generic", "@generic")
+    assert default_instructions(model.template, None) == DefaultInstructions("@generic", None, None)
     assert np.array_equal(model.encode_query("cats", "What animal?"), model.encode("cats", "What animal?"))
     assert np.array_equal(model.encode_document("cats"), model.encode("cats"))
     assert np.array_equal(model.encode_query("cats"), model.encode("cats", "@generic"))

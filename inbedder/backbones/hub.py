@@ -37,6 +37,8 @@ class Settings:
     """Longest answer in tokens."""
     subtract_instruction: bool | None = None
     """Whether v("", instruction) is taken away from each vector."""
+    generic_base: str | None = None
+    """The embedding model whose vectors stand for texts where no instruction is given; None where the model asks ``@generic``."""
     prompts: Mapping[str, str] | None = None
     """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
 
@@ -86,6 +88,7 @@ _SETTINGS: dict[str, type] = {
     "backbone": str,
     "max_new_tokens": int,
     "subtract_instruction": bool,
+    "generic_base": str,
 }
 """What ``inbedder.json`` may hold."""
 

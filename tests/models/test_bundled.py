@@ -165,3 +165,12 @@ def test_the_decoders_adapter_is_small_and_names_no_machine():
     assert sum(path.stat().st_size for path in folder.iterdir()) < 25_000_000
     for file, key in (("adapter_config.json", "base_model_name_or_path"), ("inbedder.json", "base")):
         assert json.loads((folder / file).read_text())[key] == "SmolLM2-135M-Instruct"
+
+
+def test_without_an_instruction_mini_gives_the_vectors_of_its_base():
+    from sentence_transformers import SentenceTransformer
+
+    base = SentenceTransformer(str(bundled.base_folder()), device="cpu")
+    texts = ["A man is playing a guitar.", "Somebody plays an instrument.", ""]
+    expected = base.encode(texts, normalize_embeddings=True)
+    assert np.abs(InBedder("mini", dtype="float32").encode(texts) - expected).max() < 1e-5
