@@ -130,6 +130,20 @@ def test_a_table_without_its_first_page_raises_nothing_raw_and_is_mended(tmp_pat
     assert kept == (60 if tree not in ("spaces", "entries") else 0)
 
 
+def test_a_damaged_name_of_a_table_is_told_of_and_can_be_cleared(tmp_path):
+    store = Store(tmp_path)
+    del store
+    content = (tmp_path / FILE).read_bytes()
+    for name in (b"CREATE TABLE uses", b"CREATE TABLE entries"):
+        (tmp_path / FILE).write_bytes(content.replace(name, name.replace(b"TABLE", b"\x81\x82BLE")))
+        with pytest.raises(InputError, match="cannot be used as a cache"):
+            Store(tmp_path)
+        with pytest.raises(InputError, match="cannot be read"):
+            cache_checks.rebuild(tmp_path / FILE)
+    cache_checks.remove(tmp_path / FILE)
+    assert not tmp_path.exists()
+
+
 def test_whole_entries_around_damaged_pages_are_kept_with_limit_and_uses(tmp_path):
     store = Store(tmp_path, "5M")
     keys = [entry_key(str(i), "") for i in range(600)]
@@ -182,7 +196,7 @@ def test_a_file_that_cannot_be_opened_is_removed_with_its_logs_alone(tmp_path):
 
 def test_a_file_that_holds_nothing_readable_is_not_called_repaired(tmp_path):
     (tmp_path / FILE).write_bytes(b"no database " * 100)
-    with pytest.raises(InputError, match="cannot be read.*inbedder cache clear"):
+    with pytest.raises(InputError, match=r"cannot be read.*inbedder cache clear"):
         cache_checks.rebuild(tmp_path / FILE)
     assert (tmp_path / FILE).read_bytes() == b"no database " * 100
 
@@ -195,7 +209,7 @@ def test_a_repair_that_fails_leaves_the_damaged_file_as_it_was(tmp_path, monkeyp
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(cache_checks, "make_tables", full)
-    with pytest.raises(InputError, match="was not mended .database or disk is full. and is as it was"):
+    with pytest.raises(InputError, match=r"was not mended .database or disk is full. and is as it was"):
         store.repair()
     monkeypatch.undo()
     assert right_entries(Store(tmp_path)) == 60

@@ -70,7 +70,7 @@ def test_a_good_cache_that_cannot_be_written_is_used_with_one_warning(root, tmp_
         assert store.info() == [{**ABOUT, "entries": 50, "bytes": 75000}]
         assert store.verify() == []
         for refused in (store.repair, store.clear):
-            with pytest.raises(InputError, match="cannot be (written|removed)"):
+            with pytest.raises(InputError, match=r"cannot be (written|removed)"):
                 refused()
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         assert "nothing is added" in caplog.text
@@ -132,7 +132,7 @@ def test_a_cache_on_a_full_disk_is_read(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(cache_file, "_for_writing", full)
     assert Store(tmp_path).get(ABOUT, list(ENTRIES)) == ENTRIES
     assert caplog.text.count("cannot be written") == 1
-    with pytest.raises(InputError, match="disk is full.*make room"):
+    with pytest.raises(InputError, match=r"disk is full.*make room"):
         Store(tmp_path / "new")
 
 
