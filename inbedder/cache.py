@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from inbedder import cache_checks
-from inbedder.cache_file import BROKEN, FILE, about_of, checksum, cure, is_whole, open_file, space_key
+from inbedder.cache_file import BROKEN, FILE, WAIT, about_of, checksum, cure, is_whole, open_file, space_key
 from inbedder.cache_size import Usage, make_room, parse_size, remember_limit, shrink, usage_of
 from inbedder.errors import InputError
 
@@ -121,8 +121,9 @@ class Store:
             logger.warning(message, *details)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, wait: float = WAIT) -> Iterator[sqlite3.Connection]:
         connection = self._connection()
+        connection.execute(f"PRAGMA busy_timeout = {wait * 1000:.0f}")
         connection.execute("BEGIN IMMEDIATE")
         try:
             yield connection
@@ -163,7 +164,7 @@ class Store:
         if damaged:
             logger.warning("%s: %d damaged entries are computed again. %s", self.path, damaged, cure(self.path))
         if unused and not self.read_only:
-            with suppress(*BROKEN, InputError), self._transaction() as connection:  # only decides what goes first
+            with suppress(*BROKEN, InputError), self._transaction(wait=0.1) as connection:  # only decides what goes first
                 connection.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", unused)
         return found
 

@@ -145,7 +145,7 @@ def _sole_use(path: Path) -> Iterator[sqlite3.Connection | None]:
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise InputError(f"{path} is in use. Wait for the run that uses it, or stop it, and try again.") from error
-        except sqlite3.DatabaseError as error:
+        except BROKEN as error:
             if "not a database" in str(error):
                 usable = None
         yield usable

@@ -23,8 +23,9 @@ FORMAT = 2
 APPLICATION = 0x1BEDDE12
 WAIT = 60.0
 """Seconds to wait for another process's transaction."""
-BROKEN = (sqlite3.Error, MemoryError)
-"""What a damaged, locked or full file makes SQLite raise; sizes that are damaged ask for more memory than there is."""
+BROKEN = (sqlite3.Error, MemoryError, UnicodeDecodeError)
+"""What a damaged, locked or full file makes SQLite raise: damaged sizes ask for more memory than there is, and damaged names come
+back in its messages."""
 TABLES = """
 CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, about TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL,

@@ -130,6 +130,20 @@ def test_a_table_without_its_first_page_raises_nothing_raw_and_is_mended(tmp_pat
     assert kept == (60 if tree not in ("spaces", "entries") else 0)
 
 
+def test_a_damaged_name_of_a_table_is_told_of_and_can_be_cleared(tmp_path):
+    store = Store(tmp_path)
+    del store
+    content = (tmp_path / FILE).read_bytes()
+    for name in (b"CREATE TABLE uses", b"CREATE TABLE entries"):
+        (tmp_path / FILE).write_bytes(content.replace(name, name.replace(b"TABLE", b"\x81\x82BLE")))
+        with pytest.raises(InputError, match="cannot be used as a cache"):
+            Store(tmp_path)
+        with pytest.raises(InputError, match="cannot be read"):
+            cache_checks.rebuild(tmp_path / FILE)
+    cache_checks.remove(tmp_path / FILE)
+    assert not tmp_path.exists()
+
+
 def test_whole_entries_around_damaged_pages_are_kept_with_limit_and_uses(tmp_path):
     store = Store(tmp_path, "5M")
     keys = [entry_key(str(i), "") for i in range(600)]

@@ -1,4 +1,6 @@
 import os
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -93,6 +95,19 @@ def test_repeated_lookups_write_nothing(tmp_path, clock):
     clock[0] += 60
     store.get(ABOUT, keys(range(50)))
     assert store._connection().total_changes == before + 50
+
+
+def test_a_lookup_does_not_wait_for_a_writer_to_note_its_use(tmp_path, clock):
+    store = Store(tmp_path)
+    fill(store, range(50))
+    clock[0] += 3600
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert len(store.get(ABOUT, keys(range(50)))) == 50
+        writer.execute("ROLLBACK")
+    assert store.usage().oldest_use == clock[0] - 3600
+    assert len(store.get(ABOUT, keys(range(50)))) == 50
+    assert store.usage().oldest_use == clock[0]
 
 
 def test_the_limit_is_remembered_until_another_is_given(tmp_path):

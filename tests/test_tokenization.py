@@ -12,7 +12,7 @@ READY = {name: make() for name, make in TOKENIZERS.items() if name != "t5-like"}
 MASKS = {"byte-level": 0, "llama-like": 0, "roberta": 3, "wordpiece": 3, "xlm-r-like": 3}
 LEAKS = ("<s>", "<pad>", "</s>", "<mask>")  # pieces of the Unigram vocabulary: a space breaks them in a text
 some_text = st.text(max_size=120) | st.sampled_from(TEXTS)
-fast = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+fast = settings(max_examples=60)
 
 
 def expected_ids(tokenizer, template, text, instruction, masks):
@@ -21,6 +21,12 @@ def expected_ids(tokenizer, template, text, instruction, masks):
     if not masks:
         return encoded
     return encoded[:-1] + [tokenizer.mask_token_id] * masks + encoded[-1:]
+
+
+@given(st.integers())
+def test_drawn_examples_do_not_fail_for_being_slow(_number):
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
 
 
 @pytest.mark.parametrize("name", READY)

@@ -13,7 +13,7 @@ from inbedder.backbones import adapters, hub, weights
 from inbedder.backbones.families import model_kind
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
-from tests.conftest import GOLDEN, TEXTS
+from tests.conftest import CAUSAL, GOLDEN, MASKED, TEXTS
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,20 @@ def test_half_precision_on_a_cpu_needs_a_cpu_that_computes_in_it(monkeypatch, fa
     monkeypatch.setattr(weights, "has_fast_bf16", lambda _device: fast_bf16)
     assert weights.choose_dtype(None, torch.device("cpu")) == (torch.bfloat16 if fast_bf16 else torch.float32)
     assert weights.choose_dtype("float16", torch.device("cpu")) == torch.float16
+
+
+@pytest.mark.parametrize("family", [*CAUSAL, *MASKED, "t5"])
+def test_bidirectional_states_change_with_the_last_token_and_causal_ones_do_not(make_model, family):
+    model = InBedder(make_model(family)).backbone.model
+    body = model.encoder if family == "t5" else model.base_model
+    ids = torch.arange(20, 32)[None].repeat(2, 1)
+    ids[1, -1] += 1
+    with torch.inference_mode():
+        states = body(input_ids=ids, output_hidden_states=True).hidden_states
+    for before in states[1:]:
+        changes = (before[0] - before[1]).abs().amax(-1)
+        assert changes[-1] > 1e-3
+        assert (changes[:-1].max() < 1e-5) if family in CAUSAL else (changes[:-1].max() > 1e-3)
 
 
 def make_adapter(base: str, folder, model_class, **extra):

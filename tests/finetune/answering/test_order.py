@@ -10,7 +10,7 @@ def sampler(lengths, group=1, batch_size=4, texts=None, questions=None, seed=0):
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=300), st.integers(1, 9), st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_row_comes_once_an_epoch(lengths, batch_size, group):
     keys = [length % 7 for length in lengths]
     order = list(sampler(lengths, group, batch_size, keys, [key % 3 for key in keys]))

@@ -19,7 +19,7 @@ ROWS = st.lists(st.tuples(st.integers(0, 5), st.floats(-1, 1), st.booleans()), m
 
 
 @given(ROWS, st.integers(1, 9), st.integers(0, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_kept_row_comes_once_and_a_batch_is_of_one_task(rows, batch_size, seed):
     tasks, margins, keep = (list(column) for column in zip(*rows, strict=True))
     vectors = np.random.default_rng(0).normal(size=(len(set(tasks)), 4))

@@ -36,7 +36,7 @@ def test_two_opt_is_worth_more_than_its_greedy_start_and_than_annealing(width):
 
 
 @given(st.integers(0, 25), st.integers(0, 10**6), st.sampled_from(["2-opt", "annealing"]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_order_holds_every_task_once_and_depends_on_the_seed_alone(tasks, seed, method):
     similarity = drawn(tasks, seed, 3)
     found = order_tasks(similarity, method=method, steps=500, seed=seed)
@@ -51,7 +51,7 @@ def test_annealing_is_worth_more_the_longer_it_goes_on():
 
 
 @given(st.integers(2, 12), st.integers(0, 10**6), st.integers(0, 11))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_tour_is_worth_the_same_from_any_place_in_both_directions_and_under_other_numbers(tasks, seed, turn):
     similarity, order = drawn(tasks, seed), list(np.random.default_rng(seed).permutation(tasks))
     worth = tour_similarity(similarity, order)
