@@ -101,7 +101,8 @@ class InBedder(PromptEncoder):
         self.backbone, settings = load_backbone(self.name, options)
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self._generic_base = settings.generic_base
-        self._generic_options: dict[str, Any] = {"device": device, "dtype": dtype, "max_length": max_length, "cache": cache}
+        self._generic_options: dict[str, Any] = {"device": device, "max_length": max_length, "cache": cache}
+        self._generic_options["dtype"] = None if dtype == "int8" else dtype  # an encoder has no int8 graph
         self.template = get_template(template if template is not None else settings.template)
         self.template = replace(self.template, bare=self.template.bare or self.backbone.bare)
         self.defaults = default_instructions(self.template, settings.prompts)
