@@ -102,6 +102,8 @@ def _readable(connection: sqlite3.Connection, table: str, columns: str) -> Itera
     while start <= LAST_ID:
         try:
             for row in connection.execute(f"SELECT id, {columns} FROM {table} WHERE id >= ? ORDER BY id", (start,)):
+                if not isinstance(row[0], int):  # the name of the column is damaged
+                    continue
                 yield row
                 start, step = max(start, row[0] + 1), 1
             return

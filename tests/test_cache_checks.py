@@ -144,6 +144,23 @@ def test_a_damaged_name_of_a_table_is_told_of_and_can_be_cleared(tmp_path):
     assert not tmp_path.exists()
 
 
+def test_a_damaged_name_of_a_column_is_mended_by_an_empty_file(tmp_path):
+    store = Store(tmp_path)
+    store.put(ABOUT, KEPT[0].items())
+    del store
+    content = (tmp_path / FILE).read_bytes()
+    names = (
+        b"entries (id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key BLOB",
+        b"entries (ix INTEGER PRIMARY KEY, space INTEGER NOT NULL, id  BLOB",
+    )
+    assert content.count(names[0]) == 1
+    (tmp_path / FILE).write_bytes(content.replace(*names).replace(b"UNIQUE (space, key)", b"UNIQUE (space, id )"))
+    store = Store(tmp_path)
+    assert store.get(ABOUT, list(KEPT[0])) == {}
+    assert store.repair() == 0
+    assert store.verify() == []
+
+
 def test_whole_entries_around_damaged_pages_are_kept_with_limit_and_uses(tmp_path):
     store = Store(tmp_path, "5M")
     keys = [entry_key(str(i), "") for i in range(600)]
