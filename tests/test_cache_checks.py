@@ -144,20 +144,19 @@ def test_a_damaged_name_of_a_table_is_told_of_and_can_be_cleared(tmp_path):
     assert not tmp_path.exists()
 
 
-def test_a_damaged_name_of_a_column_is_mended_by_an_empty_file(tmp_path):
+@pytest.mark.parametrize("table", ["spaces", "uses"])
+def test_a_damaged_type_of_a_column_is_mended(tmp_path, table):
     store = Store(tmp_path)
     store.put(ABOUT, KEPT[0].items())
     del store
     content = (tmp_path / FILE).read_bytes()
-    names = (
-        b"entries (id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key BLOB",
-        b"entries (ix INTEGER PRIMARY KEY, space INTEGER NOT NULL, id  BLOB",
-    )
-    assert content.count(names[0]) == 1
-    (tmp_path / FILE).write_bytes(content.replace(*names).replace(b"UNIQUE (space, key)", b"UNIQUE (space, id )"))
+    name = f"{table} (id INTEGER".encode()
+    assert content.count(name) == 1
+    (tmp_path / FILE).write_bytes(content.replace(name, name.replace(b"INTE", b"INTD")))
     store = Store(tmp_path)
-    assert store.get(ABOUT, list(KEPT[0])) == {}
-    assert store.repair() == 0
+    right_entries(store)
+    assert store.repair() == 60
+    assert right_entries(store) == 60
     assert store.verify() == []
 
 
