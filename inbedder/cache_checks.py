@@ -101,7 +101,7 @@ def _readable(connection: sqlite3.Connection, table: str, columns: str) -> Itera
     start, step = 1, 1
     while start <= LAST_ID:
         try:
-            for row in connection.execute(f"SELECT id, {columns} FROM {table} WHERE id >= ? ORDER BY id", (start,)):
+            for row in connection.execute(f"SELECT rowid, {columns} FROM {table} WHERE rowid >= ? ORDER BY rowid", (start,)):
                 yield row
                 start, step = max(start, row[0] + 1), 1
             return

@@ -144,6 +144,22 @@ def test_a_damaged_name_of_a_table_is_told_of_and_can_be_cleared(tmp_path):
     assert not tmp_path.exists()
 
 
+@pytest.mark.parametrize("table", ["spaces", "uses"])
+def test_a_damaged_type_of_a_column_is_mended(tmp_path, table):
+    store = Store(tmp_path)
+    store.put(ABOUT, KEPT[0].items())
+    del store
+    content = (tmp_path / FILE).read_bytes()
+    name = f"{table} (id INTEGER".encode()
+    assert content.count(name) == 1
+    (tmp_path / FILE).write_bytes(content.replace(name, name.replace(b"INTE", b"INTD")))
+    store = Store(tmp_path)
+    right_entries(store)
+    assert store.repair() == 60
+    assert right_entries(store) == 60
+    assert store.verify() == []
+
+
 def test_whole_entries_around_damaged_pages_are_kept_with_limit_and_uses(tmp_path):
     store = Store(tmp_path, "5M")
     keys = [entry_key(str(i), "") for i in range(600)]

@@ -144,3 +144,10 @@ def test_a_model_takes_the_size_of_its_cache(make_model, tmp_path):
         InBedder(make_model("opt"), cache_size="5G")
     with pytest.raises(InputError, match=r"no size of a cache"):
         InBedder(make_model("opt"), cache=tmp_path, cache_size="much")
+
+
+def test_evaluation_takes_the_size_of_its_models_cache(make_model, tmp_path):
+    from evaluation.embedders import inbedder_embedders
+
+    inbedder_embedders(make_model("opt"), cache=tmp_path, cache_size="5G")
+    assert Store(tmp_path).usage().limit == 5 * 10**9

@@ -12,7 +12,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.distributed.folder import survey
-from inbedder.distributed.job import Machines, embed_job, summary_of
+from inbedder.distributed.job import Machines, _settings_of, embed_job, summary_of
 from inbedder.errors import InputError, MissingExtraError, ModelError, TextCutWarning
 from tests.conftest import assert_close
 
@@ -248,3 +248,9 @@ def workers_below(driver):
         return process == driver
 
     return sorted(one for one, name in names.items() if b"Embedder" in name and name.startswith(b"ray::") and ours(one))
+
+
+def test_where_vectors_are_kept_is_no_part_of_what_a_job_is(make_model):
+    plain = _settings_of(make_model("opt"), {})
+    assert _settings_of(make_model("opt"), {"cache": "kept", "cache_size": "5G", "device": "cpu"}) == plain
+    assert _settings_of(make_model("opt"), {"layer": 1}) != plain
