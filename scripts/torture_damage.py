@@ -47,10 +47,10 @@ class Damages:
     def kinds(self) -> list[Kind]:
         """The kinds of faults, and how many of each."""
         return [
-            Kind("damaged cache file", 140, self.damage_cache),
-            Kind("damaged model file", 90, self.damage_model),
-            Kind("damaged adapter file", 70, self.damage_adapter),
-            Kind("damaged parquet, csv.gz or jsonl.gz", 90, self.damage_input),
+            Kind("damaged cache file", 400, self.damage_cache),
+            Kind("damaged model file", 240, self.damage_model),
+            Kind("damaged adapter file", 180, self.damage_adapter),
+            Kind("damaged parquet, csv.gz or jsonl.gz", 300, self.damage_input),
         ]
 
     def damage_cache(self, fault: Fault) -> None:
@@ -74,10 +74,9 @@ class Damages:
                 raise SilentlyWrong("an entry is not what was kept")
             fault.note(f"{len(found)} of {len(self.entries)} entries found")
             check_vectors(model.encode(TEXTS, INSTRUCTION), self.right, "a run with the damaged cache")
-            store = Store(folder)
-            if store.verify():
-                store.repair()
-                if store.verify():
+            if model.store is not None and model.store.verify():
+                model.store.repair()
+                if model.store.verify():
                     raise Lost("cache verify --repair left damage")
         again = load(self.stage.models["opt"], folder)
         for _ in range(2):

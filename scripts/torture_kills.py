@@ -110,11 +110,11 @@ class Kills:
         """The kinds of faults, and how many of each."""
         found = [
             Kind(f"kill of {name}", count, lambda fault, name=name: self.kill(fault, name, cached=False))
-            for name, count in (("embed", 30), ("embed to parquet", 21), ("answer", 21), ("cluster", 21))
+            for name, count in (("embed", 36), ("embed to parquet", 24), ("answer", 30), ("cluster", 24))
         ]
         found += [
             Kind(f"kill of {name} with --cache", count, lambda fault, name=name: self.kill(fault, name, cached=True))
-            for name, count in (("embed", 45), ("answer", 21), ("cluster", 15))
+            for name, count in (("embed", 60), ("answer", 30), ("cluster", 18))
         ]
         found.append(Kind("kill of a fresh process with --cache", 9, self.kill_fresh))
         found.append(Kind("kill of fine-tuning, resumed", 12, self.kill_training))
@@ -258,17 +258,19 @@ class Kills:
         folder.mkdir()
         sent = list(CODES)[fault.number % 3]
         arguments = self.arguments("embed", folder, cache)
+        self.undisturbed("embed")
         said = fault.folder / "said"
         with said.open("wb") as file:
             process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
             while process.poll() is None and not said.stat().st_size:
                 time.sleep(0.02)
-            moment = fault.draw.random() * 6
+            moment = fault.draw.random() * self.undisturbed("embed")[1]
             fault.note(f"{signal.Signals(sent).name} {moment:.2f} s after the first word")
             time.sleep(moment)
             process.send_signal(sent)
             code = process.wait(PATIENCE)
-        if code != 0:
+        ended = said.read_text(encoding="utf-8").rstrip().endswith("numbers.")
+        if not (ended and code in (0, -sent)):  # once all is written, the interpreter may end by the signal itself
             done = Done(code, moment, said.read_text(encoding="utf-8"))
             self.check_killed(fault, done, sent, "embed", folder, cache)
         again = self.run(arguments, said)

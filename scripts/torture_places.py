@@ -154,7 +154,7 @@ class Places:
                 self.kills.check_outputs(name, out, all_there=True, loosely=True)
                 if "cannot be written" not in done.said:
                     raise Lost(f"nobody was told that results are not kept: {done.said[-300:]}")
-            elif "make room" not in done.said:
+            elif "Choose another folder" not in done.said:
                 raise Lost(f"exit code {done.code}: {done.said[-300:]}")
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
             again = self.kills.run(arguments, fault.folder / "said")
