@@ -92,7 +92,7 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     torch.cpu.get_capabilities = dict  # float32 everywhere
     end = time.monotonic() + 60 * options.minutes * LATE
     memory: dict[str, Any] = {}
-    lines = int(LINES * min(1.0, options.minutes / FULL_MINUTES))
+    lines = int(LINES * min(1.0, max(0.3, options.minutes / FULL_MINUTES)))
     watched = None if options.only else start_memory_run(folder / "memory", lines)
     (folder / "stage").mkdir()
     stage = Stage(folder / "stage")

@@ -33,6 +33,7 @@ PRELOADED = [
     *("inbedder.grouping.report.page", "inbedder.backbones.families", "transformers.models.opt.modeling_opt", "pyarrow.parquet"),
     *("finetune.answering.training", "finetune.methods", "sklearn.cluster", "sklearn.feature_extraction.text"),
 ]
+OLD = b"what an earlier run wrote"
 PATIENCE = 300.0
 """Seconds after which a run is taken for stuck."""
 RECIPE = "finetune/recipes/tiny-opt-lora.yaml"
@@ -196,7 +197,7 @@ class Kills:
         right, _ = self.undisturbed(name)
         for output in self.commands[name][1]:
             path = folder / output
-            if not path.exists():
+            if not path.exists() or path.read_bytes() == OLD:
                 if all_there:
                     raise Lost(f"{output} is missing")
                 continue
@@ -212,6 +213,9 @@ class Kills:
         moment = fault.draw.random() * seconds
         arguments = self.arguments(name, folder, cache)
         for _ in range(5):  # a run that was faster than the signal is no fault
+            if fault.number % 2:
+                for output in self.commands[name][1]:
+                    (folder / output).write_bytes(OLD)
             done = self.run(arguments, fault.folder / "said", (sent, moment))
             if done.code != 0:
                 break
@@ -222,29 +226,32 @@ class Kills:
                 shutil.rmtree(cache)
             moment *= 0.7
         fault.note(f"{signal.Signals(sent).name} after {moment:.3f} of {seconds:.3f} s")
-        self.check_killed(fault, done, sent, name, folder, cache)
+        had = set(self.commands[name][1]) if fault.number % 2 else set()
+        self.check_killed(done, sent, name, folder, cache, had)
         again = self.run(arguments, fault.folder / "said")
         if again.code != 0:
             raise Lost(f"going on ended with {again.code}: {again.said[-300:]}")
         self.check_outputs(name, folder, all_there=True, loosely=cached)
 
-    def check_killed(self, fault: Fault, done: Done, sent: int, name: str, folder: Path, cache: Path | None) -> None:
+    def check_killed(self, done: Done, sent: int, name: str, folder: Path, cache: Path | None, had: set[str]) -> None:
         """Look at what a killed run left.
 
         Args:
-            fault: The fault.
             done: The run.
             sent: The signal.
             name: Of its command.
             folder: Of its outputs.
             cache: Of its results.
+            had: Outputs that were there before.
 
         Raises:
-            Lost: When the exit code is another one, a temporary file is left, or the cache is damaged.
+            Lost: When the exit code is another one, an earlier output is gone, a temporary file is left, or the cache is damaged.
             SilentlyWrong: When a half output is left.
         """
         if done.code != CODES[signal.Signals(sent)]:
             raise Lost(f"exit code {done.code}: {done.said[-300:]}")
+        if had - set(os.listdir(folder)):
+            raise Lost("what an earlier run wrote is gone")
         left = sorted(set(os.listdir(folder)) - set(self.commands[name][1]))
         if left and (sent != signal.SIGKILL or not all(file.startswith(".") for file in left)):
             raise Lost(f"{left} left over")
@@ -272,7 +279,7 @@ class Kills:
         ended = said.read_text(encoding="utf-8").rstrip().endswith("numbers.")
         if not (ended and code in (0, -sent)):  # once all is written, the interpreter may end by the signal itself
             done = Done(code, moment, said.read_text(encoding="utf-8"))
-            self.check_killed(fault, done, sent, "embed", folder, cache)
+            self.check_killed(done, sent, "embed", folder, cache, set())
         again = self.run(arguments, said)
         if again.code != 0:
             raise Lost(f"going on ended with {again.code}: {again.said[-300:]}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from peft import LoraConfig, get_peft_model
 from torture_faults import SilentlyWrong
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
 from inbedder import InBedder
 from inbedder.models.checksums import write_checksums
@@ -53,6 +54,7 @@ class Stage:
         Args:
             folder: An empty folder.
         """
+        logging.disable_progress_bar()
         self.folder = folder
         self.models = {family: folder / family for family in FAMILIES}
         for family, place in self.models.items():
