@@ -51,8 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", help="kinds of faults whose name contains this")
     parser.add_argument("--number", type=int, help="with --only: one fault of the kind")
     options = parser.parse_args(arguments)
-    logging.disable(logging.ERROR)  # hundreds of warnings of damage are expected
-    warnings.simplefilter("ignore")
     folder = Path(tempfile.mkdtemp(prefix="torture-", dir=os.environ.get("TORTURE_FOLDER")))
     started = time.monotonic()
     try:
@@ -88,6 +86,8 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     from torture_stage import Stage
     from torture_uses import LINES, Threads, odd_kind, start_memory_run, watch_memory
 
+    logging.disable(logging.ERROR)  # hundreds of warnings of damage are expected
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.cpu.get_capabilities = dict  # float32 everywhere
     end = time.monotonic() + 60 * options.minutes * LATE
