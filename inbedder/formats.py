@@ -223,7 +223,7 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
     pyarrow, parquet = import_parquet()
     number = 0
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
             _refuse_repeated(file.schema_arrow.names, shown(path))
             for batch in file.iter_batches(PARQUET_BATCH, columns=columns):
                 for record in batch.to_pylist():

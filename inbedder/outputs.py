@@ -71,7 +71,7 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
         if kind == ".parquet":
             pyarrow, parquet = import_parquet()
             cleaned = [{k: clean_text(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-            parquet.write_table(pyarrow.Table.from_pylist(cleaned), temporary)
+            parquet.write_table(pyarrow.Table.from_pylist(cleaned), temporary, write_page_checksum=True)
         elif kind == ".json":
             temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
         elif kind == ".jsonl":
@@ -129,7 +129,7 @@ class VectorWriter:
         answers = getattr(vectors, "answers", None)
         table = pyarrow.table(columns if answers is None else {**columns, "answers": answers})
         if self.table is None:
-            self.table = parquet.ParquetWriter(self.file, table.schema)
+            self.table = parquet.ParquetWriter(self.file, table.schema, write_page_checksum=True)
         self.table.write_table(table)
 
     def close(self) -> None:

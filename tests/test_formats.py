@@ -126,6 +126,18 @@ def test_utf_16_without_a_mark_and_damaged_utf_16_are_named(tmp_path):
         read_table(str(path))
 
 
+def test_a_flipped_bit_in_a_parquet_file_with_checksums_is_named_and_gives_no_other_text(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pyarrow.table({"text": ["I love cats", "I love dogs"]})
+    how = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    pyarrow.parquet.write_table(table, path, write_page_checksum=True, **how)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"love cats")] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"t\.parquet': .*CRC"):
+        read_table(str(path))
+
+
 def test_two_parquet_columns_of_one_name_are_refused(tmp_path):
     table = pyarrow.Table.from_arrays([pyarrow.array(["a b"]), pyarrow.array(["c d"])], names=["text", "text"])
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")

@@ -91,3 +91,16 @@ def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path, name, monkeyp
         monkeypatch.setattr(writer, "table", writer.table and SimpleNamespace(write_table=full, close=writer.table.close))
         writer.add([2], ["b"], np.ones((1, 3), np.float32))
     assert os.listdir(tmp_path) == []
+
+
+def test_a_flipped_bit_in_a_written_parquet_file_is_found_by_its_reader(tmp_path):
+    path = tmp_path / "t.parquet"
+    with vector_writer(path, 1) as writer:
+        writer.add([1], ["I love cats"], np.ones((1, 4), np.float32))
+    write_records([{"text": "I love dogs"}], tmp_path / "r.parquet")
+    for written, text in ((path, b"love cats"), (tmp_path / "r.parquet", b"love dogs")):
+        content = bytearray(written.read_bytes())
+        content[content.index(text)] ^= 1  # its first place is the page; statistics follow
+        written.write_bytes(content)
+        with pytest.raises(InputError, match="CRC"):
+            read_rows(str(written))

@@ -211,7 +211,8 @@ class Parts(ray.data.Datasink[dict[str, int]]):
             good = np.asarray(table["reason"].is_null())
             if good.any():
                 with atomic_write(self.folder / f"{name}.parquet") as temporary:
-                    pyarrow.parquet.write_table(table.filter(good).select(["id", "text", "embedding"]), temporary)
+                    whole = table.filter(good).select(["id", "text", "embedding"])
+                    pyarrow.parquet.write_table(whole, temporary, write_page_checksum=True)
             if not good.all():
                 failed = table.filter(~good).select(["row", "id", "reason"]).to_pylist()
                 with atomic_write(self.folder / FAILED_PARTS / f"{name}.jsonl") as temporary:
