@@ -108,8 +108,8 @@ def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction
         InputError: When there are too few pairs.
     """
     output = read_prompts("csts")["few_shot"]["output"]
-    sentences = (row["sentence1"], row["sentence2"])
-    starts = [i for i in range(0, len(examples), 2) if (examples[i].sentence1, examples[i].sentence2) != sentences]
+    sentences = {row["sentence1"], row["sentence2"]}
+    starts = [i for i in range(0, len(examples), 2) if {examples[i].sentence1, examples[i].sentence2} != sentences]
     if len(starts) < shots // 2:
         raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
     drawn = random.Random(clean_text(f"{seed} {query_of(row)}")).sample(starts, shots // 2)
@@ -162,7 +162,7 @@ def main(
         raise typer.BadParameter("examples come in pairs: give an even number.", param_hint="--shots")
     task = csts_of_table(data)
     rows = task.rows[:limit]
-    shown = contrasting(read_rated(examples or data, "train"), skip_bad=True) if any(shots) else []
+    shown = contrasting(read_rated(examples or data, "train")) if any(shots) else []
     loaded = load_generative(model)
     known = {cell.key: cell for cell in load_cells(output)}
     what = fingerprint([dict(row) for row in rows], [read_prompts("csts")["few_shot"], [str(row) for row in shown]])

@@ -95,7 +95,7 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     Raises:
         InputError: When there is none.
     """
-    raw = [cell for cell in newest(cells) if cell.vectors == "raw" and "delta_ci" in cell.scores]
+    raw = [cell for cell in newest(cells) if cell.vectors == "raw" and "delta_ci_means" in cell.scores]
     if not raw:
         raise InputError(
             "There is no robustness task among these results. Run inbedder evaluate --data FOLDER --task robustness."

@@ -112,27 +112,28 @@ def newest(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if last[cell.model, cell.task] == (cell.model_revision, cell.data_revision)]
 
 
-def table(cells: Sequence[Cell], vectors: str = "raw") -> list[list[str]]:
-    """Main scores as rows of text: mean over seeds, with the standard deviation where there are several.
+def table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None) -> list[list[str]]:
+    """Scores as rows of text: mean over seeds, with the standard deviation where there are several.
 
     Args:
         cells: The cells.
         vectors: Which kind of vectors.
+        score: Which score, of cells that have it; None is each cell's main one.
 
     Returns:
         A head row (model and tasks) and one row per model, in order of appearance.
     """
-    chosen = [cell for cell in newest(cells) if cell.vectors == vectors]
+    chosen = [cell for cell in newest(cells) if cell.vectors == vectors and (score is None or score in cell.scores)]
     tasks = list(dict.fromkeys(cell.task for cell in chosen))
     models = list(dict.fromkeys(cell.model for cell in chosen))
     rows = [["model", *tasks]]
     for model in models:
-        rows.append([model, *(_summary([c for c in chosen if (c.model, c.task) == (model, task)]) for task in tasks)])
+        rows.append([model, *(_summary([c for c in chosen if (c.model, c.task) == (model, task)], score) for task in tasks)])
     return rows
 
 
-def _summary(cells: Sequence[Cell]) -> str:
-    values = [cell.scores[cell.main_score] for cell in cells]
+def _summary(cells: Sequence[Cell], score: str | None) -> str:
+    values = [cell.scores[score or cell.main_score] for cell in cells]
     if not values:
         return ""
     if len(values) == 1:

@@ -33,13 +33,19 @@ from inbedder.models.bundled import BASE_NAME
 
 RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
 KINDS = ("bi", "cross", "tri")
-PAPERS_POOLER = ("encoding.pooler=mean", "encoding.transform=true")
+WHOLE_INPUT = ("encoding.pooler=mean", "encoding.transform=true")
+PAPERS_BASE_SIZE = (f"model={BASE_NAME}", "training.learning_rate=3e-5")
+"""The paper's recipes on a base that is bundled, at the paper's rate for models of base size."""
 TRAINED: dict[str, tuple[str, ...]] = {
     **{f"{kind}-encoder, trained": (kind,) for kind in KINDS},
     "bi-encoder on all-MiniLM-L6-v2, trained": ("bi", f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"'),
-    "cross-encoder of the paper, trained": ("cross", *PAPERS_POOLER),
+    "cross-encoder, mean of the whole input with MLP, trained": ("cross", *WHOLE_INPUT),
     "cross-encoder, sentences alone": ("cross", "encoding.reads=sentences"),
-    "cross-encoder, condition alone": ("cross", "encoding.reads=condition", *PAPERS_POOLER),
+    "cross-encoder, condition alone": ("cross", "encoding.reads=condition", *WHOLE_INPUT),
+    **{
+        f"{kind}-encoder of the paper on all-MiniLM-L6-v2, trained": (f"paper-{kind}", *PAPERS_BASE_SIZE)
+        for kind in ("cross", "bi")
+    },
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
 SIZES = (90, 360)

@@ -26,14 +26,15 @@ PAGES = (
     ROOT / "finetune" / "results" / "small.md",
 )
 MOST_ACROSS = 9
-TABLE = re.compile(r"(<!-- results of (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- results of (\S+)(?: by (\S+))? -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
 def with_tables(page: str) -> str:
     """The page with its tables made anew: tasks down and models across, unless there are more models than fit.
 
     Args:
-        page: Markdown with tables between ``<!-- results of FILE.json -->`` and ``<!-- end of results -->``.
+        page: Markdown with tables between ``<!-- results of FILE.json -->`` (main scores; with " by SCORE", another one) and
+            ``<!-- end of results -->``.
 
     Returns:
         The page.
@@ -41,11 +42,12 @@ def with_tables(page: str) -> str:
 
     def fill(match: re.Match[str]) -> str:
         if (BENCHMARKS / match[2]).exists():
-            return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[3]}"
-        rows = table(load_cells(next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())))
+            return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[4]}"
+        path = next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())
+        rows = table(load_cells(path), score=match[3])
         if len(rows) <= MOST_ACROSS:
             rows = [list(column) for column in zip(*rows, strict=True)]
-        return f"{match[1]}{markdown(rows)}\n{match[3]}"
+        return f"{match[1]}{markdown(rows)}\n{match[4]}"
 
     return TABLE.sub(fill, page)
 

@@ -14,7 +14,13 @@ from evaluation.tasks.criteria_clustering import CriteriaClustering
 from evaluation.tasks.detail import InstructionDetail, detail_instructions
 from evaluation.tasks.intent_emotion import intent_emotion
 from evaluation.tasks.prompt_retrieval import PromptRetrieval
-from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, robustness_instructions
+from evaluation.tasks.robustness import (
+    InstructionRobustness,
+    LabelledTexts,
+    authors_instructions,
+    robustness_instructions,
+    robustness_of_hub,
+)
 from evaluation.tasks.sets import KnownSet, known_sets
 from evaluation.tasks.standard import reranking, standard_task
 from evaluation.tasks.text_evaluation import TextEvaluation
@@ -40,6 +46,8 @@ class Data:
     """At most so many rows of the table, or of each set of the folder."""
     protocol: str = "k-means"
     """How corpora are clustered: "k-means", or "paper" (mini-batch k-means, one start, as the InBedder authors do)."""
+    instructions: Path | None = None
+    """The authors' instructions (``authors_instructions``), with which ``hub`` also adds their robustness sets."""
 
 
 def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Task]:
@@ -59,6 +67,8 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     if data.source is not None and not data.source.exists():
         raise InputError(f"There is no {data.source}. Give a table, or a folder of known sets.")
     is_table = data.source is not None and data.source.is_file()
+    if data.instructions and not data.hub:
+        raise InputError("Instructions are those of the authors' robustness sets, which are on the hub: add --hub.")
     if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
     offered = dict(_of_table(data) if is_table else _known(data))
@@ -130,6 +140,12 @@ def _prompt_retrieval(known: KnownSet, data: Data) -> Iterator[Offer]:
         yield f"{known.name} prompt retrieval", lambda: PromptRetrieval(folder)
 
 
+def _hub_robustness(known: KnownSet, data: Data) -> Iterator[Offer]:
+    instructions = authors_instructions(data.instructions) if data.instructions else {}
+    if known.name in instructions:
+        yield f"{known.name} robustness", lambda: robustness_of_hub(known.name, instructions[known.name], data.protocol)
+
+
 OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
     "intent emotion": lambda known, _data: iter([(known.name, lambda: intent_emotion(known.name))]),
     "instruct sts": lambda known, _data: iter([(known.name, lambda: instruct_stsb(known.name))]),
@@ -138,6 +154,7 @@ OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
     "reranking": lambda known, _data: iter([(f"{known.name} reranking", lambda: reranking(known.name))]),
     "text evaluation": _text_evaluation,
     "prompt retrieval": _prompt_retrieval,
+    "robustness": _hub_robustness,
 }
 """Kind of ``sets.yaml`` -> the tasks that measure on such a set."""
 

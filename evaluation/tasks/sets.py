@@ -30,6 +30,8 @@ class KnownSet:
     """Id on the hub, in place of a file."""
     revision: str | None = None
     """Commit of the hub's set."""
+    config: str | None = None
+    """Configuration of the hub's set, where it has several."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The task's columns and the fields that hold them, where names differ."""
     contrasts: bool = True

@@ -4,11 +4,13 @@ With y a score, r its rating (1 to 5), and of each pair of sentences y+ under th
 
     t        = low + (high - low) * (r - 1) / 4                  the scaled rating
     MSE      = mean (y - t)^2                                    over all rows
-    Quad     = mean max(0, margin + (1 - y+) - (1 - y-))         over all pairs; the distance is one minus the cosine
+    Quad     = mean max(0, margin + (1 - y+) - (1 - y-))         over ordered pairs; the distance is one minus the cosine
     Quad+MSE = quad_weight * Quad + mse_weight * MSE
 
 The paper does not speak of the scaling; the authors' code maps ratings to 0 to 1, which are the defaults of ``low`` and ``high``,
-and has a margin of 1. Quad needs a cosine of two vectors, so it is for the bi- and tri-encoder.
+and has a margin of 1. Quad needs a cosine of two vectors, so it is for the bi- and tri-encoder. A pair without order (equal
+ratings, one row, more than two) adds its MSE terms alone; the authors' code takes equal ratings in the order of the file, and
+leaves out what has not two rows.
 """
 
 from __future__ import annotations
@@ -60,17 +62,18 @@ def quad(higher: Tensor, lower: Tensor, margin: float = 1.0) -> Tensor:
         margin: By how much; the cosines' difference is at most 2.
 
     Returns:
-        A scalar.
+        A scalar, 0 where there is no pair.
     """
-    return F.relu(margin - higher + lower).mean()
+    return F.relu(margin - higher + lower).sum() / max(1, len(higher))
 
 
-def loss_of(scores: Tensor, targets: Tensor, objective: ConditionalObjective) -> Tensor:
+def loss_of(scores: Tensor, targets: Tensor, higher: Tensor, objective: ConditionalObjective) -> Tensor:
     """The loss of one batch.
 
     Args:
-        scores: y, shape (n,); for Quad rows 0, 2, ... are rated higher than rows 1, 3, ... of the same sentences.
+        scores: y, shape (n,).
         targets: Scaled ratings, shape (n,).
+        higher: For Quad: True at the higher-rated row of an ordered pair, whose lower-rated row is the next; bool, shape (n,).
         objective: The recipe's.
 
     Returns:
@@ -78,7 +81,8 @@ def loss_of(scores: Tensor, targets: Tensor, objective: ConditionalObjective) ->
     """
     if objective.loss == "mse":
         return mse(scores, targets)
-    contrast = quad(scores[0::2], scores[1::2], objective.margin)
+    places = higher.nonzero().squeeze(-1)
+    contrast = quad(scores[places], scores[places + 1], objective.margin)
     if objective.loss == "quad":
         return contrast
     return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from finetune.recipe import Above0, AtLeast0, Count, Lora, Schedule, Section, checked
+from finetune.recipe import Above0, AtLeast0, Count, Lora, Schedule, Section, Whole, checked
 from inbedder.conditional.encoding import Encoding
 from inbedder.errors import RecipeError
 from inbedder.prompting import get_template
@@ -21,12 +21,15 @@ class ConditionalData(Section):
     has a column split, those of "train"."""
     validation: str | None = "csts-captions.csv"
     """File of the rows that each epoch is measured on; where it has a column split, those of "validation". None measures none."""
+    development: Whole = 0
+    """So many pairs of sentences of ``train`` are not learned but measured after each epoch, where ``validation`` is None. They
+    are drawn by pair, never by row, and are the same whatever the seed of training."""
     folder: str = "."
     """Where the files lie."""
     pairs: Count | None = None
     """Learn only so many pairs, drawn with the recipe's seed (paper, figure 3)."""
     skip_bad: bool = False
-    """Leave out bad rows, and for Quad pairs without partner, instead of stopping at the first."""
+    """Leave out bad rows instead of stopping at the first."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class ConditionalObjective(Section):
     """What is minimised (``losses``); the scaling of ratings is ``encoding.scaled``."""
 
     loss: Literal["mse", "quad", "quad+mse"] = "mse"
-    """"mse", "quad" or "quad+mse"; the cross-encoder has "mse" alone."""
+    """"mse", "quad" or "quad+mse"; the cross-encoder has "mse" alone. "quad" leaves out pairs without order, to which "quad+mse"
+    applies MSE alone."""
     margin: AtLeast0 = 1.0
     """Margin of Quad."""
     quad_weight: AtLeast0 = 1.0
@@ -93,6 +97,11 @@ def parse_recipe(values: Mapping[str, Any]) -> ConditionalRecipe:
     recipe = checked(ConditionalRecipe, dict(values))
     _check_encoding(recipe)
     objective, scaled = recipe.objective, recipe.encoding.scaled
+    if recipe.data.development and recipe.data.validation is not None:
+        raise RecipeError(
+            f"data.development={recipe.data.development} sets rows of data.train aside to be measured, and data.validation="
+            f"{recipe.data.validation} names others: set data.validation=null, or data.development=0."
+        )
     if recipe.training.batch_size % 2:
         raise RecipeError(
             f"training.batch_size={recipe.training.batch_size} must be even: both rows of a pair stand in one batch."

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch.utils.data import Sampler
 
 from finetune.composing import WRITTEN
-from inbedder.conditional.rated_rows import Rated, pairs_of
+from inbedder.conditional.rated_rows import Rated, is_ordered, pairs_of
 from inbedder.errors import InputError
 
 
@@ -49,6 +49,46 @@ def draw_pairs(rows: Sequence[Rated], count: int | None, seed: int = 0) -> list[
     random.Random(seed).shuffle(names)
     chosen = set(names[:count])
     return [row for row in rows if row.pair in chosen]
+
+
+def carve_development(rows: Sequence[Rated], count: int, seed: int = 0) -> tuple[list[Rated], list[Rated]]:
+    """Set pairs of sentences aside: all rows of a pair, in whichever order its sentences stand, go to the same side.
+
+    Args:
+        rows: The rows.
+        count: How many pairs are set aside.
+        seed: Seed of the draw.
+
+    Returns:
+        The rows that are left and those set aside, each in their order. A single sentence may stand on both sides.
+
+    Raises:
+        InputError: When no pair would be left.
+    """
+    names = list(dict.fromkeys(sentences_of(row) for row in rows))
+    if count >= len(names):
+        raise InputError(f"data.development={count} leaves none of {len(names)} pairs to learn. Set fewer aside.")
+    aside = set(random.Random(f"{seed} development").sample(names, count))
+    return [row for row in rows if sentences_of(row) not in aside], [row for row in rows if sentences_of(row) in aside]
+
+
+def sentences_of(row: Rated) -> frozenset[str]:
+    """The two sentences of a row, whatever their order and whatever the column ``pair`` calls them."""
+    return frozenset((row.sentence1, row.sentence2))
+
+
+def higher_rated(rows: Sequence[Rated]) -> list[bool]:
+    """Which rows Quad takes as the higher-rated ones.
+
+    Args:
+        rows: n rows.
+
+    Returns:
+        n answers: True at the higher-rated row of each pair that has an order.
+    """
+    pairs = pairs_of(rows).values()
+    higher = {places[0] for places in pairs if is_ordered([rows[place] for place in places])}
+    return [place in higher for place in range(len(rows))]
 
 
 class PairSampler(Sampler[int]):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from finetune.conditional.losses import loss_of, mse, scaled
 from finetune.conditional.recipe import ConditionalRecipe
-from finetune.conditional.rows import PairSampler
+from finetune.conditional.rows import PairSampler, higher_rated
 from finetune.training_run import training_arguments
 from inbedder.conditional.encoder import ConditionalEncoder, collate
 from inbedder.conditional.rated_rows import Rated
@@ -28,7 +28,7 @@ def make_examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: Co
         recipe: Its encoding.
 
     Returns:
-        n examples: the parts that the encoder reads, and the scaled rating.
+        n examples: the parts that the encoder reads, the scaled rating, and whether it is the higher one of an ordered pair.
     """
     texts = [[getattr(row, name) for row in rows] for name in ("sentence1", "sentence2", "condition")]
     read, cut = encoder.read(*texts)
@@ -36,7 +36,8 @@ def make_examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: Co
         logger.warning("%d of %d pairs are cut to %d tokens.", cut, len(rows), recipe.encoding.max_length)
     low, high = recipe.encoding.scaled
     targets = [scaled(row.label, low, high) for row in rows]
-    return [{"parts": parts, "target": target} for parts, target in zip(read, targets, strict=True)]
+    columns = zip(read, targets, higher_rated(rows), strict=True)
+    return [{"parts": parts, "target": target, "higher": higher} for parts, target, higher in columns]
 
 
 def _give_the_head_its_rate(optimizer: torch.optim.Optimizer, encoder: ConditionalEncoder, rate: float | None) -> None:
@@ -71,7 +72,7 @@ def make_trainer(
 
     Args:
         encoder: What learns.
-        learned: Rows, both of a pair beside each other for Quad.
+        learned: Rows; the order of training puts both rows of a pair side by side.
         watched: Rows that each epoch is measured on; may be none.
         recipe: Objective and schedule.
 
@@ -82,7 +83,8 @@ def make_trainer(
 
     def batch(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         ids, mask = collate([example["parts"] for example in examples], encoder.tokenizer)
-        return {"input_ids": ids, "attention_mask": mask, "targets": torch.tensor([example["target"] for example in examples])}
+        columns = {name: torch.tensor([example[name] for example in examples]) for name in ("target", "higher")}
+        return {"input_ids": ids, "attention_mask": mask, **columns}
 
     class ConditionalTrainer(Trainer):
         """transformers' trainer with the loss, the order and the measure of this package."""
@@ -104,7 +106,8 @@ def make_trainer(
 
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_options: Any) -> Any:
             """Loss of one batch."""
-            loss = loss_of(model(inputs["input_ids"], inputs["attention_mask"]), inputs["targets"], recipe.objective)
+            scores = model(inputs["input_ids"], inputs["attention_mask"])
+            loss = loss_of(scores, inputs["target"], inputs["higher"], recipe.objective)
             return (loss, {}) if return_outputs else loss
 
         def evaluate(self, *args: Any, **options: Any) -> Any:
@@ -117,7 +120,7 @@ def make_trainer(
             inputs = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
                 scores = model(inputs["input_ids"], inputs["attention_mask"])
-            return mse(scores, inputs["targets"]), scores, inputs["targets"]
+            return mse(scores, inputs["target"]), scores, inputs["target"]
 
     return ConditionalTrainer(
         model=encoder,

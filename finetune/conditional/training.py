@@ -15,7 +15,7 @@ from typing import Any
 
 from finetune.card import save_curve
 from finetune.conditional.recipe import ConditionalRecipe, parse_recipe
-from finetune.conditional.rows import PairSampler, draw_pairs, find_file
+from finetune.conditional.rows import PairSampler, carve_development, draw_pairs, find_file, sentences_of
 from finetune.conditional.trainer import make_examples, make_trainer
 from finetune.preflight import check_reporting, check_room, processes
 from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
@@ -43,8 +43,9 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[Rated], list[Rated]]:
         The learned rows, and those of the validation (none where the recipe names none).
 
     Raises:
-        RecipeError: When a file is missing, two sentences are both learned and watched, or nothing is left to learn.
-        InputError: When a file's rows cannot be used (``read_rated``, ``contrasting``, ``draw_pairs``).
+        RecipeError: When a file is missing, two sentences are both learned and watched, or nothing is left to learn (for Quad,
+            no pair with an order).
+        InputError: When a file's rows cannot be used (``read_rated``, ``carve_development``, ``draw_pairs``).
     """
     data = recipe.data
     found: list[list[Rated]] = []
@@ -54,19 +55,36 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[Rated], list[Rated]]:
             raise RecipeError(f"No file {path}. Set data.folder to where {name} lies.")
         found.append([] if name is None else read_rated(path, split, skip_bad=data.skip_bad))
     learned, watched = found
-    known = {frozenset((row.sentence1, row.sentence2)): row for row in reversed(learned)}
+    if data.development:
+        learned, watched = carve_development(learned, data.development)
+    known = {sentences_of(row): row for row in reversed(learned)}
     for row in watched:
-        same = known.get(frozenset((row.sentence1, row.sentence2)))
+        same = known.get(sentences_of(row))
         if same:
             raise RecipeError(
                 f"Row {same.row} of {data.train} and row {row.row} of {data.validation} hold the same two sentences, so the "
                 "validation would measure what was learned. Give two files, one with a column split, or data.validation=null."
             )
     if recipe.objective.loss != "mse":
-        learned = contrasting(learned, skip_bad=data.skip_bad)
+        learned = _for_quad(learned, recipe)
     if not learned:
         raise RecipeError(f"{data.train} leaves no row to learn.")
     return draw_pairs(learned, data.pairs, recipe.training.seed), watched
+
+
+def _for_quad(rows: list[Rated], recipe: ConditionalRecipe) -> list[Rated]:
+    """What an objective with Quad learns: of pairs without order, the MSE terms alone, where it has such."""
+    ordered = contrasting(rows)
+    if not ordered:
+        raise RecipeError(
+            f"No pair of {recipe.data.train} has a higher- and a lower-rated condition, so Quad has nothing to learn: set "
+            "objective.loss=mse."
+        )
+    has_mse = recipe.objective.loss == "quad+mse"
+    if len(ordered) < len(rows):
+        pairs = len({row.pair for row in rows}) - len(ordered) // 2
+        logger.warning("%d pairs without order %s.", pairs, "add their MSE terms alone" if has_mse else "are left out of Quad")
+    return rows if has_mse else ordered
 
 
 def preview(recipe: ConditionalRecipe) -> str:
@@ -143,7 +161,7 @@ def _add_lora(encoder: ConditionalEncoder, recipe: ConditionalRecipe) -> None:
     """Adapt the backbone; a pooler of its own is trained whole, as the head is."""
     assert recipe.lora is not None
     config = lora_config(recipe.lora)
-    if recipe.encoding.pooler == "cls":
+    if recipe.encoding.pooler == "pooler":
         config.modules_to_save = sorted({*(config.modules_to_save or ()), "pooler"})
     encoder.backbone = with_adapters(encoder.backbone, config, recipe.lora.start)
 

@@ -122,15 +122,16 @@ class InstructedCollator:
         """Tokenize rows.
 
         Args:
-            rows: Tables with query, positive (each instruction and text) and negatives (a list of such).
+            rows: Tables with query, positive (each instruction and text), negatives (a list of such) and perhaps anchor.
 
         Returns:
-            ``query_input_ids``, ``positive_input_ids``, ``negative_0_input_ids`` and so on, as many negatives as each row has.
+            ``query_input_ids``, ``positive_input_ids``, ``negative_0_input_ids`` and so on, as many negatives as each row has;
+            where rows say whether they are anchors, ``label``, 1 for those that are.
         """
         columns = {name: [Instructed(*row[name]) for row in rows] for name in ("query", "positive")}
         for i in range(min(len(row["negatives"]) for row in rows)):
             columns[f"negative_{i}"] = [Instructed(*row["negatives"][i]) for row in rows]
-        batch = {}
+        batch = {"label": torch.tensor([float(row["anchor"]) for row in rows])} if "anchor" in rows[0] else {}
         for name, texts in columns.items():
             for key, values in tokenized(self.prompts, texts).items():
                 batch[f"{name}_{key}"] = values

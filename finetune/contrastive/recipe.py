@@ -93,9 +93,10 @@ class Curriculum(Section):
     steps: Whole = 2_000_000
     """Proposed swaps of the annealing."""
     threshold: float | None = None
-    """Leave out rows whose margin is below (``direction`` text) or not below it (equation); None learns all."""
+    """Rows whose margin is below it (``direction`` text), or not below it (equation), are not learned and stay as negatives of
+    their batch (equation 9); None learns all."""
     direction: Literal["text", "equation"] = "text"
-    """Which way equation 9 is read: "text" leaves out the difficult rows, "equation" the easy ones."""
+    """Which way equation 9 is read: "text" masks the difficult rows, "equation" the easy ones."""
 
 
 @dataclass(frozen=True)

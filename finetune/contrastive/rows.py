@@ -47,6 +47,8 @@ class Pair:
     """Batches hold one task; those of two files are never the same."""
     source: str
     """Name of the file."""
+    is_anchor: bool = True
+    """Whether its own loss counts; the texts of a row that is none are only the negatives of others (Data-CUBE's mask)."""
 
     @property
     def text(self) -> str:

@@ -60,7 +60,12 @@ def make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSample
 
     def table(order: TaskBatchSampler) -> Any:
         rows = order.pairs
-        columns = {"query": [list(row.query) for row in rows], "positive": [list(row.positive) for row in rows]}
+        columns: dict[str, list[Any]] = {
+            "query": [list(row.query) for row in rows],
+            "positive": [list(row.positive) for row in rows],
+        }
+        if not all(row.is_anchor for row in rows):
+            columns["anchor"] = [row.is_anchor for row in rows]
         return Dataset.from_dict({**columns, "negatives": [[list(negative) for negative in row.negatives] for row in rows]})
 
     return ContrastiveTrainer(

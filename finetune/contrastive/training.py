@@ -8,6 +8,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,8 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     size, seed = recipe.training.batch_size, recipe.training.seed
     learned, watched = training_pairs(recipe)
     if batches is None and recipe.curriculum is not None:
-        batches = data_cube_batches(learned, recipe.curriculum, size, seed)
+        batches, anchors = data_cube_batches(learned, recipe.curriculum, size, seed)
+        learned = [replace(row, is_anchor=is_anchor) for row, is_anchor in zip(learned, anchors, strict=True)]
     order = {} if batches is None else {"batches": _digest(batches)}
     run = identity(recipe, **order)
     last = checkpoint_to_resume(output, run, resume=recipe.training.resume)

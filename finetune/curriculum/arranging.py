@@ -131,9 +131,8 @@ def loss_mask(margins: Array, threshold: float, *, direction: str = "text") -> M
     leaves out "too difficult instances", which "could potentially introduce noise", and a difficult row is one of a small margin
     (section 4.3.1). The text is followed unless the direction says otherwise.
 
-    The paper multiplies the loss of a row by this, so that a row that is left out still lends its sentences as negatives to its
-    batch: hand the mask to a loss that takes weights, which must bear batches without any (a task's most difficult rows come
-    together). To leave the rows out altogether, give it to ``arrange`` as ``keep``.
+    The paper multiplies the loss of a row by this, so that a row that is not learned still lends its sentences as negatives to
+    its batch, and so do recipes (``data_cube``). To leave the rows out altogether, give the mask to ``arrange`` as ``keep``.
 
     Args:
         margins: Shape (n,).

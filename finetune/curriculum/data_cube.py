@@ -62,8 +62,13 @@ def read_margins(pairs: Sequence[Pair], model: InBedder, *, seed: int = 0) -> np
     return margins
 
 
-def data_cube_batches(pairs: Sequence[Pair], settings: Curriculum, batch_size: int, seed: int) -> list[list[int]]:
-    """The batches of every epoch in Data-CUBE's order.
+def data_cube_batches(
+    pairs: Sequence[Pair], settings: Curriculum, batch_size: int, seed: int
+) -> tuple[list[list[int]], list[bool]]:
+    """The batches of every epoch in Data-CUBE's order, and which rows are learned in them.
+
+    A row that the threshold masks stays in its batch as a source of negatives. Batches that hold no other rows are left out:
+    their loss is 0. With rows ordered by margin, that leaves masked rows in one batch of a task at most.
 
     Args:
         pairs: The rows, each of one task.
@@ -72,7 +77,7 @@ def data_cube_batches(pairs: Sequence[Pair], settings: Curriculum, batch_size: i
         seed: Seed of all draws.
 
     Returns:
-        Row numbers, a list per batch.
+        Row numbers, a list per batch; and for each row whether its own loss counts.
 
     Raises:
         ModelError: When the measuring model cannot be loaded.
@@ -87,19 +92,12 @@ def data_cube_batches(pairs: Sequence[Pair], settings: Curriculum, batch_size: i
         vectors = task_vectors(
             [row.query.instruction + row.query.text for row in pairs], tasks, model, sample=settings.sample, seed=seed
         )
-    keep = None
-    if margins is not None and settings.threshold is not None:
-        keep = loss_mask(margins, settings.threshold, direction=settings.direction)
-    return arrange(
-        tasks,
-        margins if settings.instances else None,
-        vectors,
-        batch_size,
-        seed=seed,
-        keep=keep,
-        tour=settings.tour,
-        steps=settings.steps,
-    )
+    order = margins if settings.instances else None
+    batches = arrange(tasks, order, vectors, batch_size, seed=seed, tour=settings.tour, steps=settings.steps)
+    if margins is None or settings.threshold is None:
+        return batches, [True] * len(pairs)
+    anchors = loss_mask(margins, settings.threshold, direction=settings.direction).tolist()
+    return [batch for batch in batches if any(anchors[row] for row in batch)], anchors
 
 
 def note_underfitting(pairs: Sequence[Pair], before: str, folder: Path, seed: int) -> None:

@@ -6,7 +6,7 @@ With ``similarity`` S of m tasks, a tour o is worth (equation 6, the closing edg
 
 The tour that is worth most is looked for by 2-opt: greedy tours from several tasks, each improved by reversing parts of it until
 no reversal gains, and the best of them taken. The paper anneals (``annealing``), which comes less near in more time:
-``results/tours.json``, made by ``scripts/compare_tours.py``, has both beside each other.
+``results/tours.json``, made by ``scripts/compare_tours.py``, has the distance of both to the optimum.
 """
 
 from __future__ import annotations

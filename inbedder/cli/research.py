@@ -12,6 +12,9 @@ import typer
 
 from inbedder.cli.options import Cache, CacheSize, Layer, Pooling, Subtract, TextColumn, check_output, say, say_columns
 
+MeasuredOn = Annotated[Path | None, typer.Option(help="A table with two label columns or of C-STS, or a folder of known sets.")]
+Instructions = Annotated[Path | None, typer.Option(help="The authors' instructions (json), for their robustness sets (--hub).")]
+
 
 def finetune(
     recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.")],
@@ -42,10 +45,9 @@ def evaluate(
         list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
     ] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
-    data: Annotated[
-        Path | None, typer.Option(help="A table with two label columns or of C-STS, or a folder of known sets.")
-    ] = None,
+    data: MeasuredOn = None,
     hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub, at pinned revisions.")] = False,
+    instructions: Instructions = None,
     criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(
         "results.json"
@@ -75,7 +77,7 @@ def evaluate(
     if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
-    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol), task)
+    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions), task)
     if data is not None and criteria and text_column is None:
         say_columns([find_columns(str(data), None)])
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "cache": cache, "cache_size": cache_size}

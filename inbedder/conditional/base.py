@@ -67,10 +67,8 @@ class ConditionalEncoder(nn.Module, ABC):
         limit = position_limit(backbone)
         if limit is not None and encoding.max_length > limit:
             raise ModelError(f"The backbone takes at most {limit} tokens; set encoding.max_length={limit} or less.")
-        if encoding.pooler == "cls" and getattr(backbone, "pooler", None) is None:
-            raise ModelError(
-                f"{type(backbone).__name__} has no pooler of its own; set encoding.pooler to cls-before-pooler or mean."
-            )
+        if encoding.pooler == "pooler" and getattr(backbone, "pooler", None) is None:
+            raise ModelError(f"{type(backbone).__name__} has no pooler of its own; set encoding.pooler to cls or mean.")
         self.backbone, self.tokenizer, self.encoding = backbone, tokenizer, encoding
         self.width = int(backbone.config.hidden_size)
         self.layers = int(backbone.config.num_hidden_layers)
@@ -177,15 +175,15 @@ class ConditionalEncoder(nn.Module, ABC):
 
     def _pooled(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         pooler = self.encoding.pooler
-        other = {"mean-first-last": 0, "mean-top-two": self.layers - 1}.get(pooler)
+        other = {"avg_first_last": 0, "avg_top2": self.layers - 1}.get(pooler)
         backbone, tap = self.backbone, None
         if other is not None:
             backbone, tap = tapped(self.backbone, self.backbone, other, self.layers)
         output = backbone(input_ids=input_ids, attention_mask=attention_mask)
-        if pooler == "cls":
+        if pooler == "pooler":
             return output.pooler_output.float()  # type: ignore[no-any-return]
         states = output.last_hidden_state
-        if pooler == "cls-before-pooler":
+        if pooler in ("cls", "cls_before_pooler"):
             return states[:, 0].float()  # type: ignore[no-any-return]
         if tap is not None:
             states = (states + tap[0]) / 2
@@ -240,10 +238,12 @@ class ConditionalEncoder(nn.Module, ABC):
         encoded = self.tokenizer(cleaned, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
         return [list(ids) for ids in encoded["input_ids"]]
 
-    def _joined(self, *texts: Sequence[int]) -> Ids:
-        """[CLS] one [SEP] another [SEP]."""
+    def _joined(self, *texts: Sequence[int], between: int = 1) -> Ids:
+        """[CLS] one [SEP] another [SEP], with so many [SEP] between two texts."""
         cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
-        return np.asarray([cls, *(token for text in texts for token in (*text, sep))], dtype=np.int32)
+        *before, last = texts
+        ids = [token for text in before for token in (*text, *[sep] * between)]
+        return np.asarray([cls, *ids, *last, sep], dtype=np.int32)
 
     def _alone(self, texts: Sequence[str]) -> tuple[list[Ids], list[bool]]:
         room = self.encoding.max_length - 2

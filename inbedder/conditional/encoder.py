@@ -4,14 +4,16 @@ With f a BERT-like backbone and its pooler, s1 and s2 the sentences, c the condi
 
     cross   y = w . t(f([CLS] s1 [SEP] s2 [SEP] c [SEP])) + b        a scalar
             y = w . (t(f1) / |t(f1)| * t(f2) / |t(f2)|) + b          pooler "spans": f1, f2 the means over s1 and over s2
-    bi      y = cos(t(f(c: s1)), t(f(c: s2)))                        "c: s" is the template's
+    bi      y = cos(t(f(c: s1)), t(f(c: s2)))                        "c: s" is the template's; input "pair", the authors':
+            f([CLS] s [SEP] c [SEP])
     tri     y = cos(g(s1, c), g(s2, c))
             g(s, c) = t(f(s)) * W f(c)                               combine "hadamard"
             g(s, c) = act(V [t(f(s)), W f(c)])                       combine "mlp"
 
 The bi- and the tri-encoder are symmetric in the two sentences; the cross-encoder reads them in order and is not. W, a linear map
 of the condition, is in the authors' code; the paper does not tell. Pooler "spans" is ours: with w = 1 at the start, the scalar
-begins as a cosine, which few rows can turn into a rating. ``encoding`` says what a saved model looks like.
+begins as a cosine, which few rows can turn into a rating. A backbone reads no segment ids, as in the authors' code, which was run
+on RoBERTa alone. ``encoding`` says what a saved model looks like.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from inbedder.tokenization import PromptTokenizer
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-from inbedder.conditional.base import ConditionalEncoder, Parts, collate
+from inbedder.conditional.base import ConditionalEncoder, Ids, Parts, collate
 
 __all__ = ["BiEncoder", "ConditionalEncoder", "CrossEncoder", "TriEncoder", "collate"]
 
@@ -94,18 +96,37 @@ class CrossEncoder(ConditionalEncoder, kind="cross"):
 
 
 class BiEncoder(ConditionalEncoder, kind="bi"):
-    """Each sentence with the condition, as the template puts them; the cosine comes out."""
+    """Each sentence with the condition, as the template puts them or as a pair of texts; the cosine comes out."""
 
     parts = 2
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
-        """The rendered template of each sentence, or the sentences alone."""
+        """Two inputs of each pair of sentences (``Encoding.input``)."""
+        (left, cut), (right, also) = (self._side(sentences, conditions) for sentences in (first, second))
+        return list(zip(left, right, strict=True)), sum(a or b for a, b in zip(cut, also, strict=True))
+
+    def _side(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
+        """The sentences alone, each with its condition as a pair of texts, or in the rendered template."""
         if self.encoding.reads == "sentences":
-            (left, cut), (right, also) = self._alone(first), self._alone(second)
-            return list(zip(left, right, strict=True)), sum(a or b for a, b in zip(cut, also, strict=True))
+            return self._alone(sentences)
+        if self.encoding.input == "pair":
+            return self._paired(sentences, conditions)
         prompts = PromptTokenizer(self.tokenizer, get_template(self.encoding.template), self.encoding.max_length)
-        sides = [prompts(first, conditions), prompts(second, conditions)]
-        return [(a.ids, b.ids) for a, b in zip(*sides, strict=True)], sum(a.cut or b.cut for a, b in zip(*sides, strict=True))
+        rows = prompts(sentences, conditions)
+        return [row.ids for row in rows], [row.cut for row in rows]
+
+    def _paired(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
+        """[CLS] sentence [SEP] condition [SEP], with as many [SEP] in the middle as the tokenizer's own pairs have."""
+        special = self.tokenizer.num_special_tokens_to_add(pair=True)
+        pairs: list[Ids] = []
+        cut: list[bool] = []
+        for ids, condition, written in zip(self._plain(sentences), self._plain(conditions), conditions, strict=True):
+            room = self.encoding.max_length - special - len(condition)
+            if room < 1:
+                raise self._too_long(written)
+            pairs.append(self._joined(ids[:room], condition, between=special - 2))
+            cut.append(len(ids) > room)
+        return pairs, cut
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
         """The cosine of each pair, shape (n,)."""

@@ -1,6 +1,6 @@
 """How a conditional encoder is set up, what it is built on, and the folder it becomes.
 
-A saved model is safetensors and json. The bi-encoder with pooler "mean" and without MLP is an ordinary folder of
+A saved model is safetensors and json. The bi-encoder of a template, with pooler "mean" and no MLP, is an ordinary folder of
 sentence-transformers (mean over all tokens, then length 1): ``SentenceTransformer(folder).encode(s, prompt=f"{c}: ")`` and
 ``InBedder(folder).encode(s, c)`` give its vectors; with a template that puts the condition behind the sentence only the second
 does. Every other setting keeps its backbone in ``backbone/`` and its head in ``head.safetensors``, so that no loader takes it for
@@ -24,10 +24,12 @@ from inbedder.prompting import check_strings
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Pooler = Literal["cls", "cls-before-pooler", "mean", "mean-first-last", "mean-top-two", "spans"]
-"""The backbone's own pooler; the state of the first token; the mean of the last layer's states over all tokens; of the states of
-the token embeddings' layer and the last one; of the last two layers; cross-encoder alone: the last layer's mean over each
-sentence, the two compared (not of the paper)."""
+Pooler = Literal["cls", "cls_before_pooler", "avg", "mean", "avg_first_last", "avg_top2", "pooler", "spans"]
+"""The names of the authors' code and three of ours. "cls" and "cls_before_pooler", one and the same there: the last layer's state
+of the first token; the paper's "[CLS] with MLP" is "cls" with ``transform``. "avg", or "mean" as the rest of this package says:
+the mean of the last layer's states over all tokens; "avg_first_last": of the token embeddings' layer and the last one;
+"avg_top2": of the last two layers. Not the authors': "pooler", the backbone's own (BERT's dense layer and tanh); "spans", of the
+cross-encoder alone, the last layer's mean over each sentence, the two compared."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,12 @@ class Encoding:
     transform: bool = False
     """Whether an MLP (dropout, linear, the backbone's activation) follows the pooler."""
     combine: Literal["hadamard", "mlp"] = "hadamard"
-    """Tri-encoder: how the vectors of sentence and condition become one."""
+    """Tri-encoder: how the vectors of sentence and condition become one; the authors call "mlp" concat."""
     template: str = "{instruction}: {input}"
-    """Bi-encoder: how condition (the instruction) and sentence (the input) are put together."""
+    """Bi-encoder, input "template": how condition (the instruction) and sentence (the input) are put together."""
+    input: Literal["template", "pair"] = "template"
+    """Bi-encoder: "template" renders sentence and condition as one text; "pair" gives the backbone two texts, as the authors do:
+    [CLS] sentence [SEP] condition [SEP] (RoBERTa's pairs have [SEP] twice in the middle)."""
     reads: Literal["all", "sentences", "condition"] = "all"
     """All, or an ablation of the paper (appendix A.3): "sentences" (cross, bi) or "condition" alone (cross)."""
     max_length: int = 128
@@ -56,7 +61,8 @@ class Encoding:
     @property
     def is_plain(self) -> bool:
         """Whether the model is an ordinary sentence-transformers folder."""
-        return self.kind == "bi" and self.pooler == "mean" and not self.transform and self.reads == "all"
+        is_mean = self.pooler in ("avg", "mean") and not self.transform
+        return self.kind == "bi" and is_mean and self.input == "template" and self.reads == "all"
 
 
 def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:

@@ -5,6 +5,9 @@ not be handed on: ask for the password by the form that https://github.com/princ
 run the authors' ``extract.sh``, and name ``csts_train.csv`` and ``csts_validation.csv`` in a recipe (their test file hides its
 labels: all are -1). ``finetune/written`` holds rows written for this project (CC BY 4.0), with two columns more: pair (two rows
 each, one rated higher and one lower) and split (train, validation, test; a pair is in one of them).
+
+Sentences that stand in the other order in another row are the same pair. The re-annotated training split (EMNLP 2025,
+https://github.com/LivNLP/CSTS-reannotation) has such rows, and pairs whose two ratings are equal; it is read whole.
 """
 
 from __future__ import annotations
@@ -116,7 +119,7 @@ def _rated(number: int, record: Mapping[str, Any]) -> Rated:
 
 
 def pairs_of(rows: Sequence[Rated]) -> dict[str, list[int]]:
-    """The rows about the same two sentences.
+    """The rows about the same two sentences, in whichever order they stand.
 
     Args:
         rows: The rows.
@@ -125,57 +128,43 @@ def pairs_of(rows: Sequence[Rated]) -> dict[str, list[int]]:
         Places of the rows by pair, the higher rating first.
 
     Raises:
-        InputError: When rows of one ``pair`` hold different sentences, or the same ones swapped.
+        InputError: When rows of one ``pair`` hold different sentences.
     """
     found: dict[str, list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         first = rows[found[row.pair][0]] if row.pair in found else row
-        if (first.sentence1, first.sentence2) == (row.sentence2, row.sentence1) != (row.sentence1, row.sentence2):
+        if {first.sentence1, first.sentence2} != {row.sentence1, row.sentence2}:
             raise InputError(
-                f"Rows {first.row} and {row.row} hold the same two sentences, swapped. Write them in one order, or name them as "
-                "two pairs in a column pair."
+                f"Rows {first.row} and {row.row} are of pair {row.pair} but hold different sentences. Name them as two pairs."
             )
-        if (first.sentence1, first.sentence2) != (row.sentence1, row.sentence2):
-            raise InputError(f"Rows {first.row} and {row.row} are of pair {row.pair} but hold different sentences.")
         found[row.pair].append(place)
     return {pair: sorted(places, key=lambda place: -rows[place].label) for pair, places in found.items()}
 
 
-def contrasting(rows: Sequence[Rated], *, skip_bad: bool = False) -> list[Rated]:
-    """Rows whose pair has two conditions, one rated higher and one lower, as Quad and few-shot examples need it.
+def is_ordered(rows: Sequence[Rated]) -> bool:
+    """Whether the rows of a pair say which of two conditions is rated higher, as Quad and few-shot examples need it.
+
+    Args:
+        rows: All rows of one pair.
+
+    Returns:
+        True for two rows of different ratings. Equal ratings, one row, and more than two (which of them belong together is not
+        known) have no order.
+    """
+    return len(rows) == 2 and rows[0].label != rows[1].label
+
+
+def contrasting(rows: Sequence[Rated]) -> list[Rated]:
+    """The rows of the pairs that have an order (``is_ordered``).
 
     Args:
         rows: The rows.
-        skip_bad: Leave out other pairs instead of stopping at the first.
 
     Returns:
         The rows of whole pairs, pair after pair, the higher rating first.
 
     Raises:
-        InputError: When a pair lacks its partner, has more than two rows, or the same rating twice.
+        InputError: When rows of one ``pair`` hold different sentences.
     """
-    kept: list[Rated] = []
-    left = 0
-    for pair, places in pairs_of(rows).items():
-        pair_rows = [rows[place] for place in places]
-        if len(pair_rows) == 2 and pair_rows[0].label > pair_rows[1].label:
-            kept += pair_rows
-            continue
-        left += 1
-        if not skip_bad:
-            numbers = ", ".join(str(row.row) for row in sorted(pair_rows, key=lambda one: one.row))
-            raise InputError(
-                f"Pair {pair} (row {numbers}) {_why_no_contrast(pair_rows)}. Give it, or leave such pairs out: data.skip_bad."
-            )
-    if left:
-        logger.warning("%d pairs without a higher- and a lower-rated condition were left out.", left)
-    return kept
-
-
-def _why_no_contrast(rows: Sequence[Rated]) -> str:
-    if len(rows) == 1:
-        partner = "lower" if rows[0].label > (LEAST + MOST) / 2 else "higher"
-        return f"has one condition, rated {rows[0].label:g}, and lacks the {partner}-rated one"
-    if len(rows) > 2:
-        return f"has {len(rows)} conditions, not a higher- and a lower-rated one"
-    return f"has the rating {rows[0].label:g} twice, and lacks a higher- and a lower-rated condition"
+    pairs = [[rows[place] for place in places] for places in pairs_of(rows).values()]
+    return [row for pair_rows in pairs if is_ordered(pair_rows) for row in pair_rows]

@@ -18,11 +18,13 @@ ASKED = ["What animals do they love", "What product is it", "love"]
 SETTINGS = [
     Encoding(),
     Encoding(template="{input} {instruction}"),
-    Encoding(pooler="mean-top-two", transform=True),
+    Encoding(pooler="avg_top2", transform=True),
+    Encoding(input="pair", pooler="cls"),
     Encoding(reads="sentences"),
     Encoding(kind="tri"),
-    Encoding(kind="tri", combine="mlp", pooler="cls-before-pooler"),
+    Encoding(kind="tri", combine="mlp", pooler="cls_before_pooler"),
     Encoding(kind="cross"),
+    Encoding(kind="cross", transform=True, pooler="pooler"),
     Encoding(kind="cross", transform=True, pooler="cls"),
     Encoding(kind="cross", reads="sentences"),
     Encoding(kind="cross", reads="condition"),
@@ -32,7 +34,9 @@ SETTINGS = [
 
 
 def name_of(encoding):
-    return "-".join(str(one) for one in (encoding.kind, encoding.pooler, encoding.transform, encoding.combine, encoding.reads))
+    return "-".join(
+        str(one) for one in (encoding.kind, encoding.input, encoding.pooler, encoding.transform, encoding.combine, encoding.reads)
+    )
 
 
 def encoder(make_model, encoding, family="bert"):
@@ -96,11 +100,13 @@ def test_poolers_equal_the_states_that_transformers_gives(make_model, pooler):
     with torch.no_grad():
         out = plain(ids, output_hidden_states=True)
         expected = {
-            "cls": out.pooler_output[0],
-            "cls-before-pooler": out.last_hidden_state[0, 0],
+            "pooler": out.pooler_output[0],
+            "cls": out.last_hidden_state[0, 0],
+            "cls_before_pooler": out.last_hidden_state[0, 0],
+            "avg": out.last_hidden_state[0].mean(0),
             "mean": out.last_hidden_state[0].mean(0),
-            "mean-first-last": ((out.hidden_states[0] + out.hidden_states[-1]) / 2)[0].mean(0),
-            "mean-top-two": ((out.hidden_states[-2] + out.hidden_states[-1]) / 2)[0].mean(0),
+            "avg_first_last": ((out.hidden_states[0] + out.hidden_states[-1]) / 2)[0].mean(0),
+            "avg_top2": ((out.hidden_states[-2] + out.hidden_states[-1]) / 2)[0].mean(0),
         }[pooler]
         padded = torch.nn.functional.pad(ids, (0, 3))
         found = model._pooled(padded, torch.tensor([[True] * ids.shape[1] + [False] * 3]))
@@ -143,6 +149,34 @@ def test_each_encoder_reads_its_own_inputs(make_model):
     assert read(kind="tri") == ["[cls] i love cats [sep]", "[cls] i love dogs [sep]", "[cls] animals [sep]"]
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+def test_the_pair_input_has_the_ids_of_the_tokenizers_own_pairs_as_the_authors_code_reads_them(make_model, family):
+    model = encoder(make_model, Encoding(input="pair", pooler="cls", max_length=64), family)
+    rows, cut = model.read(FIRST, SECOND, ASKED)
+    for side, sentences in enumerate((FIRST, SECOND)):
+        expected = model.tokenizer(sentences, ASKED)["input_ids"]
+        assert [parts[side].tolist() for parts in rows] == expected
+    assert cut == 0
+    ((left, _),), _ = model.read(["I love cats"], ["I love dogs"], ["animals"])
+    assert (left == model.tokenizer.sep_token_id).sum() == (2 if family == "bert" else 3)
+
+
+def test_a_separator_written_in_a_sentence_of_a_pair_is_plain_characters(make_model):
+    model = encoder(make_model, Encoding(input="pair"))
+    ((left, _),), _ = model.read(["cats [SEP] dogs"], ["dogs"], ["animals"])
+    assert (left == model.tokenizer.sep_token_id).sum() == 2
+
+
+def test_the_cross_encoder_of_the_paper_is_a_linear_map_of_the_mlp_of_the_first_state(make_model):
+    model = encoder(make_model, Encoding(kind="cross", pooler="cls", transform=True)).eval()
+    ((ids,),), _ = model.read(["I love cats"], ["I love dogs"], ["animals"])
+    with torch.no_grad():
+        state = model.backbone(torch.tensor(ids[None], dtype=torch.long)).last_hidden_state[0, 0]
+        hidden = torch.nn.functional.gelu(model.transform[1].weight @ state + model.transform[1].bias)
+        expected = model.scalar[1].weight[0] @ hidden + model.scalar[1].bias[0]
+    assert model.similarity("I love cats", "I love dogs", condition="animals") == pytest.approx(expected.item(), abs=1e-5)
+
+
 def test_the_tri_encoders_hadamard_product_is_the_equation(make_model):
     model = encoder(make_model, Encoding(kind="tri")).eval()
     first, second, condition = torch.randn(3, 4, 32).unbind(0)
@@ -151,9 +185,9 @@ def test_the_tri_encoders_hadamard_product_is_the_equation(make_model):
     torch.testing.assert_close(model.score((first, second, condition)), expected)
 
 
-@pytest.mark.parametrize("kind", ["cross", "bi", "tri"])
-def test_sentences_are_cut_and_counted_and_conditions_never(make_model, kind):
-    model = encoder(make_model, Encoding(kind=kind, max_length=16))
+@pytest.mark.parametrize(("kind", "how"), [("cross", "template"), ("bi", "template"), ("bi", "pair"), ("tri", "template")])
+def test_sentences_are_cut_and_counted_and_conditions_never(make_model, kind, how):
+    model = encoder(make_model, Encoding(kind=kind, max_length=16, input=how))
     long = "cats " * 40
     with pytest.warns(TextCutWarning, match="1 of 2 pairs were cut to 16 tokens"):
         model.similarity([long, "cats"], ["dogs", "dogs"], condition="love")
@@ -218,7 +252,7 @@ def test_a_base_without_a_pooler_of_its_own_is_told(make_model):
     backbone.pooler = None
     kind = type(encoder(make_model, Encoding()))
     with pytest.raises(ModelError, match=r"BertModel has no pooler of its own; set encoding.pooler"):
-        kind(backbone, tokenizer, Encoding(pooler="cls"))
+        kind(backbone, tokenizer, Encoding(pooler="pooler"))
 
 
 def test_a_head_that_does_not_fit_is_refused(make_model, tmp_path):
@@ -231,6 +265,12 @@ def test_a_head_that_does_not_fit_is_refused(make_model, tmp_path):
     (tmp_path / "head.safetensors").unlink()
     with pytest.raises(ModelError, match=r"head.safetensors does not fit: condition.1.weight"):
         ConditionalEncoder.load(tmp_path)
+
+
+def test_avg_is_another_name_of_mean(make_model):
+    by_name = [encoder(make_model, Encoding(pooler=name)).similarity(FIRST, SECOND, condition=ASKED) for name in ("avg", "mean")]
+    np.testing.assert_array_equal(*by_name)
+    assert Encoding(pooler="avg").is_plain
 
 
 @pytest.mark.parametrize("template", ["{instruction}: {input}", "{instruction} {input}"])

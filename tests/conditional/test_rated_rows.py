@@ -1,10 +1,11 @@
+import gzip
 import json
 
 import pytest
 
 from finetune.composing import WRITTEN
-from finetune.conditional.rows import PairSampler, draw_pairs, find_file
-from inbedder.conditional.rated_rows import contrasting, pairs_of, read_rated
+from finetune.conditional.rows import PairSampler, carve_development, draw_pairs, find_file, higher_rated, sentences_of
+from inbedder.conditional.rated_rows import contrasting, is_ordered, pairs_of, read_rated
 from inbedder.errors import InputError
 from inbedder.outputs import write_records
 
@@ -87,17 +88,43 @@ def test_a_pair_is_its_sentences_unless_a_column_names_it(tmp_path):
         pairs_of(read_rated(path))
 
 
-def test_swapped_sentences_are_named_unless_they_are_pairs_of_their_own(tmp_path):
-    text = CSV.replace("Two dogs sleep,Two cats run,What", "Two cats run,Two dogs sleep,What")
-    with pytest.raises(InputError, match=r"Rows 3 and 4 hold the same two sentences, swapped. Write them in one order"):
-        pairs_of(read_rated(write(tmp_path, text)))
-    head, *lines = text.splitlines()
+SWAPPED = CSV.replace("Two dogs sleep,Two cats run,What", "Two cats run,Two dogs sleep,What")
+
+
+def test_swapped_sentences_are_one_pair_unless_they_are_named_as_two(tmp_path):
+    rows = read_rated(write(tmp_path, SWAPPED))
+    assert list(pairs_of(rows).values()) == [[0, 1], [3, 2]]
+    assert [(row.sentence1, row.label) for row in contrasting(rows)[2:]] == [("Two dogs sleep", 5), ("Two cats run", 1)]
+    head, *lines = SWAPPED.splitlines()
     one_pair, two_pairs = (
         [f"pair,{head}", *(f"{name},{line}" for name, line in zip(names, lines, strict=True))] for names in ("aabb", "aabc")
     )
-    with pytest.raises(InputError, match="Rows 3 and 4 hold the same two sentences, swapped"):
-        pairs_of(read_rated(write(tmp_path, "\n".join(one_pair))))
+    assert list(pairs_of(read_rated(write(tmp_path, "\n".join(one_pair))))) == ["a", "b"]
     assert list(pairs_of(read_rated(write(tmp_path, "\n".join(two_pairs))))) == ["a", "b", "c"]
+
+
+# Made up, with what the re-annotated split has: gzip, ratings with a point, equal ratings, a swapped pair of four rows.
+REANNOTATED = """sentence1,sentence2,condition,label
+A man rides a red bike,A man drives a red car,The colour of the vehicle,5.0
+A man rides a red bike,A man drives a red car,The kind of vehicle,2.0
+"Two dogs, asleep",Two cats run,What the animals do,3.0
+"Two dogs, asleep",Two cats run,The number of animals,3.0
+A girl reads,A boy writes,the room,4.0
+A girl reads,A boy writes,the child,2.0
+A boy writes,A girl reads,the age,4.0
+A boy writes,A girl reads,the deed,1.0
+"""
+
+
+def test_a_file_like_the_reannotated_split_is_read_whole(tmp_path):
+    path = tmp_path / "c.csv.gz"
+    path.write_bytes(gzip.compress(REANNOTATED.encode()))
+    rows = read_rated(path)
+    assert [row.row for row in rows] == list(range(1, 9))
+    assert list(pairs_of(rows).values()) == [[0, 1], [2, 3], [4, 6, 5, 7]]
+    assert [row.row for row in contrasting(rows)] == [1, 2]
+    assert higher_rated(rows) == [True] + [False] * 7
+    assert sorted(PairSampler(rows)) == list(range(8))
 
 
 def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
@@ -114,27 +141,19 @@ def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new"),
     [
-        (
-            "Two dogs sleep,Two cats run,What the animals do,1\n",
-            "",
-            r"\(row 3\) has one condition, rated 5, and lacks the lower-rated",
-        ),
-        (
-            "Two dogs sleep,Two cats run,The number of animals,5\n",
-            "",
-            r"\(row 3\) has one condition, rated 1, and lacks the higher",
-        ),
-        ("The number of animals,5\n", "The number of animals,1\n", r"\(row 3, 4\) has the rating 1 twice"),
-        ("The number of animals,5\n", "a,5\nTwo dogs sleep,Two cats run,b,4\n", r"\(row 3, 4, 5\) has 3 conditions"),
+        ("Two dogs sleep,Two cats run,What the animals do,1\n", ""),
+        ("The number of animals,5\n", "The number of animals,1\n"),
+        ("The number of animals,5\n", "a,5\nTwo dogs sleep,Two cats run,b,4\n"),
     ],
 )
-def test_a_pair_without_its_partner_is_named_and_may_be_left_out(tmp_path, old, new, message):
+def test_one_row_equal_ratings_and_three_rows_have_no_order(tmp_path, old, new):
     rows = read_rated(write(tmp_path, CSV.replace(old, new)))
-    with pytest.raises(InputError, match=message):
-        contrasting(rows)
-    assert [row.row for row in contrasting(rows, skip_bad=True)] == [1, 2]
+    pairs = [[rows[place] for place in places] for places in pairs_of(rows).values()]
+    assert [is_ordered(pair_rows) for pair_rows in pairs] == [True, False]
+    assert [row.row for row in contrasting(rows)] == [1, 2]
+    assert [row.row for row, higher in zip(rows, higher_rated(rows), strict=True) if higher] == [1]
 
 
 def test_whole_pairs_come_with_the_higher_rating_first(tmp_path):
@@ -155,6 +174,20 @@ def test_pairs_are_drawn_whole_by_seed_and_larger_draws_hold_smaller_ones(tmp_pa
     assert draw_pairs(rows, None) == rows
     with pytest.raises(InputError, match="21 pairs cannot be drawn of 20"):
         draw_pairs(rows, 21)
+
+
+def test_development_rows_are_set_aside_by_pair_whatever_order_and_name_the_sentences_have(tmp_path):
+    head = CSV.splitlines()[0]
+    lines = [f"p{i}{c},{a},{b},{c},{label}" for i in range(20) for a, b, c, label in
+             ((f"a {i}", f"b {i}", "x", 1), (f"b {i}", f"a {i}", "y", 4))]  # fmt: skip
+    rows = read_rated(write(tmp_path, "\n".join([f"pair,{head}", *lines])))
+    learned, aside = carve_development(rows, 5)
+    assert (len(learned), len(aside)) == (30, 10)
+    assert not {sentences_of(row) for row in learned} & {sentences_of(row) for row in aside}
+    assert sorted(row.row for row in learned + aside) == list(range(1, 41))
+    assert carve_development(rows, 5)[1] == aside != carve_development(rows, 5, seed=1)[1]
+    with pytest.raises(InputError, match=r"data.development=20 leaves none of 20 pairs to learn"):
+        carve_development(rows, 20)
 
 
 def test_every_row_comes_once_and_no_pair_is_split_between_batches(tmp_path):

@@ -1,11 +1,21 @@
+import json
 from statistics import mean
 
 import pytest
 
-from evaluation.tasks.robustness import InstructionRobustness, LabelledTexts, robustness_instructions
+from evaluation.tasks import Data, build_tasks
+from evaluation.tasks.robustness import (
+    KINDS,
+    InstructionRobustness,
+    LabelledTexts,
+    authors_instructions,
+    deltas,
+    robustness_instructions,
+)
 from inbedder.errors import InputError
 from tests.evaluation.test_tasks import ignorant, one_hot
 
+DELTAS = ("delta_ci_means", "delta_ii_means", "delta_ci_min_max", "delta_ii_min_max")
 TEXTS = [f"{kind} {i}" for kind in "abc" for i in range(8)]
 DATA = LabelledTexts("toy", TEXTS, [text[0] for text in TEXTS], "toy", "none")
 ASKED = {"correct": ["Kind?", "Which kind?"], "implicit": ["Shelf?", "Sort?"], "incorrect": ["Long?", "Loud?"]}
@@ -24,15 +34,62 @@ def test_deltas_are_differences_of_means():
         mean(scores[f"{kind}_{i}"] for i in range(2)) for kind in ("correct", "implicit", "incorrect")
     )
     assert correct == pytest.approx(100)
-    assert scores["delta_ci"] == pytest.approx(correct - incorrect)
-    assert scores["delta_ii"] == pytest.approx(implicit - incorrect)
+    assert scores["delta_ci_means"] == pytest.approx(correct - incorrect)
+    assert scores["delta_ii_means"] == pytest.approx(implicit - incorrect)
+    wrong = max(scores["incorrect_0"], scores["incorrect_1"])
+    assert scores["delta_ci_min_max"] == pytest.approx(100 - wrong)
+    assert scores["delta_ii_min_max"] == pytest.approx(scores["implicit_1"] - wrong)
     assert (scores["correct_min"], scores["correct_mean"], scores["correct_max"]) == pytest.approx((100, 100, 100))
-    assert 0 < scores["delta_ii"] < scores["delta_ci"]
+    assert 0 < scores["delta_ii_means"] < scores["delta_ci_means"]
 
 
 def test_a_model_that_ignores_instructions_has_no_delta():
     scores = InstructionRobustness(DATA, ASKED).evaluate(ignorant, seed=0)
-    assert (scores["delta_ci"], scores["delta_ii"]) == (0, 0)
+    assert [scores[name] for name in DELTAS] == [0, 0, 0, 0]
+
+
+def test_the_two_definitions_of_a_delta_are_a_difference_of_means_and_the_least_minus_the_greatest():
+    values = {"correct": [50.0, 70.0], "implicit": [40.0, 60.0], "incorrect": [10.0, 45.0]}
+    assert deltas(values) == dict(zip(DELTAS, (32.5, 22.5, 5.0, -5.0), strict=True))
+
+
+def write_instructions(tmp_path):
+    asked = {f"{kind}_instructions": [f"{kind} {i}?" for i in range(2)] for kind in KINDS}
+    content = {"FewRel": {"instruction": "Why?", **asked}, "NYTTopic": asked, "NYTLocation": {"instruction": "Where?"}}
+    (tmp_path / "i.json").write_text(json.dumps(content))
+    return tmp_path / "i.json"
+
+
+def test_the_authors_sets_come_from_the_hub_with_the_instructions_of_a_file(monkeypatch, tmp_path):
+    asked_for = []
+
+    def load(path, config, **options):
+        asked_for.append((path, config, options["revision"][:8]))
+        return [{"text": f"{label} {i}", "cluster": label} for label in "ab" for i in range(5)]
+
+    monkeypatch.setattr("datasets.load_dataset", load)
+    tasks = build_tasks(Data(hub=True, instructions=write_instructions(tmp_path)), ["NYTTopic robustness", "FewRel robustness"])
+    assert [task.info.name for task in tasks] == ["NYTTopic robustness", "FewRel robustness"]
+    assert asked_for == [("BrandonZYW/NYTClustering", "topic", "462fb544"), ("BrandonZYW/FewRelClustering", None, "d951bf6c")]
+    assert tasks[1].first_input() == ("a 0", "correct 0?")
+    scores = tasks[1].evaluate(lambda texts, _asked: one_hot([text[0] for text in texts]), seed=0)
+    assert scores["correct_mean"] == pytest.approx(100) and scores["delta_ci_min_max"] == 0
+
+
+def test_without_a_file_of_instructions_the_authors_robustness_sets_are_not_offered(tmp_path):
+    with pytest.raises(InputError, match="No task is called FewRel robustness"):
+        build_tasks(Data(hub=True), ["FewRel robustness"])
+    with pytest.raises(InputError, match="add --hub"):
+        build_tasks(Data(instructions=write_instructions(tmp_path)))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"FewRel": []}', '{"FewRel": {"correct_instructions": ["a"]}}'])
+def test_a_file_without_instructions_is_named(tmp_path, content):
+    (tmp_path / "bad.json").write_text(content)
+    with pytest.raises(InputError, match=r"bad\.json"):
+        authors_instructions(tmp_path / "bad.json")
+    with pytest.raises(InputError, match="Cannot read instructions"):
+        authors_instructions(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_an_embedder_that_ignores_instructions_is_asked_once_and_gives_one_array
     blind = Embedder("blind", "1", encode, lambda text, _: text, instructed=False)
     cells = run([blind], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", seeds=[0])
     assert encode.calls == 1
-    assert cells[0].scores["delta_ci"] == 0
+    assert cells[0].scores["delta_ci_means"] == 0
 
 
 def test_the_papers_protocol_is_a_task_of_its_own_name(tmp_path):

@@ -29,15 +29,27 @@ def test_quad_is_nothing_where_every_pair_is_apart_by_the_margin():
     assert quad(torch.tensor([0.9, 0.8]), torch.tensor([0.2, -0.5]), 0.5).item() == 0
 
 
+HIGHER = torch.tensor([True, False, False, False, True, False, True, False])
+
+
 @pytest.mark.parametrize("loss", ["mse", "quad", "quad+mse"])
-def test_the_objective_takes_rows_in_twos_and_weighs_its_parts(loss):
+def test_the_objective_weighs_its_parts_and_a_pair_without_order_adds_mse_alone(loss):
     rng = np.random.default_rng(1)
     y, t = rng.uniform(-1, 1, 8), rng.uniform(0, 1, 8)
     recipe = parse_recipe({"objective": {"loss": loss, "margin": 0.7, "quad_weight": 2, "mse_weight": 0.5}})
     error = ((y - t) ** 2).mean()
-    contrast = np.maximum(0, 0.7 - y[[0, 2, 4, 6]] + y[[1, 3, 5, 7]]).mean()
+    contrast = np.maximum(0, 0.7 - y[[0, 4, 6]] + y[[1, 5, 7]]).mean()
     expected = {"mse": error, "quad": contrast, "quad+mse": 2 * contrast + 0.5 * error}[loss]
-    assert loss_of(torch.tensor(y), torch.tensor(t), recipe.objective).item() == pytest.approx(expected)
+    assert loss_of(torch.tensor(y), torch.tensor(t), HIGHER, recipe.objective).item() == pytest.approx(expected)
+
+
+def test_a_batch_without_an_ordered_pair_has_mse_alone():
+    y, t = torch.tensor([0.2, 0.9], requires_grad=True), torch.tensor([0.5, 0.5])
+    recipe = parse_recipe({"objective": {"loss": "quad+mse"}})
+    loss = loss_of(y, t, torch.tensor([False, False]), recipe.objective)
+    loss.backward()
+    assert loss.item() == pytest.approx(0.125)
+    torch.testing.assert_close(y.grad, torch.tensor([-0.3, 0.4]))
 
 
 def test_correlations_are_times_a_hundred_and_nothing_for_a_constant():

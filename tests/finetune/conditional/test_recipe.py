@@ -5,6 +5,7 @@ import pytest
 from finetune.conditional import training as conditional_training
 from finetune.conditional.recipe import parse_recipe
 from finetune.methods import read_method
+from inbedder.conditional.encoding import Encoding
 from inbedder.errors import InbedderError
 
 RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
@@ -18,19 +19,48 @@ def test_every_shipped_recipe_is_one_of_the_method(kind):
     assert recipe.training.warmup == 0.1 and recipe.training.scheduler == "linear" and recipe.training.max_grad_norm == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "encoding", "decay"),
+    [
+        ("cross", {"pooler": "cls", "transform": True}, 0.1),
+        ("bi", {"pooler": "cls", "transform": False, "input": "pair"}, 0.1),
+        ("tri", {"pooler": "cls", "transform": True, "combine": "hadamard"}, 0.0),
+    ],
+)
+def test_the_papers_recipes_hold_the_settings_of_its_tables_7_and_8(kind, encoding, decay):
+    _, recipe = read_method(RECIPES / f"csts-paper-{kind}.yaml")
+    assert recipe.encoding == Encoding(kind=kind, max_length=512, **encoding)
+    training = recipe.training
+    assert (training.epochs, training.batch_size, training.learning_rate, training.weight_decay) == (3, 32, 1e-5, decay)
+    assert (training.warmup, training.scheduler, training.seed, training.head_learning_rate) == (0.1, "linear", 42, None)
+    assert recipe.objective.loss == "mse" and recipe.model == "princeton-nlp/sup-simcse-roberta-large"
+    _, mean = read_method(RECIPES / f"csts-paper-{kind}.yaml", ["encoding.pooler=avg"])
+    assert mean.encoding.pooler == "avg"
+
+
 def test_only_the_bi_encoder_with_the_plain_mean_is_an_ordinary_embedder():
     plain = [
         parse_recipe({"encoding": encoding}).encoding.is_plain
-        for encoding in ({}, {"transform": True}, {"pooler": "cls"}, {"kind": "tri"}, {"kind": "cross"}, {"reads": "sentences"})
+        for encoding in (
+            {},
+            {"transform": True},
+            {"pooler": "cls"},
+            {"kind": "tri"},
+            {"kind": "cross"},
+            {"reads": "sentences"},
+            {"input": "pair"},
+        )
     ]
-    assert plain == [True, False, False, False, False, False]
+    assert plain == [True] + [False] * 6
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"encoding": {"kind": "quad"}}, "encoding.kind is 'quad'; choose one of: cross, bi or tri"),
-        ({"encoding": {"pooler": "max"}}, "encoding.pooler is 'max'; choose one of: cls, cls-before-pooler, mean,"),
+        ({"encoding": {"pooler": "max"}}, "encoding.pooler is 'max'; choose one of: cls, cls_before_pooler, avg, mean,"),
+        ({"encoding": {"input": "join"}}, "encoding.input is 'join'; choose one of: template or pair"),
+        ({"data": {"development": 5}}, "data.development=5 sets rows of data.train aside .* set data.validation=null"),
         ({"encoding": {"combine": "sum"}}, "encoding.combine is 'sum'"),
         ({"objective": {"loss": "triplet"}}, "objective.loss is 'triplet'; choose one of: mse, quad or quad.mse"),
         (

@@ -11,7 +11,7 @@ from finetune.conditional.recipe import parse_recipe
 from finetune.conditional.training import finetune, load_rated, preview
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import Encoding
-from inbedder.errors import InputError, RecipeError
+from inbedder.errors import RecipeError
 from tests.finetune.answering.test_training import interrupt_after, losses
 
 
@@ -60,13 +60,15 @@ def make_recipe(model, rows, output, *, encoding=None, training=None, data=None,
     ("encoding", "settings"),
     [
         ({"kind": "cross", "transform": True}, {}),
+        ({"kind": "cross", "pooler": "cls", "transform": True}, {}),
+        ({"kind": "bi", "pooler": "cls", "input": "pair"}, {}),
         ({"kind": "cross", "reads": "condition"}, {}),
         ({"kind": "cross", "pooler": "spans"}, {}),
         ({"kind": "bi"}, {"objective": {"loss": "quad+mse"}}),
-        ({"kind": "bi", "pooler": "cls", "scaled": [-1, 1]}, {"objective": {"loss": "quad", "margin": 0.5}}),
+        ({"kind": "bi", "pooler": "pooler", "scaled": [-1, 1]}, {"objective": {"loss": "quad", "margin": 0.5}}),
         ({"kind": "bi"}, {"lora": {"r": 8, "alpha": 16}, "objective": {"loss": "quad"}}),
         ({"kind": "tri"}, {"objective": {"loss": "quad"}}),
-        ({"kind": "tri", "combine": "mlp", "pooler": "cls"}, {"lora": {"r": 8, "alpha": 16}}),
+        ({"kind": "tri", "combine": "mlp", "pooler": "pooler"}, {"lora": {"r": 8, "alpha": 16}}),
     ],
 )
 def test_training_lowers_the_loss_and_the_result_loads(calm_model, rows, tmp_path, encoding, settings):
@@ -144,13 +146,13 @@ def test_seeds_decide_everything(make_model, rows, tmp_path):
 def test_both_rows_of_a_pair_stand_in_one_batch_the_higher_first(make_model, rows, tmp_path, monkeypatch):
     seen = []
 
-    def watch(scores, targets, recipe):
-        seen.append(targets.tolist())
+    def watch(scores, targets, higher, recipe):
+        seen.append((targets.tolist(), higher.tolist()))
         return scores.sum()
 
     monkeypatch.setattr(trainer, "loss_of", watch)
     finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 3}))
-    assert seen == [[1.0, 0.0] * 3] * 3
+    assert seen == [([1.0, 0.0] * 3, [True, False] * 3)] * 3
 
 
 def test_the_dry_run_shows_inputs_targets_and_counts(make_model, rows, tmp_path):
@@ -179,15 +181,42 @@ def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monke
         text.replace("I love", "we love").replace("validation", "test").replace("train", "validation")
     )
     assert len(load(validation="other.csv")[1]) == 18  # its pairs have the same names, but other sentences
-    (rows / "lacking.csv").write_text(text.replace("p0,train,I love cats 0,I love dogs 0,love,5\n", ""))
-    with pytest.raises(InputError, match=r"Pair p0 \(row 1\) has one condition, rated 1, and lacks the higher-rated one"):
-        load(train="lacking.csv")
-    assert len(load(train="lacking.csv", skip_bad=True)[0]) == 16
+    (rows / "equal.csv").write_text(text.replace(",5", ",1"))
+    with pytest.raises(RecipeError, match=r"No pair of equal.csv has a higher- and a lower-rated condition.*objective.loss=mse"):
+        load(train="equal.csv")
     learned, watched = load(pairs=4, validation=None)
     assert (len(learned), watched) == (8, [])
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="trains in one process"):
         finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
+
+
+def test_pairs_without_order_are_learned_by_mse_and_left_out_of_quad_alone(make_model, rows, tmp_path, caplog):
+    text = (rows / "c.csv").read_text().replace("p0,train,I love cats 0,I love dogs 0,love,5", "")
+    (rows / "c.csv").write_text(text.replace("I love cats 1,I love dogs 1,love,5", "I love dogs 1,I love cats 1,love,1"))
+
+    def learned(loss):
+        return load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", objective={"loss": loss}))[0]
+
+    assert [len(learned(loss)) for loss in ("mse", "quad+mse", "quad")] == [17, 17, 14]
+    assert "2 pairs without order add their MSE terms alone" in caplog.text
+    assert "2 pairs without order are left out of Quad" in caplog.text
+    assert np.isfinite(
+        losses(finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", objective={"loss": "quad+mse"})))
+    ).all()
+
+
+def test_development_pairs_are_measured_and_not_learned(make_model, rows, tmp_path):
+    def recipe(seed):
+        data = {"validation": None, "development": 4}
+        return make_recipe(make_model("bert"), rows, tmp_path / "out", data=data, training={"seed": seed})
+
+    learned, watched = load_rated(recipe(0))
+    assert (len(learned), len(watched)) == (10, 8)
+    assert not {row.pair for row in learned} & {row.pair for row in watched}
+    assert load_rated(recipe(1))[1] == watched  # the same whatever the seed of training
+    assert "10 rows of 5 pairs" in (finetune(recipe(0)) / "README.md").read_text()
+    assert "validation      8 rows      4 pairs" in preview(recipe(0))
 
 
 def test_a_run_that_cannot_end_well_does_not_begin(make_model, rows, tmp_path, monkeypatch):

@@ -80,13 +80,44 @@ def test_the_loss_is_the_equation(make_model, micro_batch, hard):
     assert_close(loss.item(), written_out(query, positive, [one for part in rest for one in part], 0.05))
 
 
-def test_cached_and_plain_gradients_are_equal(make_model):
+def embedded(model, columns, rows=5):
+    texts = [[Instructed(f"{column} {i}: ", f"I love cats {column * i}") for i in range(rows)] for column in range(columns)]
+    return [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts]
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
+def test_a_row_that_is_no_anchor_adds_nothing_but_stays_among_the_negatives_of_others(make_model, micro_batch):
+    model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
+    features = embedded(model, 3)
+    anchors = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
+    loss = make_loss(model, 0.05, micro_batch)(features, anchors)
+    with torch.no_grad():
+        query, positive, negative = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
+    documents, expected = [*positive, *negative], 0.0
+    for i in (0, 2, 4):
+        for scores in (documents @ query[i] / 0.05, query @ positive[i] / 0.05):  # masked rows stand in both sums
+            expected += (np.log(np.exp(scores).sum()) - scores[i]) / 2 / 5
+    assert_close(loss.item(), expected)
+    loss.backward()
+    assert any(weights.grad is not None and weights.grad.abs().max() > 0 for weights in model.parameters())
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
+def test_all_anchors_are_the_plain_loss_and_none_are_no_loss(make_model, micro_batch):
+    model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
+    loss = make_loss(model, 0.05, micro_batch)
+    assert_close(loss(embedded(model, 3), torch.ones(5)).item(), loss(embedded(model, 3), None).item())
+    assert loss(embedded(model, 3), torch.zeros(5)).item() == 0
+
+
+@pytest.mark.parametrize("anchors", [None, torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0])], ids=["all", "some"])
+def test_cached_and_plain_gradients_are_equal(make_model, anchors):
     gradients = []
     for micro_batch in (None, 2):
         model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
         texts = [[Instructed("Who? " * i, f"I love cats {column * i}") for i in range(5)] for column in range(3)]
         make_loss(model, 0.1, micro_batch)(
-            [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts], None
+            [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts], anchors
         ).backward()
         gradients.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()

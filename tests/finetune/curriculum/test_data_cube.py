@@ -59,7 +59,8 @@ def test_a_row_without_a_negative_is_told_from_another_positive_of_its_task(make
 def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folder):
     name = make_model("headless-bert")
     pairs, _ = training_pairs(make_recipe(name, folder))
-    batches = data_cube_batches(pairs, Curriculum(model=name), 2, seed=0)
+    batches, anchors = data_cube_batches(pairs, Curriculum(model=name), 2, seed=0)
+    assert all(anchors)
     assert sorted(row for batch in batches for row in batch) == list(range(len(pairs)))
     margins = read_margins(pairs, InBedder(name, backbone="instructor"))
     for task in {row.task for row in pairs}:
@@ -68,20 +69,36 @@ def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folde
     assert all(len({pairs[row].task for row in batch}) == 1 for batch in batches)
 
 
-def test_a_threshold_leaves_out_the_difficult_rows_or_as_printed_the_easy_ones(make_model, folder):
+def test_rows_beyond_the_threshold_are_no_anchors_and_stay_in_batches_that_hold_one(make_model, folder):
     name = make_model("headless-bert")
     pairs, _ = training_pairs(make_recipe(name, folder))
     middle = float(np.median(read_margins(pairs, InBedder(name, backbone="instructor"))))
-    kept = [
-        {
-            row
-            for batch in data_cube_batches(pairs, Curriculum(model=name, threshold=middle, direction=one), 2, 0)
-            for row in batch
-        }
-        for one in ("text", "equation")
-    ]
-    assert kept[0] | kept[1] == set(range(len(pairs)))
-    assert not kept[0] & kept[1]
+    every, _ = data_cube_batches(pairs, Curriculum(model=name), 3, seed=0)
+    masks = []
+    for direction in ("text", "equation"):
+        batches, anchors = data_cube_batches(pairs, Curriculum(model=name, threshold=middle, direction=direction), 3, 0)
+        assert batches == [batch for batch in every if any(anchors[row] for row in batch)]
+        assert {row for row, is_anchor in enumerate(anchors) if is_anchor} <= {row for batch in batches for row in batch}
+        assert any(not anchors[row] for batch in batches for row in batch)
+        masks.append(anchors)
+    assert masks[0] == [not is_anchor for is_anchor in masks[1]]
+
+
+def test_a_masked_row_is_learned_by_none_and_trained_beside(make_model, folder, tmp_path, monkeypatch):
+    name = make_model("headless-bert")
+    seen = []
+
+    def watch(embeddings, anchors, temperature):
+        seen.append(anchors.tolist())
+        return sum(column.sum() for column in embeddings)
+
+    monkeypatch.setattr("finetune.contrastive.losses.anchors_loss", watch)
+    pairs, _ = training_pairs(make_recipe(name, folder))
+    middle = float(np.median(read_margins(pairs, InBedder(name, backbone="instructor"))))
+    settings = {"model": name, "threshold": middle}
+    finetune(make_recipe(name, folder, tmp_path / "out", curriculum=settings))
+    batches, anchors = data_cube_batches(pairs, Curriculum(**settings), 2, seed=0)
+    assert seen == [[float(anchors[row]) for row in batch] for batch in batches]
 
 
 def test_a_recipe_with_a_curriculum_trains_and_says_what_stays_underfitted(make_model, folder, tmp_path):

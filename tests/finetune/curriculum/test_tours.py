@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -6,7 +9,9 @@ from hypothesis import strategies as st
 from finetune.curriculum.annealing import anneal
 from finetune.curriculum.tours import greedy_tour, order_tasks, tour_similarity, two_opt
 from inbedder.errors import InputError
-from scripts.compare_tours import drawn, of_all
+from scripts.compare_tours import drawn, of_all, table, upper_bound
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("width", [0, 3])
@@ -24,6 +29,23 @@ def test_annealing_comes_near_the_best_of_all_tours():
         similarity = drawn(6, seed)
         found = tour_similarity(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
         assert 0.97 * of_all(similarity) < found < of_all(similarity) + 1e-9, seed
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_no_tour_is_worth_more_than_the_bound_which_is_near_the_best(width):
+    for seed in range(8):
+        similarity = drawn(7, seed, width)
+        best, bound = of_all(similarity), upper_bound(similarity, rounds=200)
+        assert best <= bound + 1e-9
+        assert bound < best + 0.35, seed
+
+
+def test_the_readme_shows_how_far_tours_are_from_the_optimum_as_measured():
+    results = json.loads((ROOT / "finetune" / "results" / "tours.json").read_text(encoding="utf-8"))
+    shown = table(results)
+    assert shown in (ROOT / "finetune" / "README.md").read_text(encoding="utf-8")
+    assert all(cell["ways"][way]["of_bound"] <= 1 for cell in results["many"] for way in ("2-opt", "greedy", "annealing"))
+    assert all(few["of_best"]["annealing"] <= few["of_best"]["2-opt"] <= 1 for few in results["nine"])
 
 
 @pytest.mark.parametrize("width", [0, 64])
