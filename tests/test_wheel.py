@@ -38,6 +38,7 @@ def test_the_wheel_embeds_from_an_empty_environment(tmp_path, make_model):
     for part in (
         "prompts/templates.yaml",
         "inbedder/stopwords_en.txt",
+        "inbedder/stopwords_nltk_en.txt",
         "finetune/recipes/mini.yaml",
         "finetune/written/opinions.yaml",
         "inbedder/grouping/report/page.html.j2",

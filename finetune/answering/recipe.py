@@ -21,6 +21,7 @@ from finetune.recipe import (
 )
 from finetune.sources import Source
 from inbedder.errors import RecipeError
+from inbedder.words import StopwordList
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,9 @@ class AnsweringData(Section):
     """Where they lie."""
     strip_stopwords: bool = True
     """Strip stopwords from the answers (paper, section 4.4)."""
+    stopwords: StopwordList = "ours"
+    """Which words: "ours" keeps negations and quantities and drops punctuation; "nltk", the paper's, is NLTK's whole English
+    list, negations among it, and keeps clitics and punctuation."""
     max_characters: Count | None = None
     """Leave out rows whose input is longer; a source may say otherwise."""
     same_texts: bool = False

@@ -1,8 +1,8 @@
 """Question-answer rows: read, filtered, sampled, answers stripped of stopwords.
 
 Follows section 4.4 of the InBedder paper: the union of question-answering sets, the paragraph as input, the question as
-instruction, and answers without stopwords. Negations and quantities stay (see stopwords_en.txt), and an answer that
-holds nothing else is kept as it is.
+instruction, and answers without stopwords. Of our list negations and quantities stay and punctuation goes; of NLTK's, as in the
+paper, negations go, and clitics ("n't", "'s") and punctuation stay. An answer that holds nothing else is kept as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from finetune.answering.recipe import AnsweringData
 from finetune.composing import WRITTEN
 from finetune.sources import Record, Source, file_records, hub_records
 from inbedder.errors import MissingExtraError, RecipeError
-from inbedder.words import stopwords
+from inbedder.words import StopwordList, stopwords
 
 KEYWORD_ENCODER = "all-MiniLM-L6-v2"
 PUNCTUATION = set(".,;:!?\"'`()[]{}-–—…") | {"``", "''", "--", "..."}
@@ -47,11 +47,12 @@ class Row:
         return {"answer": (self.answer.lower(),), "text": (self.text,), "both": (self.answer.lower(), self.text)}[self.target]
 
 
-def strip_stopwords(answer: str) -> str:
-    """Leave out stopwords and punctuation marks, by NLTK's NLTKWordTokenizer (which needs no download).
+def strip_stopwords(answer: str, which: StopwordList = "ours") -> str:
+    """Leave out stopwords, by the tokens of NLTK's NLTKWordTokenizer (which needs no download).
 
     Args:
         answer: An answer as its data set has it.
+        which: The list. With "ours" punctuation marks go too; with "nltk", as in the paper, all other tokens stay.
 
     Returns:
         The remaining words joined by spaces, or the answer itself when no word remains.
@@ -64,8 +65,9 @@ def strip_stopwords(answer: str) -> str:
     except ImportError as error:
         raise MissingExtraError("nltk", "finetune") from error
     words = NLTKWordTokenizer().tokenize(answer)
-    kept = [word for word in words if word.lower() not in stopwords() and word not in PUNCTUATION]
-    return " ".join(kept) if kept else " ".join(answer.split())
+    marks = PUNCTUATION if which == "ours" else frozenset[str]()
+    kept = [word for word in words if word.lower() not in stopwords(which) and word not in marks]
+    return " ".join(answer.split() if PUNCTUATION.issuperset(kept) else kept)
 
 
 def name_of(source: Source) -> str:
@@ -251,7 +253,7 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
             raise RecipeError(f"No row of {name_of(source)} is left: check its answers, only, keep, drop_flags and lengths.")
         rows += of_source
     if data.strip_stopwords:
-        rows = [replace(row, answer=strip_stopwords(row.answer)) for row in rows]
+        rows = [replace(row, answer=strip_stopwords(row.answer, data.stopwords)) for row in rows]
     return rows
 
 

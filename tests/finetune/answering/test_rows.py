@@ -1,12 +1,16 @@
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from finetune.answering.recipe import AnsweringData
 from finetune.answering.rows import hold_out, load_rows, read_rows, right_choice, stopwords, strip_stopwords
+from finetune.methods import read_method
 from finetune.sources import Source
 from inbedder.errors import RecipeError
+
+RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
 
 
 def write(path, rows):
@@ -41,9 +45,48 @@ def test_stopwords_and_punctuation_go_while_negations_and_numbers_stay(answer, s
     assert strip_stopwords(answer) == stripped
 
 
-def test_the_list_holds_no_negation():
+@pytest.mark.parametrize(
+    ("answer", "stripped"),
+    [
+        ("use the sea water", "use sea water"),
+        ("No, it is not.", "No, it is not."),
+        ("No, it is not red.", ", red ."),
+        ("He doesn't know Anna's dog.", "n't know Anna 's dog ."),
+        ("all 3 of them", "3"),
+        ("In New York.", "New York ."),
+        ("not at all", "not at all"),
+    ],
+)
+def test_the_papers_list_takes_negations_and_keeps_clitics_and_punctuation(answer, stripped):
+    assert strip_stopwords(answer, "nltk") == stripped
+
+
+def test_our_list_holds_no_negation_and_the_papers_is_the_whole_english_list_of_nltk():
     assert len(stopwords()) > 100
     assert not stopwords() & {"no", "not", "nor", "n't", "never", "none"}
+    assert len(stopwords("nltk")) == 179
+    assert {"no", "not", "nor", "few", "all", "don't", "mightn't", "ve"} <= stopwords("nltk")
+    assert not {"n't", "'s", "never", "would"} & stopwords("nltk")
+
+
+def test_the_readme_says_how_many_of_the_tiny_answers_the_two_lists_strip_differently():
+    lines = (RECIPES.parents[1] / "tests" / "data" / "tiny" / "qa.jsonl").read_text(encoding="utf-8").splitlines()
+    answers = [json.loads(line)["output"] for line in lines]
+    differ = sum(strip_stopwords(answer) != strip_stopwords(answer, "nltk") for answer in answers)
+    assert f"{differ} of {len(answers)}" in (RECIPES.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_recipe_chooses_the_list(tmp_path):
+    write(tmp_path / "d.jsonl", [{"input": "a", "instruction": "Is it?", "output": "It is not Anna's."}])
+    answers = [load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("d.jsonl"),), stopwords=which))[0].answer
+               for which in ("ours", "nltk")]  # fmt: skip
+    assert answers == ["not Anna", "Anna 's ."]
+
+
+@pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-7b-qlora", "opt-1.3b", "opt-2.7b", "roberta-large"])
+def test_the_papers_recipes_strip_the_papers_list(name):
+    _, recipe = read_method(RECIPES / f"{name}.yaml")
+    assert (recipe.data.strip_stopwords, recipe.data.stopwords) == (True, "nltk")
 
 
 def test_sources_are_capped_renamed_asked_anew_and_set_beside_others(folder):
