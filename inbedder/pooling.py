@@ -26,6 +26,8 @@ from torch import Tensor
 from inbedder.errors import InputError
 
 POOLINGS = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "re-enc")
+DECODED = ("avg-gen", "last-gen", "avg-all")
+"""Those that read the states of a decoded answer."""
 TEXT_POOLINGS = ("text-mean", "mean", "cls", "last-token")
 """Of embedding models."""
 

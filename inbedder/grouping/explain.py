@@ -36,7 +36,11 @@ class LabelAgreement:
 
 
 def keywords(
-    answers: Sequence[str], labels: NDArray[np.int64], top: int = 8, *, weighting: Literal["standing-out", "paper"] = "standing-out"
+    answers: Sequence[str],
+    labels: NDArray[np.int64],
+    top: int = 8,
+    *,
+    weighting: Literal["standing-out", "paper"] = "standing-out",
 ) -> list[list[str]]:
     """Words that name each cluster (InBedder paper, section 6).
 
