@@ -21,6 +21,7 @@ from inbedder.backbones.weights import LoadOptions
 from inbedder.cache import Store
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
+from inbedder.pooling import DECODED
 from inbedder.prompt_encoder import PromptEncoder
 from inbedder.prompting import PromptTemplate, check_strings, check_texts, default_instructions, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
@@ -54,6 +55,7 @@ class InBedder(PromptEncoder):
         cache_size: str | int | None = None,
         reencoding: Reencoding | None = None,
         subtract_instruction: bool | None = None,
+        truncation_side: str = "right",
     ) -> None:
         """Load a model.
 
@@ -68,7 +70,7 @@ class InBedder(PromptEncoder):
             layer: 0 = token embeddings, 1..L = blocks (L after the final norm), negative from the end.
             template: Name or pattern of the prompt; None is what the model was fine-tuned with, else the paper's pattern, or for
                 embedding models the instruction directly in front of the text.
-            max_length: Longest prompt in tokens; longer texts are cut at their end.
+            max_length: Longest prompt in tokens; longer texts are cut.
             max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs); None is what the model's files say, else 3.
             mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
             device: A torch device; None takes the GPU where there is one.
@@ -84,6 +86,7 @@ class InBedder(PromptEncoder):
             subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
                 instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
                 "re-enc" never does.
+            truncation_side: "right" cuts long texts at their end, "left" at their start, as the InBedder authors do.
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
@@ -119,25 +122,44 @@ class InBedder(PromptEncoder):
                 f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions. Lower it."
             )
         room = max_length if limit is None else min(max_length, limit - answer_room)
-        self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length)
+        self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length, truncation_side)
 
-    def with_pooling(self, pooling: str | None = None, layer: int = -1, *, reencoding: Reencoding | None = None) -> InBedder:
+    def with_pooling(
+        self,
+        pooling: str | None = None,
+        layer: int = -1,
+        *,
+        reencoding: Reencoding | None = None,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> InBedder:
         """The same model, its weights shared, read in another way.
 
         Args:
             pooling: As for ``InBedder``.
             layer: As for ``InBedder``.
             reencoding: How "re-enc" draws and embeds answers; None leaves it as it is.
+            temperature: Of the answer whose states avg-gen, last-gen and avg-all read, which is what ``answer`` draws with these
+                numbers; 0 is greedy, the authors' Llama runs take 0.6 with top_p=0.9.
+            top_p: Nucleus, in (0, 1].
+            seed: Seed of the drawn answer.
 
         Returns:
             Another InBedder.
 
         Raises:
+            InputError: When an option is out of range, or the pooling reads no decoded answer that could be drawn.
             ModelError: When the model has no such layer or pooling.
         """
         other = copy(self)
         other.pooling, other.layer = check_pooling(self.backbone, pooling, layer)
         other.reencoding = reencoding or self.reencoding
+        other.sampling = replace(self.sampling, temperature=temperature, top_p=top_p, seed=seed if temperature else 0)
+        if temperature and (other.pooling not in DECODED or self.backbone.kind not in ("causal", "seq2seq")):
+            raise InputError(
+                f"{other.pooling!r} of a {self.backbone.kind} model reads no decoded answer; leave temperature at 0."
+            )
         other.__dict__.pop("dimension", None)
         return other
 
@@ -189,8 +211,7 @@ class InBedder(PromptEncoder):
             filter_words: Words whose answer states are left out (paper, section 4.3).
 
         Returns:
-            float32, shape (n, d), or (d,) for one string. Row i belongs to text i. With "re-enc", ``ReencodedVectors``: their
-            ``answers`` are what was drawn, as ``with_pooling(reencoding=...)`` says.
+            float32, shape (n, d), or (d,) for one string. Row i belongs to text i. With "re-enc", ``ReencodedVectors``.
 
         Raises:
             InputError: When a text is not a string, or instructions and texts do not match in number.
@@ -210,12 +231,9 @@ class InBedder(PromptEncoder):
             means = finished(reencode(answers, encoder, store=self.store, device=device), normalize_embeddings)
             return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
-
+        work = self._one_by_one(filter_ids)
         questions = [(instruction,) for instruction in instructions]
-        embed = self._one_by_one(filter_ids)
-        vectors: Vectors = self._vectors(rows, questions, embed, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[
-            0
-        ]
+        vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(
@@ -291,9 +309,9 @@ class InBedder(PromptEncoder):
             InputError: When the sample is below 50, or generic vectors and texts differ in number.
         """
         rows, _ = check_texts(texts, None)
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if isinstance(texts, str):
             raise InputError("encode_guided takes a list of texts.")
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         known = self.encode(rows, **options) if generic is None else known_vectors("generic", generic, len(rows))
         return guided(
             lambda places: self.encode([rows[i] for i in places], instruction, **options), known, sample=sample, seed=seed
@@ -316,7 +334,7 @@ class InBedder(PromptEncoder):
         Args:
             texts: One text or several.
             instruction: One for all texts, or one per text. ``@name`` is a named instruction, None is ``@generic``.
-            n: Answers a text; more than one differ only where temperature is above 0.
+            n: Answers per text; more than one differ only where temperature is above 0.
             temperature: 0 is greedy.
             top_p: Nucleus, in (0, 1].
             seed: Seed of the drawn answers; they depend on it, the text and the instruction, and not on batch_size.

@@ -69,7 +69,7 @@ class MissingExtraError(InbedderError):
 
 
 class TextCutWarning(UserWarning):
-    """Texts were cut at their end to fit the longest prompt."""
+    """Texts were cut to fit the longest prompt."""
 
     def __init__(self, message: str, count: int = 0) -> None:
         """Say so, and keep how many."""

@@ -13,7 +13,7 @@ where the generated positions are those N-1+j, j >= 1, whose predicted y_j is no
 none remains; none at all when G = 1 (then last-gen is N-1). This is what the authors' code computes.
 
 Embedding models, which answer nothing, have others: sentence-transformers' "mean", "cls" and "last-token", and INSTRUCTOR's
-"text-mean" (its section 2.1); see ``backbones/instructor.py``.
+"text-mean" (its section 2.1); see ``backbones/embedding.py``.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from torch import Tensor
 from inbedder.errors import InputError
 
 POOLINGS = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "re-enc")
+DECODED = ("avg-gen", "last-gen", "avg-all")
+"""Those that read the states of a decoded answer."""
 TEXT_POOLINGS = ("text-mean", "mean", "cls", "last-token")
 """Of embedding models."""
 
 _AUTHORS_NAMES = {
     "fst_gen": "1st-gen",
     "first_gen": "1st-gen",
+    "last_ppt": "1st-gen",
     "avg_gen": "avg-gen",
     "last_gen": "last-gen",
     "avg_ppt": "avg-ppt",

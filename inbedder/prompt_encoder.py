@@ -39,7 +39,7 @@ class PromptEncoder(ABC):
     layer: int
     """Which layer's."""
     sampling: Sampling
-    """How it answers greedily."""
+    """How it decodes the answers that its vectors are read from."""
     precision: str
     """What it computes in."""
     quantization: str | None
@@ -137,7 +137,7 @@ class PromptEncoder(ABC):
         return finished(vectors, normalize_embeddings)
 
     def _key(self, instruction: str, filter_ids: Sequence[int]) -> tuple[Any, ...]:
-        return instruction, self.pooling, self.layer, tuple(filter_ids)
+        return instruction, self.pooling, self.layer, self.sampling, tuple(filter_ids)
 
     def _learn_instructions(self, instructions: set[str], filter_ids: Sequence[int]) -> None:
         """Remember v("", i) of each instruction."""
@@ -172,7 +172,10 @@ class PromptEncoder(ABC):
         show_progress_bar: bool | None,
     ) -> Vectors:
         """Vectors as the model gives them and the cache keeps them, shape (m, n, d)."""
-        space = self._space(pack_vector, unpack_vector, pooling=self.pooling, layer=self.layer, filter_ids=filter_ids)
+        settings = {"pooling": self.pooling, "layer": self.layer, "filter_ids": filter_ids}
+        if self.sampling.temperature:
+            settings["drawn"] = {**asdict(self.sampling), "stream": "of the prompt"}
+        space = self._space(pack_vector, unpack_vector, **settings)
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "space": space}
         vectors = np.empty((1, 0, 0 if rows else self.dimension), dtype=np.float32)
         for places, results in run(self.tokenizer, rows, questions, embed, verb="Embedding", stacklevel=5, **options):
@@ -200,6 +203,10 @@ class PromptEncoder(ABC):
             "max_new_tokens": self.sampling.max_new_tokens,
             **settings,
         }
+        if self.template.without_input:
+            about["without_input"] = self.template.without_input
+        if self.tokenizer.truncation_side != "right":
+            about["truncation_side"] = self.tokenizer.truncation_side
         return CacheSpace(self.store, about, pack, unpack)
 
     @cached_property

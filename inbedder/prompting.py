@@ -55,6 +55,8 @@ class PromptTemplate:
     """The same of a document."""
     bare: bool = False
     """Whether a text without an instruction stands alone, as embedding models read it."""
+    without_input: str = ""
+    """The pattern of an empty text, where that is another: it holds {instruction} alone."""
 
     def __post_init__(self) -> None:
         """Check the slots.
@@ -62,6 +64,8 @@ class PromptTemplate:
         Raises:
             TemplateError: When a slot is missing or stands twice.
         """
+        if self.without_input and _SLOT.findall(self.without_input) != ["instruction"]:
+            raise TemplateError(f"Template {self.name!r}: without_input must hold {{instruction}} once and no {{input}}.")
         if sorted(_SLOT.findall(self.pattern)) != ["input", "instruction"]:
             raise TemplateError(
                 f"Template {self.name!r} must hold {{input}} and {{instruction}} exactly once each; it is {self.pattern!r}."
@@ -85,6 +89,10 @@ class PromptTemplate:
         """
         if self.bare and not instruction:
             return RenderedPrompt(text, text=(0, len(text)), instruction=(0, 0))
+        if self.without_input and not text:
+            before, after = self.without_input.split("{instruction}")
+            string, start = before + instruction + after, len(before)
+            return RenderedPrompt(string, text=(start, start), instruction=(start, start + len(instruction)))
         before, between, after = self.fixed_parts
         text_first = self.pattern.index("{input}") < self.pattern.index("{instruction}")
         first, second = (text, instruction) if text_first else (instruction, text)
@@ -149,7 +157,7 @@ def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate
     name = DEFAULT_TEMPLATE if template is None else template
     entry = read_prompts("templates").get(name)
     if isinstance(entry, dict):
-        return PromptTemplate(name, str(entry["pattern"]), str(entry.get("query", "")), str(entry.get("document", "")))
+        return PromptTemplate(name, **{key: str(value) for key, value in entry.items() if key != "description"})
     if _SLOT.search(name):
         return PromptTemplate("custom", name)
     raise TemplateError(

@@ -22,7 +22,7 @@ from inbedder.arguments import whole_number
 from inbedder.batching import TOKEN_BUDGET, length_sorted_batches, token_budget
 from inbedder.cache import CacheSpace, Pair
 from inbedder.errors import ModelError, TextCutWarning
-from inbedder.tokenization import PromptTokenizer, PromptTokens
+from inbedder.tokenization import SIDES, PromptTokenizer, PromptTokens
 
 LONG_WORK = 256  # from so many texts on, a progress bar is shown in a terminal
 WINDOW = 16384
@@ -78,7 +78,7 @@ def run(
             bar.update(len(rows[unit]))
     if cut:
         message = (
-            f"{cut} of {len(texts)} texts were cut at their end to fit max_length={tokenizer.max_length} tokens; "
+            f"{cut} of {len(texts)} texts were cut at their {SIDES[tokenizer.truncation_side]} to fit max_length={tokenizer.max_length} tokens; "
             "raise max_length where the model allows it, or split long texts."
         )
         warnings.warn(TextCutWarning(message, cut), stacklevel=stacklevel)

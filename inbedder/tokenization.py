@@ -1,8 +1,9 @@
 """From (text, instruction) to token ids whose parts are known exactly.
 
 The ids are those of tokenizing the rendered template in one piece. Where that is longer than ``max_length``, the text
-is cut at its end, character by character of its last tokens, and rendered again, so template, instruction and response
-marker always survive and the ids still are those of a rendered template. Special tokens written in a text or an
+is cut at its end (or its start), character by character of its last tokens, and rendered again, so template, instruction and
+response marker always survive and the ids still are those of a rendered template. A prompt with its answer is tokenized in one
+piece too, as the InBedder authors train: behind a prompt a tokenizer may spell a word in another way than alone. Special tokens written in a text or an
 instruction (``</s>``, ``[MASK]``) are tokenized as plain characters; where a vocabulary makes that impossible (Unigram), a space
 behind their first character breaks them.
 """
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 CHARACTERS_PER_TOKEN = 32  # first guess for very long texts, doubled until enough tokens come out
 CHUNK = 1000
+SIDES = {"right": "end", "left": "start"}
+"""Where a text is cut, as transformers calls it and as messages do."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,24 @@ class PromptTokens:
     """Token span (start, end) that holds a character of the instruction."""
     response: int
     """Index at which the answer begins: the first mask, or the end of a causal prompt."""
+    cut: bool
+    """True when the text was cut to fit."""
+    kept: tuple[int, int]
+    """Character span (start, end) of the text that was not cut off."""
+
+
+@dataclass(frozen=True)
+class AnsweredPrompt:
+    """One prompt and its answer, tokenized in one piece."""
+
+    before: NDArray[np.int32]
+    """Ids of the tokens that hold nothing of the answer, shape (length,)."""
+    answer: list[int]
+    """Ids of the tokens that hold at least one character of the answer."""
+    words: list[int | None]
+    """Number of the word that each token of the answer belongs to."""
+    after: list[int]
+    """Ids of the special tokens that close the input."""
     cut: bool
     """True when the text was cut to fit."""
 
@@ -63,7 +84,12 @@ class PromptTokenizer:
     """Tokenizes prompts of one template for one model."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, template: PromptTemplate, max_length: int = 512, mask_length: int = 0
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: PromptTemplate,
+        max_length: int = 512,
+        mask_length: int = 0,
+        truncation_side: str = "right",
     ) -> None:
         """Bind a tokenizer to a template.
 
@@ -72,11 +98,15 @@ class PromptTokenizer:
             template: How text and instruction are put together.
             max_length: Longest prompt in tokens, special and mask tokens included.
             mask_length: How many mask tokens follow the prompt (masked LMs; 0 for others).
+            truncation_side: Where a text that is too long is cut: "right", at its end, or "left", at its start.
 
         Raises:
+            InputError: When there is no such side.
             ModelError: When the tokenizer is a slow one, or has no mask token where one is needed.
             TemplateError: When the template's fixed text holds a special token of the tokenizer.
         """
+        if truncation_side not in SIDES:
+            raise InputError(f"truncation_side must be 'right' (cut texts at their end) or 'left', not {truncation_side!r}.")
         if not tokenizer.is_fast:
             raise ModelError(f"{tokenizer.name_or_path}: no fast tokenizer (tokenizer.json); convert it with tokenizers.")
         if mask_length and tokenizer.mask_token_id is None:
@@ -91,6 +121,7 @@ class PromptTokenizer:
         self.template = template
         self.max_length = max_length
         self.mask_length = mask_length
+        self.truncation_side = truncation_side
         self._closing = special_edges(self._encode(["a"])[0])[1]
         self._leaking = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._leaks(token)]
 
@@ -113,6 +144,36 @@ class PromptTokenizer:
             cleaned = [self._clean(instruction) for instruction in instructions[start : start + CHUNK]]
             prompts += self._tokenize_chunk(chunk, cleaned)
         return prompts
+
+    def with_answers(self, texts: Sequence[str], instructions: Sequence[str], answers: Sequence[str]) -> list[AnsweredPrompt]:
+        """Tokenize prompts with what follows them; texts are cut as if the prompts stood alone.
+
+        Args:
+            texts: n texts.
+            instructions: n instructions.
+            answers: n answers, with the space in front that should set them apart, if any.
+
+        Returns:
+            n tokenized pairs. The ids of before, answer and after are those of tokenizing prompt + answer.
+
+        Raises:
+            InputError: When an instruction alone leaves no room for any text.
+        """
+        prompts = self(texts, instructions)
+        rendered = [
+            self.template.render(self._clean(text)[slice(*prompt.kept)], self._clean(instruction)).string
+            for prompt, text, instruction in zip(prompts, texts, instructions, strict=True)
+        ]
+        whole = [string + self._clean(answer) for string, answer in zip(rendered, answers, strict=True)]
+        pairs = []
+        for prompt, string, encoding in zip(prompts, rendered, self._encode(whole), strict=True):
+            ids, offsets, end = encoding.ids, encoding.offsets, len(encoding.ids) - self._closing
+            first = end
+            while first > 0 and offsets[first - 1][1] > len(string):
+                first -= 1
+            before = np.asarray(ids[:first], dtype=np.int32)
+            pairs.append(AnsweredPrompt(before, ids[first:end], encoding.word_ids[first:end], ids[end:], prompt.cut))
+        return pairs
 
     def ids_of(self, words: Sequence[str]) -> list[int]:
         """Ids of words at the start of a text and within it.
@@ -160,30 +221,39 @@ class PromptTokenizer:
         return list(encodings)
 
     def _fit(self, text: str, instruction: str) -> PromptTokens:
-        """Cut the text's end until its prompt fits; look only as far into a very long text as is needed."""
+        """Cut the text until its prompt fits; look only as far into a very long text as is needed."""
         kept, size = len(text), self.max_length * CHARACTERS_PER_TOKEN
         while size < len(text):
-            encoding = self._encode([self.template.render(text[:size], instruction).string])[0]
+            encoding = self._encode([self.template.render(self._piece(text, size), instruction).string])[0]
             if len(encoding.ids) + self.mask_length > self.max_length:
                 kept = size
                 break
             size *= 2
         while True:
-            rendered = self.template.render(text[:kept], instruction)
+            piece = self._piece(text, kept)
+            rendered = self.template.render(piece, instruction)
             encoding = self._encode([rendered.string])[0]
             excess = len(encoding.ids) + self.mask_length - self.max_length
             if excess <= 0:
-                return self._finish(encoding, text[:kept], instruction, cut=kept < len(text))
-            start, end = _token_span(encoding, rendered.text)
+                start = len(text) - kept if self.truncation_side == "left" else 0
+                return self._finish(encoding, piece, instruction, start, cut=kept < len(text))
             if kept == 0:
                 raise InputError(
                     f"The instruction and the template take {len(encoding.ids) + self.mask_length} tokens, more than "
                     f"max_length={self.max_length}. Shorten the instruction or raise max_length, where the model takes more."
                 )
-            first_dropped = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
-            kept = max(0, min(first_dropped, kept - 1))
+            start, end = _token_span(encoding, rendered.text)
+            if self.truncation_side == "left":
+                left = rendered.text[1] - encoding.offsets[min(end, start + excess) - 1][1]
+            else:
+                left = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
+            kept = max(0, min(left, kept - 1))
 
-    def _finish(self, encoding: Encoding, text: str, instruction: str, *, cut: bool) -> PromptTokens:
+    def _piece(self, text: str, size: int) -> str:
+        """So many characters of a text, of the side that is not cut."""
+        return text[len(text) - size :] if self.truncation_side == "left" else text[:size]
+
+    def _finish(self, encoding: Encoding, text: str, instruction: str, start: int = 0, *, cut: bool) -> PromptTokens:
         ids = encoding.ids
         end = len(ids)
         if self.mask_length:
@@ -196,6 +266,7 @@ class PromptTokenizer:
             instruction=_token_span(encoding, rendered.instruction),
             response=end,
             cut=cut,
+            kept=(start, start + len(text)),
         )
 
 

@@ -40,6 +40,19 @@ def test_ten_megabytes_are_cut_with_one_warning_that_counts(model):
     assert np.isfinite(vectors).all()
 
 
+def test_texts_cut_at_their_start_keep_their_end_and_are_kept_apart_in_a_cache(make_model, tmp_path):
+    texts = ["dogs " * 100 + "I love cats", "I love cats"]
+    right, left = (InBedder(make_model("opt"), max_length=60, truncation_side=side, cache=tmp_path) for side in ("right", "left"))
+    with pytest.warns(UserWarning, match="1 of 2 texts were cut at their end"):
+        from_start = right.encode(texts, "What?")
+    with pytest.warns(UserWarning, match="1 of 2 texts were cut at their start"):
+        from_end = left.encode(texts, "What?")
+    assert np.abs(from_start[0] - from_end[0]).max() > 1e-3
+    assert np.array_equal(from_start[1], from_end[1])
+    shown = left.tokenizer.tokenizer.decode(left.tokenizer(texts[:1], ["What?"])[0].ids)
+    assert "### Input:" in shown and "I love cats\n\n### Instruction:\nWhat?" in shown
+
+
 def test_an_instruction_for_each_text_gives_what_one_at_a_time_gives(model):
     vectors = model.encode(["a", "b"], ["What?", "Why?"])
     assert np.abs(vectors[1] - model.encode("b", "Why?")).max() < 1e-5

@@ -80,6 +80,7 @@ def test_means_are_taken_in_float32():
     [
         ("1st-gen", "1st-gen", None),
         ("fst_gen_layer_32", "1st-gen", 32),
+        ("last_ppt_layer_32", "1st-gen", 32),
         ("avg_ppt_layer_0", "avg-ppt", 0),
         ("re_encode", "re-enc", None),
     ],

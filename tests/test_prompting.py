@@ -29,6 +29,34 @@ def test_the_chat_template_carries_the_papers_prefix():
     assert get_template("llama-2-chat").pattern.startswith("Your task is to give an answer according to the instruction")
 
 
+def test_the_authors_chat_template_is_llama_2s_own_form():
+    rendered = get_template("llama-2-chat-inst").render("I love cats", "What animals?").string
+    asked = "Your task is to give an answer according to the instruction and input. Please keep your answer short."
+    assert rendered == f"[INST] {asked}\n\nInput: I love cats\n\nInstruction: What animals?\n\n### Your Answer: [/INST]"
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("alpaca-short", ""),
+        (
+            "alpaca",
+            "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n",
+        ),
+    ],
+)
+def test_without_an_input_alpacas_templates_leave_its_block_out(name, start):
+    rendered = get_template(name).render("", "Name {input} three colours.")
+    assert rendered.string == start + "### Instruction:\nName {input} three colours.\n\n### Response:"
+    assert rendered.string[slice(*rendered.instruction)] == "Name {input} three colours."
+    assert "### Input:\ntext\n\n" in get_template(name).render("text", "Name it.").string
+
+
+def test_a_pattern_without_input_holds_the_instruction_alone():
+    with pytest.raises(TemplateError, match="without_input must hold"):
+        PromptTemplate("mine", "{input}{instruction}", without_input="{input}{instruction}")
+
+
 def test_the_instructor_template_puts_the_instruction_directly_before_the_text():
     assert get_template("instructor").render("text", "Represent it: ").string == "Represent it: text"
 

@@ -2,11 +2,20 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tokenizers import normalizers
 
 from inbedder.errors import InputError, TemplateError
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer, clean_text
-from tests.conftest import TEXTS, TOKENIZERS
+from tests.conftest import TEXTS, TOKENIZERS, llama_like_tokenizer
+
+
+def sentencepiece_without_prefix():
+    """As Llama 3's predecessors with ``add_dummy_prefix`` off: spaces become marks, and none is put in front."""
+    tokenizer = llama_like_tokenizer()
+    tokenizer.backend_tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    return tokenizer
+
 
 READY = {name: make() for name, make in TOKENIZERS.items() if name != "t5-like"}
 MASKS = {"byte-level": 0, "llama-like": 0, "roberta": 3, "wordpiece": 3, "xlm-r-like": 3}
@@ -103,6 +112,65 @@ def test_ten_megabytes_are_cut_without_reading_them_all(monkeypatch):
     assert prompt.cut
     assert len(prompt.ids) <= 128
     assert max(seen) < 100_000
+
+
+@pytest.mark.parametrize("name", READY)
+@fast
+@given(text=some_text, instruction=st.text(max_size=30), room=st.integers(0, 60))
+def test_a_prompt_cut_at_its_start_is_the_rendered_template_of_a_suffix_of_the_text(name, text, instruction, room):
+    tokenizer, template, masks = READY[name], get_template(), MASKS[name]
+    text, instruction = clean_text(text), clean_text(instruction)
+    assume(name != "xlm-r-like" or not any(leak in text + instruction for leak in LEAKS))
+    empty = len(expected_ids(tokenizer, template, "", instruction, masks))
+    prompt = PromptTokenizer(tokenizer, template, empty + room, masks, "left")([text], [instruction])[0]
+    assert len(prompt.ids) <= empty + room
+    assert prompt.cut == (len(expected_ids(tokenizer, template, text, instruction, masks)) > empty + room)
+    assert prompt.kept[1] == len(text)
+    assert expected_ids(tokenizer, template, text[prompt.kept[0] :], instruction, masks) == prompt.ids.tolist()
+
+
+def test_a_side_on_which_nothing_can_be_cut_is_refused():
+    with pytest.raises(InputError, match=r"truncation_side must be 'right' \(cut texts at their end\) or 'left', not 'start'"):
+        PromptTokenizer(READY["byte-level"], get_template(), 40, truncation_side="start")
+
+
+FOUR_KINDS = {
+    "byte-level BPE": READY["byte-level"],
+    "SentencePiece that prepends a space": READY["llama-like"],
+    "SentencePiece that does not": sentencepiece_without_prefix(),
+    "WordPiece": READY["wordpiece"],
+}
+some_answer = st.text(max_size=30) | st.sampled_from(["cats", " cats", "-5", ":)", "the lamp", "ł", "😀", ""])
+
+
+@pytest.mark.parametrize("name", FOUR_KINDS)
+@pytest.mark.parametrize("template", ["inbedder", "instructor", "{instruction} {input} "])
+@fast
+@given(text=some_text, instruction=some_text, answer=some_answer)
+def test_ids_of_prompt_and_answer_equal_those_of_the_joined_string(name, template, text, instruction, answer):
+    tokenizer, chosen = FOUR_KINDS[name], get_template(template)
+    text, instruction, answer = clean_text(text), clean_text(instruction), clean_text(answer)
+    pair = PromptTokenizer(tokenizer, chosen, 2000).with_answers([text], [instruction], [answer])[0]
+    prompt = chosen.render(text, instruction).string
+    assert [*pair.before, *pair.answer, *pair.after] == tokenizer(prompt + answer, split_special_tokens=True)["input_ids"]
+    assert len(pair.words) == len(pair.answer)
+
+
+@pytest.mark.parametrize("name", FOUR_KINDS)
+def test_a_word_behind_the_prompt_is_all_of_the_answer_and_the_prompt_is_that_of_inference(name):
+    prompting = PromptTokenizer(FOUR_KINDS[name], get_template(), 500)
+    pair = prompting.with_answers(["I love cats"], ["What animals?"], ["cats"])[0]
+    assert [*pair.before, *pair.after] == prompting(["I love cats"], ["What animals?"])[0].ids.tolist()
+    assert FOUR_KINDS[name].decode(pair.answer).strip() == "cats"
+
+
+def test_behind_a_prompt_no_space_is_prepended_unless_the_answer_brings_it():
+    tokenizer = FOUR_KINDS["SentencePiece that prepends a space"]
+    prompting = PromptTokenizer(tokenizer, get_template(), 500)
+    plain, apart = prompting.with_answers(["I love"] * 2, ["What?"] * 2, ["cats", " cats"])
+    assert tokenizer.convert_ids_to_tokens(plain.answer)[0][0] == "c"
+    assert apart.answer == tokenizer("cats", add_special_tokens=False)["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(apart.answer)[0][0] == "▁"
 
 
 def test_an_empty_text_has_an_empty_span():

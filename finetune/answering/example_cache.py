@@ -50,7 +50,8 @@ def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[R
     backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
     lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens, recipe.answer_prefix]
     code = [inspect.getsource(module) for module in MAKERS]
-    content = [kind, get_template(recipe.template).pattern, lengths, backend, tokenizer.all_special_tokens, code]
+    template = get_template(recipe.template)
+    content = [kind, template.pattern, template.without_input, lengths, backend, tokenizer.all_special_tokens, code]
     digest.update(json.dumps(content).encode())
     return digest.hexdigest()[:32]
 

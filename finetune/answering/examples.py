@@ -1,5 +1,8 @@
 """From rows to token ids: the prompts of inference, plus the answer that carries the loss.
 
+Prompt and answer are tokenized in one piece, as the InBedder authors' code does, so that the ids are those of the joined string; an
+encoder-decoder has them in two inputs, tokenized one by one. Tokens that hold a character of the answer carry the loss.
+
 Every example holds ``input_ids`` and ``labels``. Labels of a causal LM stand beside all ids (``IGNORED`` at the prompt), those
 of a masked LM are the targets of its masks in order, those of an encoder-decoder are the answer and its end.
 """
@@ -17,19 +20,13 @@ from torch import Tensor
 from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
 from inbedder.prompting import get_template
-from inbedder.tokenization import PromptTokenizer, clean_text
+from inbedder.tokenization import AnsweredPrompt, PromptTokenizer, clean_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Example = dict[str, Any]
 IGNORED = -100
-
-
-def _answer_ids(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], limit: int, prefix: str = "") -> list[list[int]]:
-    answers = [prefix + clean_text(row.answer) for row in rows]
-    encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
-    return [_cut(ids, encoded.word_ids(row), limit) for row, ids in enumerate(encoded["input_ids"])]
 
 
 def _cut(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
@@ -40,10 +37,14 @@ def _cut(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
     return ids[: end or limit]
 
 
-def _prompts(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe, room: int, masks: int = 0) -> Any:
-    """The very prompts of inference, which cut the text where they are too long, never the question."""
-    prompting = PromptTokenizer(tokenizer, get_template(recipe.template), recipe.max_length - room, masks)
-    return prompting([row.text for row in rows], [row.instruction for row in rows])
+def _prompting(tokenizer: PreTrainedTokenizerBase, recipe: AnsweringRecipe, room: int, masks: int = 0) -> PromptTokenizer:
+    """Makes the very prompts of inference, cutting the text where they are too long, never the question."""
+    return PromptTokenizer(tokenizer, get_template(recipe.template), recipe.max_length - room, masks)
+
+
+def _answered(prompting: PromptTokenizer, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[AnsweredPrompt]:
+    answers = [recipe.answer_prefix + row.answer for row in rows]
+    return prompting.with_answers([row.text for row in rows], [row.instruction for row in rows], answers)
 
 
 def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
@@ -62,14 +63,13 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
     """
     fixed = recipe.mask_length if isinstance(recipe.mask_length, int) else None
     masks = fixed or recipe.max_answer_tokens
-    prompts = _prompts(tokenizer, rows, recipe, 0, masks)
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     examples = []
-    for prompt, answer in zip(prompts, _answer_ids(tokenizer, rows, masks), strict=True):
+    for pair in _answered(_prompting(tokenizer, recipe, 0, masks), rows, recipe):
+        answer = _cut(pair.answer, pair.words, masks)
         targets = answer + [end] * (fixed - len(answer)) if fixed else answer or [end]
-        surplus = slice(prompt.response + len(targets), prompt.response + masks)
-        ids = np.delete(prompt.ids, surplus)
-        examples.append({"input_ids": ids, "labels": np.asarray(targets, dtype=np.int32), "cut": bool(prompt.cut)})
+        ids = np.asarray([*pair.before, *[tokenizer.mask_token_id] * len(targets), *pair.after], dtype=np.int32)
+        examples.append({"input_ids": ids, "labels": np.asarray(targets, dtype=np.int32), "cut": pair.cut})
     return examples
 
 
@@ -84,18 +84,17 @@ def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
     Returns:
         One example per row; its labels are its ids, with ``IGNORED`` for the prompt.
     """
-    prompts = _prompts(tokenizer, rows, recipe, recipe.max_answer_tokens + 1)
     examples = []
-    answers = _answer_ids(tokenizer, rows, recipe.max_answer_tokens, recipe.answer_prefix)
-    for prompt, answer in zip(prompts, answers, strict=True):
+    for pair in _answered(_prompting(tokenizer, recipe, recipe.max_answer_tokens + 1), rows, recipe):
+        answer = _cut(pair.answer, pair.words, recipe.max_answer_tokens)
         answer_ids = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
-        labels = np.concatenate([np.full(len(prompt.ids), IGNORED, dtype=np.int32), answer_ids])
-        examples.append({"input_ids": np.concatenate([prompt.ids, answer_ids]), "labels": labels, "cut": bool(prompt.cut)})
+        labels = np.concatenate([np.full(len(pair.before), IGNORED, dtype=np.int32), answer_ids])
+        examples.append({"input_ids": np.concatenate([pair.before, answer_ids]), "labels": labels, "cut": pair.cut})
     return examples
 
 
 def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
-    """Prompts for the encoder; the decoder learns the answer and the end token.
+    """Prompts for the encoder; the decoder learns the answer, tokenized alone as in the authors' code, and the end token.
 
     Args:
         tokenizer: The model's.
@@ -105,15 +104,15 @@ def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], re
     Returns:
         One example per row; its labels are the answer's ids.
     """
-    prompts = _prompts(tokenizer, rows, recipe, 0)
-    return [
-        {
-            "input_ids": prompt.ids,
-            "labels": np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32),
-            "cut": bool(prompt.cut),
-        }
-        for prompt, answer in zip(prompts, _answer_ids(tokenizer, rows, recipe.max_answer_tokens), strict=True)
-    ]
+    prompts = _prompting(tokenizer, recipe, 0)([row.text for row in rows], [row.instruction for row in rows])
+    answers = [clean_text(row.answer) for row in rows]
+    encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
+    examples = []
+    for number, (prompt, ids) in enumerate(zip(prompts, encoded["input_ids"], strict=True)):
+        answer = _cut(ids, encoded.word_ids(number), recipe.max_answer_tokens)
+        labels = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
+        examples.append({"input_ids": prompt.ids, "labels": labels, "cut": prompt.cut})
+    return examples
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,8 @@ class AnsweringRecipe(Section):
     mask_length: int | str = 3
     """Masked LMs: how many masks stand for the answer; "answer" takes as many as the answer has tokens (the paper's way)."""
     answer_prefix: str = ""
-    """What stands in front of each answer: a space for vocabularies whose words begin with one (GPT-2's, Llama 3's, SmolLM's)."""
+    """What stands between prompt and answer, which are tokenized as one string: "" as in the authors' code; a space for models
+    whose words begin with one (GPT-2's, Llama 3's, SmolLM's). The answers of encoder-decoders stand alone, without it."""
     max_answer_tokens: Count = 40
     """Answers are cut to so many tokens (never, with a fixed number of masks, beyond those)."""
 

@@ -1,13 +1,13 @@
 """Causal LMs (OPT, Llama, GPT-2, Qwen, Mistral, ...): the answer is what they would say next.
 
-1st-gen and avg-ppt take one pass of the model without its head. The other poolings decode greedily with a key-value cache
-and keep the states of the asked layer alone.
+1st-gen and avg-ppt take one pass of the model without its head. The other poolings decode, greedily or drawn, with a key-value
+cache and keep the states of the asked layer alone.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from inbedder.backbones.base import Sampling
-from inbedder.backbones.drawing import DrawnTokens, uniform_numbers
+from inbedder.backbones.drawing import DrawnTokens, next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
     body_of,
@@ -92,7 +92,7 @@ class CausalBackbone:
             prompts: Tokenized prompts.
             pooling: One of ``poolings``.
             layer: 0 .. L, or negative from the end.
-            sampling: ``max_new_tokens`` of the greedy answer.
+            sampling: ``max_new_tokens`` of the answer, which is drawn where the temperature is above 0.
             filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
 
         Returns:
@@ -104,15 +104,15 @@ class CausalBackbone:
         prompt = inputs["attention_mask"].bool()
         body, states = tapped(self.body, self.body, layer, self.num_layers)
         if decodes:
-            predicted = self._decode(body, inputs, sampling.max_new_tokens)
+            predicted = self._decode(body, inputs, sampling, next_numbers(prompts, sampling, self.model.device))
             generated = kept_generated(predicted, special_ids(self.tokenizer, filter_ids, prompt.device))
         else:
             body(**inputs, use_cache=False)
             generated = prompt[:, :0]
         return masked_mean(torch.cat(states, 1), kept_positions(pooling, prompt, generated))
 
-    def _decode(self, body: nn.Module, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
-        """Greedy answer of left-padded prompts: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
+    def _decode(self, body: nn.Module, inputs: dict[str, Tensor], sampling: Sampling, numbers: Iterator[Tensor]) -> Tensor:
+        """One answer of left-padded prompts: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         feed, past = dict(inputs), None
         head = self.model.get_output_embeddings()
         stops = torch.tensor(self._stop_ids(), device=self.model.device)
@@ -120,10 +120,10 @@ class CausalBackbone:
         predicted: list[Tensor] = []
         while True:
             output = body(**feed, past_key_values=past, use_cache=True)
-            token = head(output.last_hidden_state[:, -1]).argmax(-1).masked_fill(ended, self.pad_id)
+            token = next_token(head(output.last_hidden_state[:, -1]), sampling, numbers).masked_fill(ended, self.pad_id)
             predicted.append(token)
             ended |= torch.isin(token, stops)
-            if len(predicted) == max_new_tokens or (len(predicted) > 1 and bool(ended.all())):
+            if len(predicted) == sampling.max_new_tokens or (len(predicted) > 1 and bool(ended.all())):
                 return torch.stack(predicted, 1)
             past = output.past_key_values
             feed["input_ids"] = token.unsqueeze(1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,6 +65,27 @@ def draw(scores: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
     wanted = numbers.to(sums).unsqueeze(1) * sums[:, -1:]
     place = torch.searchsorted(sums, wanted, right=True)
     return order.gather(1, torch.minimum(place, inside.sum(-1, keepdim=True) - 1)).squeeze(1)
+
+
+def next_numbers(prompts: Sequence[PromptTokens], sampling: Sampling, device: torch.device) -> Iterator[Tensor]:
+    """The numbers of one answer per prompt, token by token; none where the answer is greedy."""
+    if not sampling.temperature:
+        return iter(())
+    return iter(uniform_numbers(prompts, sampling, sampling.max_new_tokens).to(device).T)
+
+
+def next_token(scores: Tensor, sampling: Sampling, numbers: Iterator[Tensor]) -> Tensor:
+    """The likeliest token of each row, or a drawn one.
+
+    Args:
+        scores: Logits, shape (rows, vocabulary).
+        sampling: Temperature (0 is greedy) and top_p.
+        numbers: Of ``next_numbers``; one step is taken.
+
+    Returns:
+        Token ids, shape (rows,).
+    """
+    return draw(scores.float(), sampling, next(numbers)) if sampling.temperature else scores.argmax(-1)
 
 
 class DrawnTokens(LogitsProcessor):  # type: ignore[misc]

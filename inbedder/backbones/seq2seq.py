@@ -7,7 +7,7 @@ that predict a special token, unless none remains (then the first is kept).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.causal import generated_answers
-from inbedder.backbones.drawing import uniform_numbers
+from inbedder.backbones.drawing import next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
     check_layer,
@@ -87,7 +87,7 @@ class Seq2SeqBackbone:
             prompts: Tokenized prompts.
             pooling: One of ``poolings``.
             layer: 0 .. L of the encoder (avg-ppt) or of the decoder, or negative from the end.
-            sampling: ``max_new_tokens`` of the greedy answer.
+            sampling: ``max_new_tokens`` of the answer, which is drawn where the temperature is above 0.
             filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
 
         Returns:
@@ -100,15 +100,17 @@ class Seq2SeqBackbone:
             encoder(**inputs)
             return masked_mean(states[0], inputs["attention_mask"].bool())
         model, states = tapped(self.model, self.decoder, check_layer(layer, self.num_layers), self.num_layers)
-        predicted = self._decode(model, inputs, 1 if pooling == "1st-gen" else sampling.max_new_tokens)
+        if pooling == "1st-gen":
+            sampling = Sampling(1)
+        predicted = self._decode(model, inputs, sampling, next_numbers(prompts, sampling, self.model.device))
         keep = ~torch.isin(predicted, special_ids(self.tokenizer, filter_ids, predicted.device))
         keep[:, 0] |= ~keep.any(1)
         if pooling == "1st-gen":
             keep = torch.ones_like(keep)
         return masked_mean(torch.cat(states, 1), last_true(keep) if pooling == "last-gen" else keep)
 
-    def _decode(self, model: nn.Module, inputs: dict[str, Tensor], max_new_tokens: int) -> Tensor:
-        """Greedy answer y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
+    def _decode(self, model: nn.Module, inputs: dict[str, Tensor], sampling: Sampling, numbers: Iterator[Tensor]) -> Tensor:
+        """One answer y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         encoded = self.encoder(**inputs)
         rows, device = len(inputs["input_ids"]), self.model.device
         start = self.model.config.decoder_start_token_id
@@ -123,10 +125,10 @@ class Seq2SeqBackbone:
                 past_key_values=past,
                 use_cache=True,
             )
-            token = output.logits[:, -1].argmax(-1).masked_fill(ended, self.pad_id)
+            token = next_token(output.logits[:, -1], sampling, numbers).masked_fill(ended, self.pad_id)
             predicted.append(token)
             ended |= token == self.tokenizer.eos_token_id
-            if len(predicted) == max_new_tokens or bool(ended.all()):
+            if len(predicted) == sampling.max_new_tokens or bool(ended.all()):
                 return torch.stack(predicted, 1)
             past = output.past_key_values
 

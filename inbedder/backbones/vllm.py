@@ -188,7 +188,7 @@ class VllmBackbone:
             prompts: Tokenized prompts.
             pooling: One of ``poolings``.
             layer: The last one: -1 or L.
-            sampling: ``max_new_tokens`` of the greedy answer.
+            sampling: ``max_new_tokens`` of the answer, which is drawn where the temperature is above 0.
             filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
 
         Returns:
@@ -204,7 +204,7 @@ class VllmBackbone:
             return torch.stack(self._states("embed", rows))
         answer_ids: list[list[int]] = [[] for _ in rows]
         if pooling != "avg-ppt":
-            answers = self._generate(rows, Sampling(sampling.max_new_tokens))
+            answers = self._generate(rows, sampling)
             answer_ids = [ids if len(ids) > 1 or sampling.max_new_tokens == 1 else [*ids, self.pad_id] for (ids,) in answers]
         excluded = special_ids(self.tokenizer, filter_ids, torch.device("cpu"))
         states = self._states("token_embed", [row + ids[:-1] for row, ids in zip(rows, answer_ids, strict=True)])

@@ -29,6 +29,7 @@ from inbedder.cli.options import (
     Subtract,
     Template,
     TextColumn,
+    TruncationSide,
     check_outputs,
     say,
 )
@@ -53,6 +54,7 @@ def cluster(
     layer: Layer = -1,
     template: Template = None,
     max_length: MaxLength = 512,
+    truncation_side: TruncationSide = "right",
     quantization: Quantization = None,
     backbone: Backbone = None,
     dtype: Dtype = None,
@@ -74,6 +76,7 @@ def cluster(
     table = read_texts(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
+    how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
     how |= {"subtract_instruction": subtract_instruction, "cache_size": cache_size}
     embedder = load_embedder(model, **how)

@@ -83,8 +83,10 @@ def embed_stream(
             width = vectors.shape[1]
             bar.update(len(rows))
     if cut:
-        limit = embedder.tokenizer.max_length
-        say(f"warning: {cut} of {texts.count} texts were cut at their end to {limit} tokens; --max-length raises it.")
+        from inbedder.tokenization import SIDES
+
+        limit, where = embedder.tokenizer.max_length, SIDES[embedder.tokenizer.truncation_side]
+        say(f"warning: {cut} of {texts.count} texts were cut at their {where} to {limit} tokens; --max-length raises it.")
     return width
 
 

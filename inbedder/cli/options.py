@@ -65,8 +65,9 @@ Pooling = Annotated[
 ]
 Layer = Annotated[int, typer.Option(help="Layer of the hidden states; -1 is the last.", rich_help_panel=MODEL)]
 Template = Annotated[str | None, typer.Option(help="Prompt template: a name or a pattern.", rich_help_panel=MODEL)]
-MaxLength = Annotated[
-    int, typer.Option(help="Longest prompt in tokens; longer texts are cut at their end.", rich_help_panel=MODEL)
+MaxLength = Annotated[int, typer.Option(help="Longest prompt in tokens; longer texts are cut.", rich_help_panel=MODEL)]
+TruncationSide = Annotated[
+    str, typer.Option(help="Where long texts are cut: right, at their end, or left, at their start.", rich_help_panel=MODEL)
 ]
 Quantization = Annotated[str | None, typer.Option(help="int8 or nf4 weights (bitsandbytes).", rich_help_panel=MODEL)]
 Dtype = Annotated[

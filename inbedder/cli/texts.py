@@ -41,6 +41,7 @@ from inbedder.cli.options import (
     TextColumn,
     Threads,
     TopP,
+    TruncationSide,
     VectorsOutput,
     Workers,
     check_folder,
@@ -65,6 +66,7 @@ def embed(
     layer: Layer = -1,
     template: Template = None,
     max_length: MaxLength = 512,
+    truncation_side: TruncationSide = "right",
     quantization: Quantization = None,
     backbone: Backbone = None,
     dtype: Dtype = None,
@@ -92,6 +94,7 @@ def embed(
     """Write the vector of each text under an instruction: float32, one row per text."""
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
+    how["truncation_side"] = truncation_side
     how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
     how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
     if engine == "ray":
@@ -174,6 +177,7 @@ def answer(
     model: Model = "mini",
     template: Template = None,
     max_length: MaxLength = 512,
+    truncation_side: TruncationSide = "right",
     quantization: Quantization = None,
     backbone: Backbone = None,
     dtype: Dtype = None,
@@ -190,6 +194,7 @@ def answer(
         check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"), source)
     table = read_texts(source, text_column, skip_bad)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
+    how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
     found = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)

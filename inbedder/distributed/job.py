@@ -155,7 +155,8 @@ def _settings_of(name: str, options: dict[str, Any]) -> dict[str, str | None]:
         raise InputError(f"InBedder takes no {', '.join(unknown)}. It takes: {', '.join(known)}.")
     chosen = {**known, **options}
     if chosen["template"] is not None:
-        chosen["template"] = get_template(chosen["template"]).pattern
+        template = get_template(chosen["template"])
+        chosen["template"] = f"{template.pattern} {template.without_input}".strip()
     settings = {key: None if value is None else str(value) for key, value in chosen.items() if key not in HOW_ONLY}
     return {"model": name, "weights": files_revision(name, chosen["revision"]), **settings}
 
@@ -184,7 +185,7 @@ def _compute(
         sink = run_pipeline(Plan(source, folder, model, encode, where.workers, threads, gpus, shard_rows), done, bars)
     if sink.cut:
         warnings.warn(
-            TextCutWarning(f"{sink.cut} texts were cut at their end to fit max_length; raise it, or split long texts.", sink.cut),
+            TextCutWarning(f"{sink.cut} texts were cut to fit max_length; raise it, or split long texts.", sink.cut),
             stacklevel=4,
         )
     return sink.computed

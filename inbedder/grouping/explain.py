@@ -1,8 +1,8 @@
 """What a group of texts has in common under an instruction: keywords, examples, head words, labels.
 
-Keywords follow section 5.6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by
-TF-IDF over the clusters' documents; here they are ranked by how far a word's weight stands out from the other clusters. Models
-that answer nothing have their texts in the place of answers.
+Keywords follow section 6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by TF-IDF over
+the clusters' documents. ``weighting="paper"`` is what the authors' code computes; the default ranks words by how far their weight
+stands out from the other clusters and leaves out stopwords. Models that answer nothing have their texts in the place of answers.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.errors import InputError
 from inbedder.words import stopwords
 
 WORD = r"(?u)\b\w[\w'-]+\b"
@@ -34,23 +35,39 @@ class LabelAgreement:
     """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
 
 
-def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) -> list[list[str]]:
-    """Words that name each cluster.
+def keywords(
+    answers: Sequence[str],
+    labels: NDArray[np.int64],
+    top: int = 8,
+    *,
+    weighting: Literal["standing-out", "paper"] = "standing-out",
+) -> list[list[str]]:
+    """Words that name each cluster (InBedder paper, section 6).
 
     Args:
         answers: One answer per text, n strings, or the texts themselves.
         labels: Cluster of each text, shape (n,), 0 .. k-1.
         top: Most words per cluster.
+        weighting: "standing-out" leaves out stopwords, dampens counts, ranks by the weight minus its mean in the other clusters
+            and stops where a word no longer stands out. "paper" is the authors' code: scikit-learn's TF-IDF with its defaults,
+            ranked by the weight minus its mean over all clusters, always the first ``top`` words.
 
     Returns:
         k lists of words, the most telling first; empty where a cluster's answers hold no word.
+
+    Raises:
+        InputError: When the weighting is unknown.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
+    if weighting not in ("standing-out", "paper"):
+        raise InputError(f"Unknown weighting {weighting!r} of keywords. Choose standing-out or paper.")
     count = int(labels.max()) + 1 if len(labels) else 0
     documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
     left_out = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
-    vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=left_out, sublinear_tf=True)
+    ours: dict[str, Any] = {"token_pattern": WORD, "stop_words": left_out, "sublinear_tf": True}
+    paper = weighting == "paper"
+    vectorizer = TfidfVectorizer(**({} if paper else ours))
     try:
         weights = vectorizer.fit_transform(documents).toarray()
     except ValueError:  # no word in any document
@@ -58,10 +75,11 @@ def keywords(answers: Sequence[str], labels: NDArray[np.int64], top: int = 8) ->
     words = vectorizer.get_feature_names_out()
     named = []
     for cluster in range(count):
-        others = np.delete(weights, cluster, axis=0)
+        others = weights if paper else np.delete(weights, cluster, axis=0)
         standing_out = weights[cluster] - (others.mean(axis=0) if len(others) else 0.0)
+        enough = weights[cluster].any() & (paper | (standing_out > STANDS_OUT * weights[cluster]))
         order = np.argsort(-standing_out, kind="stable")[:top]
-        named.append([str(words[i]) for i in order if standing_out[i] > STANDS_OUT * weights[cluster, i]])
+        named.append([str(words[i]) for i in order if enough[i]])
     return named
 
 

@@ -4,9 +4,11 @@ import torch
 from scipy.stats import chisquare
 
 from inbedder import InBedder
+from inbedder.backbones import drawing
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.drawing import draw, prompt_seed, uniform_numbers
-from tests.conftest import TEXTS
+from inbedder.errors import InputError
+from tests.conftest import TEXTS, assert_close
 
 KINDS = ["llama", "opt", "bert", "t5"]
 
@@ -29,6 +31,44 @@ def test_drawing_leaves_the_global_random_state_alone(make_model, kind):
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(4)
     assert model.answer(TEXTS, "What?", temperature=1.0, n=2) == drawn
+
+
+@pytest.mark.parametrize("kind", ["llama", "opt", "t5"])
+def test_states_of_a_drawn_answer_are_those_of_the_answer_that_is_drawn(make_model, kind, monkeypatch):
+    model = InBedder(make_model(kind), max_new_tokens=4)
+    fed = []
+    monkeypatch.setattr(drawing, "draw", lambda *given: fed.append(draw(*given)) or fed[-1])
+    model.with_pooling("avg-gen", temperature=1.0, top_p=0.9, seed=5).encode(TEXTS[0], "What?")
+    tokens = torch.cat(fed)
+    fed.clear()
+    model.answer(TEXTS[0], "What?", temperature=1.0, top_p=0.9, seed=5)
+    assert torch.equal(torch.cat(fed), tokens)
+
+
+@pytest.mark.parametrize("pooling", ["avg-gen", "last-gen", "avg-all"])
+def test_vectors_of_drawn_answers_follow_the_seed_and_not_the_batch_and_a_tiny_nucleus_is_greedy(make_model, pooling):
+    model = InBedder(make_model("llama"), max_new_tokens=4)
+    drawn = [model.with_pooling(pooling, temperature=0.6, top_p=0.9, seed=seed).encode(TEXTS, "What?") for seed in (0, 0, 1)]
+    alone = model.with_pooling(pooling, temperature=0.6, top_p=0.9).encode(TEXTS, "What?", batch_size=1)
+    assert np.array_equal(drawn[0], drawn[1]) and np.abs(drawn[0] - drawn[2]).max() > 1e-3
+    assert_close(alone, drawn[0])
+    greedy = model.with_pooling(pooling, temperature=0.6, top_p=1e-6).encode(TEXTS, "What?")
+    assert_close(greedy, model.with_pooling(pooling).encode(TEXTS, "What?"))
+
+
+def test_drawn_and_greedy_vectors_are_kept_apart_in_a_cache(make_model, tmp_path):
+    model = InBedder(make_model("llama"), pooling="avg-gen", cache=tmp_path)
+    greedy = model.encode(TEXTS, "What?")
+    drawn = model.with_pooling("avg-gen", temperature=1.0).encode(TEXTS, "What?")
+    assert np.abs(greedy - drawn).max() > 1e-3
+    assert np.array_equal(model.with_pooling("avg-gen", temperature=1.0).encode(TEXTS, "What?"), drawn)
+    assert np.array_equal(model.encode(TEXTS, "What?"), greedy)
+
+
+@pytest.mark.parametrize(("kind", "pooling"), [("opt", "1st-gen"), ("opt", "avg-ppt"), ("bert", "avg-gen"), ("opt", "re-enc")])
+def test_nothing_is_drawn_where_the_pooling_reads_no_decoded_answer(make_model, kind, pooling):
+    with pytest.raises(InputError, match="reads no decoded answer"):
+        InBedder(make_model(kind)).with_pooling(pooling, temperature=0.6)
 
 
 def test_tokens_are_drawn_as_often_as_their_probabilities_say():

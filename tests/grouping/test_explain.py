@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from inbedder.errors import InputError
 from inbedder.grouping.explain import agreement, central_texts, keywords, mean_differences
 
 LABELS = np.array([0, 0, 0, 1, 1])
@@ -23,6 +24,21 @@ def test_negations_are_keywords_and_stopwords_are_not():
 @pytest.mark.parametrize("answers", [["", "", "", "", ""], ["😀", "...", "the", "a", "!"]])
 def test_answers_without_words_give_no_keywords(answers):
     assert keywords(answers, LABELS) == [[], []]
+
+
+def test_keywords_of_the_paper_are_ranked_by_plain_tf_idf_minus_its_mean_over_all_clusters():
+    first, second = keywords(["the cat", "the cat", "a cat", "the dog", "no dog the"], LABELS, top=3, weighting="paper")
+    assert (first, second) == (["cat", "the", "no"], ["dog", "no", "the"])  # 1-letter words are none; stopwords are words
+
+
+def test_keywords_of_the_paper_fill_the_list_and_a_cluster_without_words_has_none():
+    assert keywords(["cats", "dogs", "", "", ""], LABELS, top=9, weighting="paper") == [["cats", "dogs"], []]
+    assert keywords(["", "a"], np.array([0, 1]), weighting="paper") == [[], []]
+
+
+def test_an_unknown_weighting_of_keywords_is_refused():
+    with pytest.raises(InputError, match="Choose standing-out or paper"):
+        keywords(["cats"], np.array([0]), weighting="loud")
 
 
 def test_one_cluster_still_has_keywords():

@@ -70,6 +70,45 @@ def test_causal_loss_is_on_the_answer_and_the_end_alone():
         assert example["labels"][size:].tolist() == [*answer, tokenizer.eos_token_id] == example["input_ids"][size:].tolist()
 
 
+@pytest.mark.parametrize("name", ["byte-level", "llama-like"])
+@pytest.mark.parametrize("prefix", ["", " "])
+def test_a_decoder_learns_the_tokens_of_prompt_and_answer_in_one_string(name, prefix):
+    tokenizer = TOKENIZERS[name]()
+    for example, row in zip(
+        causal_examples(tokenizer, ROWS[:2], recipe(max_length=200, answer_prefix=prefix)), ROWS, strict=False
+    ):
+        joined = get_template().render(row.text, row.instruction).string + prefix + row.answer
+        assert example["input_ids"].tolist() == [*tokenizer(joined)["input_ids"], tokenizer.eos_token_id]
+        learned = example["labels"][example["labels"] != IGNORED]
+        assert tokenizer.decode(learned, skip_special_tokens=True).strip() == row.answer
+
+
+def test_a_token_that_holds_the_border_is_part_of_the_answer():
+    tokenizer = TOKENIZERS["byte-level"]()
+    (example,) = causal_examples(tokenizer, ROWS[:1], recipe(template="{input} {instruction} ", answer_prefix=""))
+    assert example["input_ids"].tolist()[:-1] == tokenizer("I love cats What animals do they love? cats")["input_ids"]
+    assert tokenizer.decode(example["labels"][example["labels"] != IGNORED], skip_special_tokens=True) == " cats"
+
+
+@pytest.mark.parametrize("name", ["roberta", "wordpiece", "xlm-r-like"])
+def test_the_masks_of_a_masked_model_stand_where_the_joined_string_has_the_answer(name):
+    tokenizer = TOKENIZERS[name]()
+    for example, row in zip(
+        masked_examples(tokenizer, ROWS[:2], recipe(max_length=300, mask_length="answer")), ROWS, strict=False
+    ):
+        joined = get_template().render(row.text, row.instruction).string + row.answer
+        ids = example["input_ids"].copy()
+        ids[ids == tokenizer.mask_token_id] = example["labels"]
+        assert ids.tolist() == tokenizer(joined)["input_ids"]
+
+
+def test_an_alpaca_row_without_input_is_learned_without_the_input_block():
+    tokenizer = TOKENIZERS["byte-level"]()
+    (example,) = causal_examples(tokenizer, [Row("", "Name cats", "cats", "f")], recipe(template="alpaca-short"))
+    prompt = tokenizer.decode(example["input_ids"], skip_special_tokens=True)
+    assert prompt == "### Instruction:\nName cats\n\n### Response:cats"
+
+
 def test_collation_pads_on_the_right_and_ignores_padding():
     batch = Collator(9, torch.arange(10).reshape(5, 2).half())(
         [

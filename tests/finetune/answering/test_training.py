@@ -195,6 +195,8 @@ def test_a_run_that_would_fail_late_is_refused_early(make_model, data, tmp_path,
         ("llama-2-7b-qlora", "llama"),
         ("alpaca-opt-1.3b", "opt"),
         ("alpaca-llama-2-7b", "llama"),
+        ("alpaca-opt-2.7b", "opt"),
+        ("alpaca-roberta-large", "roberta"),
     ],
 )
 def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, data, tmp_path, recipe, family):
@@ -205,4 +207,15 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
     assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
     model = InBedder(finetune(settings))
     assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 32)
-    assert model.template.pattern.startswith("### Instruction" if "alpaca" in recipe else "### Input")
+    assert model.template.name == ("alpaca-short" if "alpaca" in recipe else "inbedder")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "base"), [("alpaca-opt-2.7b", "facebook/opt-2.7b"), ("alpaca-roberta-large", "FacebookAI/roberta-large")]
+)
+def test_alpacas_baselines_are_trained_as_the_authors_scripts_say(recipe, base):
+    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    training = settings.training
+    assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)
+    assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (3, 64, 2e-5, 2000)
+    assert [source.hub for source in settings.data.sources] == ["tatsu-lab/alpaca"]
