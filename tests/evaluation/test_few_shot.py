@@ -56,6 +56,8 @@ def test_a_query_never_sees_its_own_pair(examples):
     own = {"sentence1": examples[0].sentence1, "sentence2": examples[0].sentence2, "condition": "The size"}
     for seed in range(5):
         assert "red bike" not in context_of(own, examples, "none", 2, seed)
+        swapped = own | {"sentence1": own["sentence2"], "sentence2": own["sentence1"]}
+        assert "red bike" not in context_of(swapped, examples, "none", 2, seed)
     with pytest.raises(InputError, match="4 examples need 2 contrasting pairs beside the query's own; there are 1"):
         context_of(own, examples, "none", 4)
 
