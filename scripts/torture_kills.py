@@ -8,80 +8,25 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet
 from torture_faults import Fault, Kind, Lost, SilentlyWrong
-from torture_stage import INSTRUCTION, ROOT, ROUNDING, Stage, load
+from torture_runs import CODES, PATIENCE, PRELOADED, Done, end_one, run_inbedder
+from torture_stage import INSTRUCTION, ROOT, Stage, load, same_file
 
 from inbedder.cache import Store
 from inbedder.errors import ModelError
 
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -signal.SIGKILL}
-"""Exit codes that are documented."""
-PRELOADED = [
-    *("inbedder.cli.app", "inbedder.embedder", "inbedder.outputs", "inbedder.tables", "inbedder.grouping.clustering"),
-    *("inbedder.grouping.report.page", "inbedder.backbones.families", "transformers.models.opt.modeling_opt", "pyarrow.parquet"),
-    *("finetune.answering.training", "finetune.methods", "sklearn.cluster", "sklearn.feature_extraction.text"),
-]
 OLD = b"what an earlier run wrote"
-PATIENCE = 300.0
-"""Seconds after which a run is taken for stuck."""
 RECIPE = "finetune/recipes/tiny-opt-lora.yaml"
-
-
-@dataclass(frozen=True)
-class Done:
-    """A run that has ended."""
-
-    code: int | None
-    """Its exit code; None for one that was stuck."""
-    seconds: float
-    """From its first moment."""
-    said: str
-    """What it printed."""
-
-
-def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | None) -> None:
-    """In a forked process: the command line as ``inbedder`` runs it.
-
-    Args:
-        arguments: Of the command line.
-        said: File of what it prints.
-        ready: Told when it begins.
-        most_bytes: Largest file that it may write; None for any.
-    """
-    os.chdir(ROOT)
-    descriptor = os.open(said, os.O_WRONLY | os.O_CREAT)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    sys.argv = ["inbedder", *arguments]
-    if most_bytes is not None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-    from inbedder.cli.app import main
-
-    code: Any = 0
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    ready.send_bytes(b"1")
-    try:
-        main()
-    except SystemExit as stop:
-        code = stop.code or 0
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1)
 
 
 class Kills:
@@ -154,17 +99,19 @@ class Kills:
         process.start()
         writing.close()
         reading.recv_bytes()
-        started = time.monotonic()
+        started, met = time.monotonic(), False
         if kill is not None:
             process.join(kill[1])
             if process.exitcode is None and process.pid is not None:
-                os.kill(process.pid, kill[0])
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.kill(process.pid, kill[0])
+                    met = True
         process.join(PATIENCE)
         seconds, code = time.monotonic() - started, process.exitcode
         if code is None:
             process.kill()
             process.join()
-        return Done(code, seconds, said.read_text(encoding="utf-8", errors="replace") if said.exists() else "")
+        return Done(code, seconds, said.read_text(encoding="utf-8", errors="replace") if said.exists() else "", met)
 
     def undisturbed(self, name: str) -> tuple[Path, float]:
         """Folder and seconds of a run that nobody kills, made once."""
@@ -207,25 +154,19 @@ class Kills:
     def kill(self, fault: Fault, name: str, *, cached: bool) -> None:
         """End a run at a random moment, look at what is left, and go on."""
         folder, cache = fault.folder / "out", fault.folder / "cache" if cached else None
-        folder.mkdir()
         sent = list(CODES)[fault.number % 3]
         _, seconds = self.undisturbed(name)
-        moment = fault.draw.random() * seconds
         arguments = self.arguments(name, folder, cache)
-        for _ in range(5):  # a run that was faster than the signal is no fault
-            if fault.number % 2:
-                for output in self.commands[name][1]:
-                    (folder / output).write_bytes(OLD)
-            done = self.run(arguments, fault.folder / "said", (sent, moment))
-            if done.code != 0:
-                break
-            self.check_outputs(name, folder, all_there=True, loosely=cached)
-            shutil.rmtree(folder)
+
+        def attempt(moment: float) -> Done:
+            for place in filter(None, (folder, cache)):
+                shutil.rmtree(place, ignore_errors=True)
             folder.mkdir()
-            if cache is not None:
-                shutil.rmtree(cache)
-            moment *= 0.7
-        fault.note(f"{signal.Signals(sent).name} after {moment:.3f} of {seconds:.3f} s")
+            for output in self.commands[name][1] if fault.number % 2 else ():
+                (folder / output).write_bytes(OLD)
+            return self.run(arguments, fault.folder / "said", (sent, moment))
+
+        done = end_one(fault, sent, seconds, attempt)
         had = set(self.commands[name][1]) if fault.number % 2 else set()
         self.check_killed(done, sent, name, folder, cache, had)
         again = self.run(arguments, fault.folder / "said")
@@ -262,24 +203,31 @@ class Kills:
     def kill_fresh(self, fault: Fault) -> None:
         """End a process that was begun as a user does, once it has said its first word."""
         folder, cache = fault.folder / "out", fault.folder / "cache"
-        folder.mkdir()
         sent = list(CODES)[fault.number % 3]
         arguments = self.arguments("embed", folder, cache)
-        self.undisturbed("embed")
         said = fault.folder / "said"
-        with said.open("wb") as file:
-            process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
-            while process.poll() is None and not said.stat().st_size:
-                time.sleep(0.02)
-            moment = fault.draw.random() * self.undisturbed("embed")[1]
-            fault.note(f"{signal.Signals(sent).name} {moment:.2f} s after the first word")
-            time.sleep(moment)
-            process.send_signal(sent)
-            code = process.wait(PATIENCE)
-        ended = said.read_text(encoding="utf-8").rstrip().endswith("numbers.")
-        if not (ended and code in (0, -sent)):  # once all is written, the interpreter may end by the signal itself
-            done = Done(code, moment, said.read_text(encoding="utf-8"))
-            self.check_killed(done, sent, "embed", folder, cache, set())
+
+        def attempt(moment: float) -> Done:
+            for place in (folder, cache):
+                shutil.rmtree(place, ignore_errors=True)
+            folder.mkdir()
+            with said.open("wb") as file:
+                process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
+                while process.poll() is None and not said.stat().st_size:
+                    time.sleep(0.02)
+                started = time.monotonic()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(moment)
+                met = process.poll() is None
+                process.send_signal(sent)
+                code = process.wait(PATIENCE)
+            words = said.read_text(encoding="utf-8")
+            if words.rstrip().endswith("numbers.") and code == -sent:
+                code = 0  # all was written: the interpreter itself was ending
+            return Done(code, time.monotonic() - started, words, met and code != 0)
+
+        done = end_one(fault, sent, self.undisturbed("embed")[1], attempt)
+        self.check_killed(done, sent, "embed", folder, cache, set())
         again = self.run(arguments, said)
         if again.code != 0:
             raise Lost(f"going on ended with {again.code}: {again.said[-300:]}")
@@ -296,11 +244,14 @@ class Kills:
         right, seconds = self.undisturbed("finetune")
         output = fault.folder / "run"
         sent = list(CODES)[fault.number % 3]
-        moment = fault.draw.uniform(0.1, 1.0) * seconds
-        done = self.run(self.training(output), fault.folder / "said", (sent, moment))
-        left = sorted(path.name for path in output.glob("checkpoint-*")) if output.exists() else []
-        fault.note(f"{signal.Signals(sent).name} after {moment:.2f} of {seconds:.2f} s, {left} left")
-        if done.code not in (0, CODES[signal.Signals(sent)]):
+
+        def attempt(moment: float) -> Done:
+            shutil.rmtree(output, ignore_errors=True)
+            return self.run(self.training(output), fault.folder / "said", (sent, moment))
+
+        done = end_one(fault, sent, seconds, attempt)
+        fault.note(f"{sorted(path.name for path in output.glob('checkpoint-*'))} left")
+        if done.code != CODES[signal.Signals(sent)]:
             raise Lost(f"exit code {done.code}: {done.said[-300:]}")
         self.check_half_saved(output, right)
         again = self.run(self.training(output), fault.folder / "said")
@@ -321,21 +272,3 @@ class Kills:
             return
         if not np.array_equal(vectors, self.vectors_of(right)):
             raise SilentlyWrong("a half-saved model loads and is another one")
-
-
-def same_file(path: Path, right: Path, loosely: bool) -> bool:
-    """Whether an output is the right one; loosely, numbers may differ by rounding."""
-    if path.suffix == ".npy":
-        return _same_numbers(np.load(path, allow_pickle=False), np.load(right, allow_pickle=False), loosely)
-    if path.suffix == ".parquet":
-        tables = [pyarrow.parquet.read_table(place) for place in (path, right)]
-        numbers = [np.stack(table["embedding"].to_numpy()) for table in tables]
-        rest = [table.drop_columns(["embedding"]) for table in tables]
-        return bool(rest[0].equals(rest[1])) and _same_numbers(*numbers, loosely)
-    return path.read_bytes() == right.read_bytes()
-
-
-def _same_numbers(one: Any, other: Any, loosely: bool) -> bool:
-    if one.shape != other.shape:
-        return False
-    return bool(np.abs(one - other).max() <= (ROUNDING * np.abs(other).max() if loosely else 0))

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torture_faults import Fault, Kind, Lost, NotPossible
-from torture_kills import Done, Kills
+from torture_kills import Kills
+from torture_runs import Done
 from torture_stage import INSTRUCTION, Stage, check_vectors, load
 
 from inbedder.cache import Store

@@ -7,6 +7,7 @@ import json
 import random
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -147,3 +148,21 @@ def damage(path: Path, draw: random.Random) -> str:
         del content[0 if how == "empty" else start :]
     path.write_bytes(content)
     return f"{path.name}: {how} at {start} of {len(content)} bytes left"
+
+
+def same_file(path: Path, right: Path, loosely: bool) -> bool:
+    """Whether an output is the right one; loosely, numbers may differ by rounding."""
+    if path.suffix == ".npy":
+        return _same_numbers(np.load(path, allow_pickle=False), np.load(right, allow_pickle=False), loosely)
+    if path.suffix == ".parquet":
+        tables = [pyarrow.parquet.read_table(place) for place in (path, right)]
+        numbers = [np.stack(table["embedding"].to_numpy()) for table in tables]
+        rest = [table.drop_columns(["embedding"]) for table in tables]
+        return bool(rest[0].equals(rest[1])) and _same_numbers(*numbers, loosely)
+    return path.read_bytes() == right.read_bytes()
+
+
+def _same_numbers(one: Any, other: Any, loosely: bool) -> bool:
+    if one.shape != other.shape:
+        return False
+    return bool(np.abs(one - other).max() <= (ROUNDING * np.abs(other).max() if loosely else 0))

@@ -126,8 +126,8 @@ def test_an_odd_file_that_gives_another_number_of_texts_is_silently_wrong(faults
             uses.check_odd(tmp_path / "t.csv", expected)
 
 
-def test_outputs_are_compared_exactly_or_up_to_rounding(tmp_path):
-    same_file = importlib.import_module("torture_kills").same_file
+def test_outputs_are_compared_exactly_or_up_to_rounding(stage, tmp_path):
+    same_file = stage.same_file
     right = np.ones((2, 3), np.float32)
     for name, vectors in (("right", right), ("near", right * np.float32(1.000001)), ("off", right * 2), ("short", right[:1])):
         np.save(tmp_path / f"{name}.npy", vectors)
@@ -136,6 +136,26 @@ def test_outputs_are_compared_exactly_or_up_to_rounding(tmp_path):
     assert not same_file(tmp_path / "near.npy", tmp_path / "right.npy", loosely=False)
     assert not same_file(tmp_path / "off.npy", tmp_path / "right.npy", loosely=True)
     assert not same_file(tmp_path / "short.npy", tmp_path / "right.npy", loosely=True)
+
+
+def test_a_run_that_ends_before_the_signal_is_no_fault_and_one_that_ignores_it_is_lost(faults, tmp_path):
+    runs = importlib.import_module("torture_runs")
+    fault = faults.Fault("a kind", 0, 0, tmp_path)
+    speeds = iter((0.5, 0.25, 0.125))
+    moments = []
+
+    def faster_and_faster(moment):
+        moments.append(moment)
+        left = next(speeds, None)
+        return runs.Done(0, left, "") if left else runs.Done(143, moment, "", met=True)
+
+    assert runs.end_one(fault, 15, 2.0, faster_and_faster).code == 143
+    assert moments == sorted(moments, reverse=True)
+    assert len(moments) == 4
+    with pytest.raises(faults.Lost, match="had no effect"):
+        runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment + 5.0, "", met=True))
+    with pytest.raises(faults.NotPossible):
+        runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment / 2, ""))
 
 
 def test_the_exit_code_tells_of_a_bad_end(faults, monkeypatch, tmp_path, capsys):
