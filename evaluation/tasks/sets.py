@@ -30,6 +30,8 @@ class KnownSet:
     """Id on the hub, in place of a file."""
     revision: str | None = None
     """Commit of the hub's set."""
+    mteb: str | None = None
+    """Name of a task of mteb, which knows its data on the hub, in place of a file or an id."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The task's columns and the fields that hold them, where names differ."""
     contrasts: bool = True
