@@ -51,6 +51,8 @@ def inbedder_embedders(
     subtract_instruction: bool | None = None,
     cache: Path | None = None,
     cache_size: str | int | None = None,
+    truncation_side: str = "right",
+    **drawing: Any,
 ) -> list[Embedder]:
     """A model of this package, with the instruction and without (which asks ``@generic``, or of an embedding model nothing).
 
@@ -64,6 +66,8 @@ def inbedder_embedders(
         subtract_instruction: As ``InBedder`` takes it; not for one that is loaded.
         cache: As ``InBedder`` takes it; not for one that is loaded.
         cache_size: As ``InBedder`` takes it; not for one that is loaded.
+        truncation_side: As ``InBedder`` takes it; not for one that is loaded.
+        **drawing: reencoding, temperature, top_p and seed, as ``with_pooling`` takes them, of one that is loaded.
 
     Returns:
         Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
@@ -71,19 +75,23 @@ def inbedder_embedders(
     if isinstance(model, str) and scores_pairs(model):
         return [_pair_embedder(model, batch_size)]
     if isinstance(model, str):
-        kept: dict[str, Any] = {"cache": cache, "cache_size": cache_size}
+        kept: dict[str, Any] = {"cache": cache, "cache_size": cache_size, "truncation_side": truncation_side}
         model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, **kept)
     else:
-        model = model.with_pooling(pooling, layer)
+        model = model.with_pooling(pooling, layer, **drawing)
     reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
     pooled = [model.pooling] if model.backbone.bare else []  # the same files can be read in two ways
     filtered = [sorted(filter_words(""))] if filter_words else []
     mapped = [f"guided {guided}"] if guided else []
     subtracted = ["subtract_instruction"] if model.subtract_instruction else []
-    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted])
+    cut = ["cut at the start"] if model.tokenizer.truncation_side == "left" else []
+    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
+    draws = [str(drawn)] if model.pooling == "re-enc" or drawn.temperature else []
+    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *cut, *draws])
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
+    name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}" if draws else ""
     name += ", filter words" if filter_words else ""
     name += f", guided {guided}" if guided else ""
     name += "" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}"

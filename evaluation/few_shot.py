@@ -4,9 +4,10 @@
 
 A prompt is an instruction (none, short or long), 0, 2 or 4 examples in contrasting pairs (both conditions of the same two
 sentences, the higher-rated first, drawn anew for each query and never of its own sentences), and the query; ``prompts/csts.yaml``
-holds the words. The first number of the answer is the rating. An answer without a number, or with one outside 1 to 5, is out of
-format: it is counted and replaced by 3, the middle of the scale. (The authors' code draws a number there, and keeps those outside
-the scale.)
+holds the words. Prompts are byte for byte those of the authors' code, which has a form for decoders and one for encoder-decoders
+(which examples are drawn differs, and a decoder's own first token, if it has one, stays). The first number of the answer is the
+rating. An answer without a number, or with one outside 1 to 5, is out of format: it is counted and replaced by 3, the middle of
+the scale. (The authors' code draws a number there, and keeps those outside the scale.)
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from inbedder.conditional.rated_rows import COLUMNS, LEAST, MOST, Rated, contras
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.prompting import PromptTemplate, read_prompts
-from inbedder.tokenization import clean_text
+from inbedder.tokenization import PromptTokenizer, clean_text
 
 REPLACEMENT = (LEAST + MOST) / 2
 """The rating that stands for an answer out of format."""
@@ -74,24 +75,43 @@ def parse_answers(answers: Sequence[str]) -> Answers:
     )
 
 
-def template() -> PromptTemplate:
+def output_of(kind: str) -> str:
+    """The mark behind which a model answers.
+
+    Args:
+        kind: "causal" or "seq2seq".
+
+    Returns:
+        "Output: " or "Output:".
+    """
+    few_shot = read_prompts("csts")["few_shot"]
+    return str(few_shot["output"]).format(after=few_shot["after"][kind])
+
+
+def template(kind: str) -> PromptTemplate:
     """The context (instruction and examples), the query, and the mark behind which a model answers; only a query is ever cut."""
-    return PromptTemplate("csts", "{instruction}{input} " + str(read_prompts("csts")["few_shot"]["output"]))
+    return PromptTemplate("csts", "{instruction}{input} " + output_of(kind))
 
 
-def query_of(row: Mapping[str, object]) -> str:
+def query_of(row: Mapping[str, object], kind: str) -> str:
     """What is asked of a row.
 
     Args:
         row: With sentence1, sentence2 and condition.
+        kind: "causal" or "seq2seq".
 
     Returns:
         Its part of the prompt.
     """
-    return str(read_prompts("csts")["few_shot"]["query"]).format(**{column: row[column] for column in COLUMNS[:3]})
+    few_shot = read_prompts("csts")["few_shot"]
+    one, other, condition = (str(row[column]) for column in COLUMNS[:3])
+    parts = {"sentence1": one.strip(), "sentence2": other.strip(), "condition": condition, "after": few_shot["after"][kind]}
+    return str(few_shot["query"]).format(**parts)
 
 
-def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction: str, shots: int, seed: int = 0) -> str:
+def context_of(
+    row: Mapping[str, object], examples: Sequence[Rated], instruction: str, shots: int, kind: str, seed: int = 0
+) -> str:
     """What stands in front of a query.
 
     Args:
@@ -99,6 +119,7 @@ def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction
         examples: Rows of contrasting pairs, as ``contrasting`` gives them.
         instruction: "none", "short" or "long".
         shots: How many examples, an even number.
+        kind: "causal" or "seq2seq".
         seed: Seed of the draw, which also depends on the row.
 
     Returns:
@@ -107,16 +128,15 @@ def context_of(row: Mapping[str, object], examples: Sequence[Rated], instruction
     Raises:
         InputError: When there are too few pairs.
     """
-    output = read_prompts("csts")["few_shot"]["output"]
     sentences = {row["sentence1"], row["sentence2"]}
     starts = [i for i in range(0, len(examples), 2) if {examples[i].sentence1, examples[i].sentence2} != sentences]
     if len(starts) < shots // 2:
         raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
-    drawn = random.Random(clean_text(f"{seed} {query_of(row)}")).sample(starts, shots // 2)
+    drawn = random.Random(clean_text(f"{seed} {query_of(row, kind)}")).sample(starts, shots // 2)
     shown = [examples[place] for start in drawn for place in (start, start + 1)]
     lines = [str(read_prompts("csts")["few_shot"]["instructions"][instruction]).strip()]
     lines += [
-        f"{query_of({column: getattr(shot_row, column) for column in COLUMNS})} {output} {shot_row.label:.1f}"
+        f"{query_of({column: getattr(shot_row, column) for column in COLUMNS}, kind)} {output_of(kind)}{float(shot_row.label)}"
         for shot_row in shown
     ]
     return "".join(f"{line}\n" for line in lines if line)
@@ -132,11 +152,14 @@ def load_generative(name: str) -> InBedder:
         The model.
 
     Raises:
-        ModelError: When it is a masked LM.
+        ModelError: When it does not generate, such as a masked LM.
     """
-    model = InBedder(name, template=template(), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
-    if model.backbone.mask_length:
-        raise ModelError(f"{name} is a masked LM; few-shot prompting needs a generative one (causal or encoder-decoder).")
+    model = InBedder(name, template=template("causal"), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
+    kind = model.backbone.kind
+    if kind not in read_prompts("csts")["few_shot"]["after"]:
+        raise ModelError(f"{name} is a {kind} model; few-shot prompting needs a generative one (causal or encoder-decoder).")
+    model.template = template(kind)
+    model.tokenizer = PromptTokenizer(model.backbone.tokenizer, model.template, model.tokenizer.max_length)
     return model
 
 
@@ -164,6 +187,7 @@ def main(
     rows = task.rows[:limit]
     shown = contrasting(read_rated(examples or data, "train")) if any(shots) else []
     loaded = load_generative(model)
+    kind = loaded.backbone.kind
     known = {cell.key: cell for cell in load_cells(output)}
     what = fingerprint([dict(row) for row in rows], [read_prompts("csts")["few_shot"], [str(row) for row in shown]])
     for how in instruction:
@@ -171,9 +195,9 @@ def main(
             key = (f"{model}, {how} instruction, {count} shots", loaded.revision, task.info.name, what, "raw", seed)
             if key in known:
                 continue
-            contexts = [context_of(row, shown, how, count, seed) for row in rows]
+            contexts = [context_of(row, shown, how, count, kind, seed) for row in rows]
             started = time.time()
-            answers = loaded.answer([query_of(row) for row in rows], contexts, batch_size=batch_size)
+            answers = loaded.answer([query_of(row, kind) for row in rows], contexts, batch_size=batch_size)
             read = parse_answers([str(answer) for answer in answers])
             scores = {
                 "spearman": spearman(read.ratings, task.scores[:limit]),
@@ -185,7 +209,7 @@ def main(
                 *key,
                 main_score="spearman",
                 scores={name: round(score, 2) for name, score in scores.items()},
-                first_prompt=loaded.prompt(query_of(rows[0]), contexts[0]),
+                first_prompt=loaded.prompt(query_of(rows[0], kind), contexts[0]),
                 seconds=round(time.time() - started, 1),
                 about={**about_of(task.info), "replacement": REPLACEMENT, "first_answers": list(answers[:5]), "rows": len(rows)},
             )

@@ -31,21 +31,31 @@ from evaluation.runner import command, run
 from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.base import fingerprint
 from evaluation.tasks.detail import gibberish as gibberish_of
+from inbedder.backbones.base import decodes
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
+from inbedder.models.bundled import BASE_NAME
 from inbedder.prompting import resolve_instruction
+from inbedder.reencode import Reencoding
 from inbedder.vectors import Vectors
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
-COMMON_WORDS = ("based", "input", "provided", "text", "answer", "given")
-"""Words of phrases such as "Based on the input provided", which chat models begin with (paper, section 4.3)."""
+COMMON_WORDS = ("based", "input", "provided", "text", "answer", "given", "Based on ", "Sure! ")
+"""Words of phrases such as "Based on the input provided", which chat models begin with (paper, section 4.3); the last two
+are what the authors' code leaves out beside stopwords and the instruction."""
+SAMPLES = ((1, 0.0), (1, 0.8), (10, 0.8))
+"""Answers per text and temperature of re-encoding (figure 2; 10 at 0.8 is the authors' run with several answers)."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="The paper's sweeps.")
 Model = Annotated[str, typer.Option(help="mini, a hub id or a folder.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]
 Source = Annotated[Path | None, typer.Option("--data", help="A folder of known sets, which join the shipped ones.")]
 Task = Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")]
+Template = Annotated[str | None, typer.Option(help="Prompt template, such as llama-2-chat-inst of the authors' chat baselines.")]
+NewTokens = Annotated[int | None, typer.Option(min=1, help="Longest answer in tokens; 40 for the authors' chat baselines.")]
+Temperature = Annotated[float, typer.Option(min=0, help="0 reads greedy answers; the authors' Llama runs take 0.6.")]
+TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers; the authors' Llama runs take 0.9.")]
 Limit = Annotated[int | None, typer.Option(min=10, help="At most so many rows of each set of the folder.")]
 
 
@@ -53,13 +63,26 @@ Limit = Annotated[int | None, typer.Option(min=10, help="At most so many rows of
 def poolings(
     output: Output,
     model: Model = "mini",
+    template: Template = None,
+    max_new_tokens: NewTokens = None,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    re_encoder: Annotated[
+        str, typer.Option(help="What embeds answers (re-enc); the paper's is intfloat/e5-large-v2.")
+    ] = BASE_NAME,
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006 - typer copies defaults
     limit: Limit = None,
 ) -> None:
-    """Every aggregation that the model's family offers, on the last layer."""
-    loaded = InBedder(model)
-    embedders = [inbedder_embedders(loaded, pooling=pooling)[0] for pooling in loaded.backbone.poolings]
+    """Every aggregation that the model's family offers, on the last layer, and the answers themselves, embedded (re-enc)."""
+    loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens)
+    embedders = []
+    for pooling in loaded.backbone.poolings:
+        how: dict[str, Any] = {"temperature": temperature, "top_p": top_p} if decodes(loaded.backbone, pooling) else {}
+        embedders.append(inbedder_embedders(loaded, pooling=pooling, **how)[0])
+    for count, heat in SAMPLES if loaded.backbone.answers else ():
+        reencoding = Reencoding(count, heat, encoder=re_encoder)
+        embedders.append(inbedder_embedders(loaded, pooling="re-enc", reencoding=reencoding)[0])
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model} by aggregation")
 
@@ -86,12 +109,14 @@ def layers(
 def filter_words(
     output: Output,
     model: Model = "mini",
+    template: Template = None,
+    max_new_tokens: NewTokens = None,
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
     """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
-    loaded = InBedder(model)
+    loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens)
     embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=choice)[0] for choice in (None, uninformative_words)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
@@ -216,11 +241,11 @@ def uninformative_words(instruction: str) -> list[str]:
         instruction: What is asked.
 
     Returns:
-        The words, lower case and as the instruction writes them.
+        The words, lower case and as the instruction writes them, and whole phrases, whose tokens are left out one by one.
     """
     from inbedder.words import stopwords
 
-    return sorted({*stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction)})
+    return sorted({*stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction), instruction} - {""})
 
 
 def _measure(

@@ -14,14 +14,13 @@ import numpy as np
 import torch
 
 from inbedder.arguments import known_vectors, whole_number
-from inbedder.backbones.base import Backbone, Sampling, check_pooling
+from inbedder.backbones.base import Backbone, Sampling, check_pooling, decodes
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
 from inbedder.backbones.weights import LoadOptions
 from inbedder.cache import Store
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
-from inbedder.pooling import DECODED
 from inbedder.prompt_encoder import PromptEncoder
 from inbedder.prompting import PromptTemplate, check_strings, check_texts, default_instructions, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
@@ -115,14 +114,13 @@ class InBedder(PromptEncoder):
         self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
         self.quantization = quantization
         self.precision = self.backbone.precision
-        limit = self.backbone.position_limit
-        answer_room = self.sampling.max_new_tokens if self.backbone.continues_prompt else 0
-        if limit is not None and answer_room >= limit:
-            raise InputError(
-                f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions. Lower it."
-            )
-        room = max_length if limit is None else min(max_length, limit - answer_room)
-        self.tokenizer = PromptTokenizer(self.backbone.tokenizer, self.template, room, self.backbone.mask_length, truncation_side)
+        if (limit := self.backbone.position_limit) is not None:
+            answer_room = self.sampling.max_new_tokens if self.backbone.continues_prompt else 0
+            if answer_room >= limit:
+                raise InputError(f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions.")
+            max_length = min(max_length, limit - answer_room)
+        how = (self.template, max_length, self.backbone.mask_length, truncation_side)
+        self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
 
     def with_pooling(
         self,
@@ -156,7 +154,7 @@ class InBedder(PromptEncoder):
         other.pooling, other.layer = check_pooling(self.backbone, pooling, layer)
         other.reencoding = reencoding or self.reencoding
         other.sampling = replace(self.sampling, temperature=temperature, top_p=top_p, seed=seed if temperature else 0)
-        if temperature and (other.pooling not in DECODED or self.backbone.kind not in ("causal", "seq2seq")):
+        if temperature and not decodes(self.backbone, other.pooling):
             raise InputError(
                 f"{other.pooling!r} of a {self.backbone.kind} model reads no decoded answer; leave temperature at 0."
             )
@@ -174,19 +172,6 @@ class InBedder(PromptEncoder):
     def dimension(self) -> int:
         """Length of a vector."""
         return len(self.encode("", self.defaults.any))
-
-    def prompt(self, text: str, instruction: str | None = None) -> str:
-        """What the model reads of a text (before any cut) and an instruction.
-
-        Args:
-            text: The text.
-            instruction: A question, ``@name``, or None as for ``encode``.
-
-        Returns:
-            The rendered template.
-        """
-        given = self.defaults.any if instruction is None else instruction
-        return self.template.render(text, resolve_instruction(given)).string
 
     def encode(
         self,
@@ -233,7 +218,9 @@ class InBedder(PromptEncoder):
         filter_ids = self.tokenizer.ids_of(filter_words)
         work = self._one_by_one(filter_ids)
         questions = [(instruction,) for instruction in instructions]
-        vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[0]
+        vectors: Vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[
+            0
+        ]
         return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(

@@ -62,6 +62,18 @@ class PromptEncoder(ABC):
     def encode(self, *args: Any, **options: Any) -> Vectors:
         """Embed texts under an instruction."""
 
+    def prompt(self, text: str, instruction: str | None = None) -> str:
+        """What the model reads of a text (before any cut) and an instruction.
+
+        Args:
+            text: The text.
+            instruction: A question, ``@name``, or None as for ``encode``.
+
+        Returns:
+            The rendered template.
+        """
+        return self.template.render(text, resolve_instruction(self.defaults.any if instruction is None else instruction)).string
+
     def encode_query(self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any) -> Vectors:
         """Embed what is searched for.
 

@@ -157,7 +157,8 @@ def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate
     name = DEFAULT_TEMPLATE if template is None else template
     entry = read_prompts("templates").get(name)
     if isinstance(entry, dict):
-        return PromptTemplate(name, **{key: str(value) for key, value in entry.items() if key != "description"})
+        parts: dict[str, Any] = {key: str(value) for key, value in entry.items() if key != "description"}
+        return PromptTemplate(name, **parts)
     if _SLOT.search(name):
         return PromptTemplate("custom", name)
     raise TemplateError(

@@ -77,8 +77,9 @@ def run(
             yield rows[unit], results
             bar.update(len(rows[unit]))
     if cut:
+        side, limit = SIDES[tokenizer.truncation_side], tokenizer.max_length
         message = (
-            f"{cut} of {len(texts)} texts were cut at their {SIDES[tokenizer.truncation_side]} to fit max_length={tokenizer.max_length} tokens; "
+            f"{cut} of {len(texts)} texts were cut at their {side} to fit max_length={limit} tokens; "
             "raise max_length where the model allows it, or split long texts."
         )
         warnings.warn(TextCutWarning(message, cut), stacklevel=stacklevel)

@@ -3,9 +3,9 @@
 The ids are those of tokenizing the rendered template in one piece. Where that is longer than ``max_length``, the text
 is cut at its end (or its start), character by character of its last tokens, and rendered again, so template, instruction and
 response marker always survive and the ids still are those of a rendered template. A prompt with its answer is tokenized in one
-piece too, as the InBedder authors train: behind a prompt a tokenizer may spell a word in another way than alone. Special tokens written in a text or an
-instruction (``</s>``, ``[MASK]``) are tokenized as plain characters; where a vocabulary makes that impossible (Unigram), a space
-behind their first character breaks them.
+piece too, as the InBedder authors train: behind a prompt a tokenizer may spell a word in another way than alone. Special tokens
+written in a text or an instruction (``</s>``, ``[MASK]``) are tokenized as plain characters; where a vocabulary makes that
+impossible (Unigram), a space behind their first character breaks them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Vectors equal those of the paper authors' code on the same weights.
 
-golden.npz was computed by it (zhang-yu-wei/InBedder at commit e7747148, ``lm_encoders_hf/``), golden.json holds its answers and, under
-"contrastive", the tokens that its ``analyze_propose_results.py`` reads out of cluster means minus the mean of all texts.
+golden.npz was computed by it (zhang-yu-wei/InBedder at commit e7747148, ``lm_encoders_hf/``), golden.json holds its answers and,
+under "contrastive", the tokens that its ``analyze_propose_results.py`` reads out of cluster means minus the mean of all texts.
 """
 
 import json
@@ -20,7 +20,7 @@ T5 = GOLDEN.parent / "tiny" / "t5"
 
 
 def talkative_t5(folder):
-    """The tiny T5 with weights four times as large and two tokens that changed places: its answers vary, and one of them ends early."""
+    """The tiny T5 with weights four times as large and two tokens that changed places: answers vary, and one ends early."""
     folder.mkdir(exist_ok=True)
     for file in T5.iterdir():
         if file.suffix == ".json":

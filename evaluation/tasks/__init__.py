@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from evaluation.tasks.base import Task
@@ -22,7 +23,7 @@ from evaluation.tasks.robustness import (
     robustness_of_hub,
 )
 from evaluation.tasks.sets import KnownSet, known_sets
-from evaluation.tasks.standard import reranking, standard_task
+from evaluation.tasks.standard import standard_task, task_of_mteb
 from evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
@@ -115,13 +116,14 @@ def _known(data: Data) -> Iterator[Offer]:
 
 
 def _is_there(known: KnownSet, data: Data) -> bool:
-    if known.hub or known.shipped:
+    if known.hub or known.mteb or known.shipped:
         return data.hub or known.shipped
     return data.source is not None and (data.source / str(known.file)).is_file()
 
 
 def _standard(known: KnownSet, data: Data) -> Iterator[Offer]:
-    yield f"{known.name} {known.kind}", lambda: standard_task(known.kind, known.name, data.source, data.limit)
+    build = partial(standard_task, folder=data.source, limit=data.limit) if known.mteb is None else task_of_mteb
+    yield f"{known.name} {known.kind}", lambda: build(known.kind, known.name)
 
 
 def _corpus(known: KnownSet, data: Data) -> Iterator[Offer]:
@@ -150,8 +152,7 @@ OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
     "intent emotion": lambda known, _data: iter([(known.name, lambda: intent_emotion(known.name))]),
     "instruct sts": lambda known, _data: iter([(known.name, lambda: instruct_stsb(known.name))]),
     "corpus": _corpus,
-    **dict.fromkeys(("sts", "clustering", "classification", "pairs"), _standard),
-    "reranking": lambda known, _data: iter([(f"{known.name} reranking", lambda: reranking(known.name))]),
+    **dict.fromkeys(("sts", "clustering", "classification", "pairs", "reranking"), _standard),
     "text evaluation": _text_evaluation,
     "prompt retrieval": _prompt_retrieval,
     "robustness": _hub_robustness,

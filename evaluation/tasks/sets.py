@@ -32,6 +32,8 @@ class KnownSet:
     """Commit of the hub's set."""
     config: str | None = None
     """Configuration of the hub's set, where it has several."""
+    mteb: str | None = None
+    """Name of a task of mteb, which knows its data on the hub, in place of a file or an id."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """The task's columns and the fields that hold them, where names differ."""
     contrasts: bool = True

@@ -1,7 +1,7 @@
 """Standard kinds of tasks, measured by mteb's own classes: STS, clustering, classification probe, pair classification, reranking.
 
-``sets.yaml`` names the sets; rerankings come from the hub through mteb's own tasks. Embedders are asked once for all
-texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
+``sets.yaml`` names the sets; rerankings and 20 Newsgroups come from the hub through mteb's own tasks. Embedders are asked once
+for all texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class StandardTask:
             documents = [f"{row.get('title') or ''} {row['text']}".strip() for row in data["corpus"]]
             return list(dict.fromkeys([*data["queries"]["text"], *documents]))
         found = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]  # type: ignore[union-attr]
-        return found[0] if kind == "clustering" else list(dict.fromkeys(found))
+        if kind == "clustering":  # a list of texts per set
+            found = [text for texts in found for text in texts]
+        return list(dict.fromkeys(found))
 
 
 def standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
@@ -188,21 +190,22 @@ def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instructio
     return task  # type: ignore[no-any-return]
 
 
-def reranking(name: str) -> StandardTask:
-    """A reranking of mteb, from the hub at the revision that mteb pins.
+def task_of_mteb(kind: str, name: str) -> StandardTask:
+    """A task of mteb, from the hub at the revision that mteb pins.
 
     Args:
-        name: A reranking of ``sets.yaml``.
+        kind: clustering or reranking.
+        name: A set of this kind in ``sets.yaml`` that names a task of mteb.
 
     Returns:
         The task; its data are loaded when it runs.
     """
     import mteb
 
-    task = mteb.get_task(name)
+    task = mteb.get_task(str(known_set(kind, name).mteb))
     about = task.metadata
     instruction = instructions_of("standard")[name]
     revision = f"{about.revision[:16]} {fingerprint([], instruction)[:8]}"
     licence = str(about.license or "none stated")
-    info = TaskInfo(f"{name} reranking", about.main_score, about.dataset["path"], revision, licence, "see mteb")
+    info = TaskInfo(f"{name} {kind}", about.main_score, about.dataset["path"], revision, licence, "see mteb")
     return StandardTask(task, instruction, info)

@@ -1,7 +1,7 @@
 """From rows to token ids: the prompts of inference, plus the answer that carries the loss.
 
-Prompt and answer are tokenized in one piece, as the InBedder authors' code does, so that the ids are those of the joined string; an
-encoder-decoder has them in two inputs, tokenized one by one. Tokens that hold a character of the answer carry the loss.
+Prompt and answer are tokenized in one piece, as the InBedder authors' code does, so that the ids are those of the joined string;
+an encoder-decoder has them in two inputs, tokenized one by one. Tokens that hold a character of the answer carry the loss.
 
 Every example holds ``input_ids`` and ``labels``. Labels of a causal LM stand beside all ids (``IGNORED`` at the prompt), those
 of a masked LM are the targets of its masks in order, those of an encoder-decoder are the answer and its end.

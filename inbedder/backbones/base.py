@@ -12,7 +12,7 @@ from torch import Tensor
 from inbedder.arguments import finite_number, seed_number, whole_number
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import InputError, ModelError
-from inbedder.pooling import parse_pooling
+from inbedder.pooling import DECODED, parse_pooling
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -139,6 +139,19 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
     layer = layer if named_layer is None else named_layer
     check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if chosen == "avg-ppt" else backbone.num_layers)
     return chosen, layer
+
+
+def decodes(backbone: Backbone, pooling: str) -> bool:
+    """Whether a pooling reads the states of an answer that is decoded token by token, and so could be drawn.
+
+    Args:
+        backbone: The model.
+        pooling: One of its poolings.
+
+    Returns:
+        False for the prompt's own states, for masks, and for "re-enc", which reads no states.
+    """
+    return pooling in DECODED and backbone.kind in ("causal", "seq2seq")
 
 
 def check_answers(backbone: Backbone, name: str) -> None:

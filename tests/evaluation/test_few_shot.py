@@ -5,6 +5,7 @@ from evaluation.few_shot import app, context_of, load_generative, parse_answers,
 from evaluation.results import load_cells
 from inbedder.conditional.rated_rows import contrasting, read_rated
 from inbedder.errors import InputError, ModelError
+from inbedder.tokenization import PromptTokenizer
 from tests.evaluation.test_conditional_sts import CSV
 
 QUERY = {"sentence1": "A cat {naps}", "sentence2": "A dog barks", "condition": "the animal"}
@@ -41,37 +42,52 @@ def test_answers_out_of_format_are_counted():
 
 
 def test_a_context_holds_instruction_and_whole_contrasting_pairs(examples):
-    assert context_of(QUERY, examples, "none", 0) == ""
-    assert context_of(QUERY, examples, "short", 0).startswith("How similar are the two sentences")
-    long = context_of(QUERY, examples, "long", 4)
+    assert context_of(QUERY, examples, "none", 0, "causal") == ""
+    assert context_of(QUERY, examples, "short", 0, "causal").startswith("On a scale between 1 and 5, how similar")
+    long = context_of(QUERY, examples, "long", 4, "causal")
     lines = long.splitlines()
-    assert len(lines) == 5 and "5: in this respect they say the same." in lines[0]
+    assert len(lines) == 5 and "5 : The two sentences are completely equivalent" in lines[0]
     assert [line.rsplit("Output: ")[1] for line in lines[1:]] in (["5.0", "2.0", "5.0", "1.0"], ["5.0", "1.0", "5.0", "2.0"])
     assert lines[1].split(" Condition:")[0] == lines[2].split(" Condition:")[0]
-    assert context_of(QUERY, examples, "none", 2, seed=1) == context_of(QUERY, examples, "none", 2, seed=1)
-    assert context_of(QUERY | {"sentence1": "a lone \ud800"}, examples, "none", 2)
+    assert context_of(QUERY, examples, "none", 2, "causal", 1) == context_of(QUERY, examples, "none", 2, "causal", 1)
+    assert context_of(QUERY | {"sentence1": "a lone \ud800"}, examples, "none", 2, "causal")
 
 
 def test_a_query_never_sees_its_own_pair(examples):
     own = {"sentence1": examples[0].sentence1, "sentence2": examples[0].sentence2, "condition": "The size"}
     for seed in range(5):
-        assert "red bike" not in context_of(own, examples, "none", 2, seed)
+        assert "red bike" not in context_of(own, examples, "none", 2, "causal", seed)
         swapped = own | {"sentence1": own["sentence2"], "sentence2": own["sentence1"]}
-        assert "red bike" not in context_of(swapped, examples, "none", 2, seed)
+        assert "red bike" not in context_of(swapped, examples, "none", 2, "causal", seed)
     with pytest.raises(InputError, match="4 examples need 2 contrasting pairs beside the query's own; there are 1"):
-        context_of(own, examples, "none", 4)
+        context_of(own, examples, "none", 4, "causal")
 
 
-@pytest.mark.parametrize("family", ["opt", "t5"])
-def test_a_generative_model_reads_the_whole_prompt(make_model, family, examples):
-    model = load_generative(make_model(family))
-    prompt = model.prompt(query_of(QUERY), context_of(QUERY, examples, "none", 2))
-    assert prompt.count("Input: Sentence 1:") == 3
-    assert prompt.endswith("Input: Sentence 1: A cat {naps} Sentence 2: A dog barks Condition: the animal Output:")
+SHORT = (
+    "On a scale between 1 and 5, how similar are the following two sentences with respect to the condition provided? "
+    "Respond only with a score between 1 and 5.\n"
+)
+FORMS = {
+    "t5": "Input: Sentence 1: {} Sentence 2: {} Condition: {} Output:{}",
+    "opt": "Input:  Sentence 1:  {} Sentence 2:  {} Condition:  {} Output: {}",
+}
+
+
+@pytest.mark.parametrize("family", FORMS)
+def test_prompts_are_those_of_the_authors_code_byte_for_byte(make_model, family, examples):
+    model, kind = load_generative(make_model(family)), {"t5": "seq2seq", "opt": "causal"}[family]
+    row = QUERY | {"sentence1": " A cat {naps} "}
+    prompt = model.prompt(query_of(row, kind), context_of(row, examples[:2], "short", 2, kind))
+    shown = [FORMS[family].format(one.sentence1, one.sentence2, one.condition, float(one.label)) for one in examples[:2]]
+    query = FORMS[family].format("A cat {naps}", "A dog barks", "the animal", "")
+    assert prompt == SHORT + "\n".join([*shown, query])
+    tokens = model.backbone.tokenizer(prompt)["input_ids"]
+    whole = PromptTokenizer(model.backbone.tokenizer, model.tokenizer.template, 1000)  # the tiny models take fewer tokens
+    assert whole([query_of(row, kind)], [context_of(row, examples[:2], "short", 2, kind)])[0].ids.tolist() == tokens
 
 
 def test_a_masked_model_is_refused(make_model):
-    with pytest.raises(ModelError, match="is a masked LM; few-shot prompting needs a generative one"):
+    with pytest.raises(ModelError, match="is a masked model; few-shot prompting needs a generative one"):
         load_generative(make_model("bert"))
 
 
@@ -87,6 +103,6 @@ def test_every_instruction_and_number_of_examples_is_a_cell_and_finished_ones_ar
     assert len({cell.model for cell in cells}) == len(cells) == 4
     assert cells[0].about["replacement"] == 3.0 and cells[0].about["rows"] == 4
     assert set(cells[0].scores) == {"spearman", "pearson", "without_number", "outside"}
-    assert cells[3].first_prompt.startswith("How similar")
+    assert cells[3].first_prompt.startswith("On a scale")
     assert CliRunner().invoke(app, [*options, "--shots", "3"]).exit_code == 2
     assert CliRunner().invoke(app, [*options, "--instruction", "loud"]).exit_code == 2

@@ -1,14 +1,14 @@
 import mteb
 import numpy as np
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
 from evaluation.tasks import Data, build_tasks
 from evaluation.tasks.sets import known_set, known_sets
-from evaluation.tasks.standard import reranking, standard_task
+from evaluation.tasks.standard import standard_task, task_of_mteb
 from inbedder.errors import InputError
 from tests.evaluation.test_tasks import ignorant, one_hot
 from tests.evaluation.test_text_evaluation import write
@@ -95,7 +95,7 @@ def test_rerankings_are_mtebs_own_tasks_with_the_papers_instruction():
     for known in known_sets():
         if known.kind != "reranking":
             continue
-        task = reranking(known.name)
+        task = task_of_mteb("reranking", known.name)
         assert task.task.metadata.dataset["revision"]
         assert task.first_input()[1] in ("What does the user want?", "What is the paper about based on the title?")
 
@@ -108,7 +108,7 @@ def test_a_reranking_ranks_by_cosine():
         relevant_docs={"q": {"good": 1, "bad": 0}},
         top_ranked={"q": ["bad", "good"]},
     )
-    task = reranking("AskUbuntuDupQuestions")
+    task = task_of_mteb("reranking", "AskUbuntuDupQuestions")
     task.task.dataset, task.task.data_loaded = {"default": {"test": data}}, True
 
     def near(word):
@@ -124,7 +124,7 @@ def test_without_the_hub_a_reranking_says_so(monkeypatch):
 
     monkeypatch.setattr(mteb.abstasks.AbsTaskRetrieval, "load_data", load_data)
     with pytest.raises(InputError, match=r"Cannot read mteb/AskUbuntuDupQuestions from the hub .*no route"):
-        reranking("AskUbuntuDupQuestions").evaluate(ignorant)
+        task_of_mteb("reranking", "AskUbuntuDupQuestions").evaluate(ignorant)
 
 
 def test_the_authors_clusterings_come_from_the_hub_at_pinned_revisions(monkeypatch):
@@ -133,3 +133,22 @@ def test_the_authors_clusterings_come_from_the_hub_at_pinned_revisions(monkeypat
     (task,) = build_tasks(Data(hub=True), ["fewevent"])
     assert task.info.revision.startswith("aecc9c3ad7ae8d05b8621390d1919f1816eab777 ")
     assert task.evaluate(lambda texts, _one: one_hot([text[0] for text in texts]))["v_measure"] == pytest.approx(100)
+
+
+def test_twenty_newsgroups_is_mtebs_own_task_with_the_papers_instruction_and_the_mean_over_its_sets():
+    (task,) = build_tasks(Data(hub=True), ["TwentyNewsgroups clustering"])
+    assert task.task.metadata.dataset == {
+        "path": "mteb/twentynewsgroups-clustering",
+        "revision": "6125ec4e24fa026cec8a478383ee943acfbd5449",
+    }
+    clear = {"sentences": [f"{label} {i}" for label in "ab" for i in range(6)], "labels": ["a"] * 6 + ["b"] * 6}
+    mixed = {"sentences": [f"{label} {i} again" for label in "ab" for i in range(6)], "labels": ["a", "b"] * 6}
+    task.task.dataset, task.task.data_loaded = DatasetDict({"test": Dataset.from_list([clear, mixed])}), True
+    asked = []
+
+    def oracle(texts, instruction):
+        asked.append((len(texts), instruction))
+        return one_hot([text[0] for text in texts])
+
+    assert task.evaluate(oracle)["v_measure"] == pytest.approx(50)
+    assert asked == [(24, "Categorize the topic of the news article.")]

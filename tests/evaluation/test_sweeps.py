@@ -5,6 +5,7 @@ from typer.testing import CliRunner
 
 from evaluation.results import load_cells
 from evaluation.sweeps import app, uninformative_words
+from inbedder import InBedder
 from inbedder.errors import InputError
 from tests.evaluation.test_runner import run
 from tests.evaluation.test_tasks import ignorant
@@ -21,7 +22,8 @@ def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_pat
     model = make_model("bert")
     sweep("poolings", "--model", model, "--task", "stsb", "-o", tmp_path / "p.json")
     names = {cell.model for cell in load_cells(tmp_path / "p.json")}
-    assert {name.rsplit(", ")[-1] for name in names} == {"avg-gen", "avg-ppt", "avg-all"}
+    reencoded = {f"re-enc, {answers}" for answers in ("1 answer at T=0", "1 answer at T=0.8", "10 answers at T=0.8")}
+    assert {name.removeprefix(f"{model}, ") for name in names} == {"avg-gen", "avg-ppt", "avg-all", *reencoded}
     sweep("layers", "--model", model, "--task", "stsb", "-o", tmp_path / "l.json")
     assert len({cell.model_revision for cell in load_cells(tmp_path / "l.json")}) == 1
     layers = {cell.model for cell in load_cells(tmp_path / "l.json")}
@@ -39,7 +41,23 @@ def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
 
 def test_uninformative_words_are_stopwords_common_phrases_and_the_instructions_own():
     words = uninformative_words("Which product is it?")
-    assert {"the", "based", "product", "Which"} <= set(words)
+    assert {"the", "based", "product", "Which", "Based on ", "Sure! ", "Which product is it?"} <= set(words)
+
+
+def test_the_states_of_the_authors_phrases_are_left_out(make_model):
+    model = InBedder(make_model("opt"))
+    tokens = model.backbone.tokenizer.convert_ids_to_tokens(model.tokenizer.ids_of(uninformative_words("What?")))
+    phrases = [model.backbone.tokenizer.tokenize(phrase) for phrase in ("Sure! ", "Based on ", "What?")]
+    assert {token for phrase in phrases for token in phrase} <= set(tokens)
+
+
+def test_aggregations_of_drawn_answers_and_of_another_template_are_models_of_their_own(make_model, tmp_path):
+    options = ("--temperature", "0.6", "--top-p", "0.9", "--template", "llama-2-chat-inst", "--max-new-tokens", "4")
+    sweep("poolings", "--model", make_model("llama"), *options, "--task", "stsb", "-o", tmp_path / "p.json")
+    cells = load_cells(tmp_path / "p.json")
+    read = {cell.model.split(", ", 1)[1] for cell in cells}
+    assert {"1st-gen", "avg-ppt", *(f"{name}, 1 answer at T=0.6" for name in ("avg-gen", "last-gen", "avg-all"))} <= read
+    assert cells[0].first_prompt.startswith("[INST] Your task") and cells[0].first_prompt.endswith("### Your Answer: [/INST]")
 
 
 def test_first_words_are_written_for_every_text_and_instruction(make_model, tmp_path):
