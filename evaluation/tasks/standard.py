@@ -1,7 +1,7 @@
 """Standard kinds of tasks, measured by mteb's own classes: STS, clustering, classification probe, pair classification, reranking.
 
-``sets.yaml`` names the sets; rerankings and 20 Newsgroups come from the hub through mteb's own tasks. Embedders are asked once for
-all texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
+``sets.yaml`` names the sets; rerankings and 20 Newsgroups come from the hub through mteb's own tasks. Embedders are asked once
+for all texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
 """
 
 from __future__ import annotations
