@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.tasks.base import Similarity, fingerprint
+from inbedder.backbones.base import decodes
 from inbedder.conditional.encoding import scores_pairs
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
@@ -84,14 +85,14 @@ def inbedder_embedders(
     filtered = [sorted(filter_words(""))] if filter_words else []
     mapped = [f"guided {guided}"] if guided else []
     subtracted = ["subtract_instruction"] if model.subtract_instruction else []
-    cut = ["cut at the start"] if model.tokenizer.truncation_side == "left" else []
-    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
-    draws = [str(drawn)] if model.pooling == "re-enc" or drawn.temperature else []
-    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *cut, *draws])
+    decoding = _decoding(model)
+    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *decoding])
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
-    name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}" if draws else ""
+    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
+    if model.pooling == "re-enc" or drawn.temperature:
+        name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}"
     name += ", filter words" if filter_words else ""
     name += f", guided {guided}" if guided else ""
     name += "" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}"
@@ -120,6 +121,14 @@ def inbedder_embedders(
         Embedder(name, revision, instructed, model.prompt, instructed=True),
         Embedder(f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False),
     ]
+
+
+def _decoding(model: InBedder) -> list[str]:
+    """What else decides the vectors of a model that is not read as most are."""
+    cut = ["cut at the start"] if model.tokenizer.truncation_side == "left" else []
+    reencoded = model.pooling == "re-enc"
+    sampling = [str(model.sampling)] if reencoded or decodes(model.backbone, model.pooling) else []
+    return [*cut, *sampling, *([str(model.reencoding)] if reencoded else [])]
 
 
 def _pair_embedder(folder: str, batch_size: int) -> Embedder:
