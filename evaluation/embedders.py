@@ -80,22 +80,8 @@ def inbedder_embedders(
         model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, **kept)
     else:
         model = model.with_pooling(pooling, layer, **drawing)
-    reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
-    pooled = [model.pooling] if model.backbone.bare else []  # the same files can be read in two ways
-    filtered = [sorted(filter_words(""))] if filter_words else []
-    mapped = [f"guided {guided}"] if guided else []
-    subtracted = ["subtract_instruction"] if model.subtract_instruction else []
-    decoding = _decoding(model)
-    revision = fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *decoding])
-    name = model.name
-    name += f", {pooling}" if pooling else ""
-    name += f", layer {layer}" if layer != -1 else ""
-    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
-    if model.pooling == "re-enc" or drawn.temperature:
-        name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}"
-    name += ", filter words" if filter_words else ""
-    name += f", guided {guided}" if guided else ""
-    name += "" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}"
+    name = _name_of(model, pooling, layer, filter_words is not None, guided, subtract_instruction)
+    revision = _revision_of(model, filter_words, guided)
 
     @lru_cache(maxsize=1)
     def read_before(texts: tuple[str, ...]) -> Vectors:
@@ -121,6 +107,31 @@ def inbedder_embedders(
         Embedder(name, revision, instructed, model.prompt, instructed=True),
         Embedder(f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False),
     ]
+
+
+def _name_of(
+    model: InBedder, pooling: str | None, layer: int, filters: bool, guided: int | None, subtract_instruction: bool | None
+) -> str:
+    """What a model is called in tables: its own name, and how it is read where that was asked for."""
+    name = model.name
+    name += f", {pooling}" if pooling else ""
+    name += f", layer {layer}" if layer != -1 else ""
+    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
+    if model.pooling == "re-enc" or drawn.temperature:
+        name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}"
+    name += ", filter words" if filters else ""
+    name += f", guided {guided}" if guided else ""
+    return name + ("" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}")
+
+
+def _revision_of(model: InBedder, filter_words: Callable[[str], Sequence[str]] | None, guided: int | None) -> str:
+    """What identifies the vectors of a model that is read in some way."""
+    reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
+    pooled = [model.pooling] if model.backbone.bare else []  # the same files can be read in two ways
+    filtered = [sorted(filter_words(""))] if filter_words else []
+    mapped = [f"guided {guided}"] if guided else []
+    subtracted = ["subtract_instruction"] if model.subtract_instruction else []
+    return fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *_decoding(model)])
 
 
 def _decoding(model: InBedder) -> list[str]:
