@@ -221,10 +221,10 @@ class Kills:
                 met = process.poll() is None
                 process.send_signal(sent)
                 code = process.wait(PATIENCE)
-            words = said.read_text(encoding="utf-8")
-            if words.rstrip().endswith("numbers.") and code == -sent:
-                code = 0  # all was written: the interpreter itself was ending
-            return Done(code, time.monotonic() - started, words, met and code != 0)
+            words, seconds = said.read_text(encoding="utf-8"), time.monotonic() - started
+            if words.rstrip().endswith("numbers.") and code in (0, -sent):
+                return Done(0, moment, words)  # all was written, and the interpreter was ending
+            return Done(code, seconds, words, met)
 
         done = end_one(fault, sent, self.undisturbed("embed")[1], attempt)
         self.check_killed(done, sent, "embed", folder, cache, set())

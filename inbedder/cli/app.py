@@ -19,6 +19,7 @@ from inbedder.cli.texts import answer, embed
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes of Ctrl-C and of SIGTERM: 128 and the signal's number."""
+STOPPED = "Interrupted; no half file was left."
 
 app = typer.Typer(
     name="inbedder",
@@ -52,9 +53,11 @@ def main() -> None:
         app()
     except InbedderError as error:
         _fail(f"error: {error}")
+    except KeyboardInterrupt:  # before typer looks out for it
+        _fail(STOPPED, INTERRUPTED)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            _fail("Interrupted; no half file was left.", stop.code)
+            _fail(STOPPED, stop.code)
         raise
     except Exception as error:
         _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")

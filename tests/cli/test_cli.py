@@ -158,6 +158,15 @@ def test_an_end_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, m
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
 
 
+def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("inbedder.cli.app.app", interrupted)
+    assert run(monkeypatch, "embed", "reviews.csv") == 130
+    assert capsys.readouterr().err == "Interrupted; no half file was left.\n"
+
+
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_in_the_middle_leaves_a_whole_cache_and_no_temporary_file(folder, make_model, sent, code):
     (folder / "many.txt").write_text("".join(f"text number {i}\n" for i in range(200_000)))
