@@ -90,9 +90,7 @@ def inbedder_embedders(
     name = model.name
     name += f", {pooling}" if pooling else ""
     name += f", layer {layer}" if layer != -1 else ""
-    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
-    if model.pooling == "re-enc" or drawn.temperature:
-        name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}"
+    name += _drawn(model)
     name += ", filter words" if filter_words else ""
     name += f", guided {guided}" if guided else ""
     name += "" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}"
@@ -121,6 +119,14 @@ def inbedder_embedders(
         Embedder(name, revision, instructed, model.prompt, instructed=True),
         Embedder(f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False),
     ]
+
+
+def _drawn(model: InBedder) -> str:
+    """What tables say of answers that are drawn or re-encoded."""
+    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
+    if model.pooling != "re-enc" and not drawn.temperature:
+        return ""
+    return f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}"
 
 
 def _decoding(model: InBedder) -> list[str]:
