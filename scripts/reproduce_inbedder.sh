@@ -10,9 +10,13 @@ inbedder evaluate --hub --protocol paper ${models[@]/#/--model } \
     --baseline intfloat/e5-large-v2 --baseline hkunlp/instructor-large -o "$out/results.json" --mteb-results "$out/mteb"
 for model in "${models[@]}"; do
     name=${model##*/}
-    python -m evaluation.sweeps poolings --model "$model" -o "$out/$name-poolings.json"
+    # opt and llama read states of drawn answers there, as the authors' runs do; masked LMs draw none
+    python -m evaluation.sweeps poolings --model "$model" --temperature 0.6 --top-p 0.9 --re-encoder intfloat/e5-large-v2 \
+        -o "$out/$name-poolings.json"
     python -m evaluation.sweeps layers --model "$model" -o "$out/$name-layers.json"
 done
-for model in meta-llama/Llama-2-7b-chat-hf facebook/opt-2.7b; do
-    python -m evaluation.sweeps filter-words --model "$model" -o "$out/${model##*/}-filter-words.json"
-done
+chat="--template llama-2-chat-inst --max-new-tokens 40"  # the authors' chat baselines
+python -m evaluation.sweeps poolings --model meta-llama/Llama-2-7b-chat-hf $chat --temperature 0.6 --top-p 0.9 \
+    --re-encoder intfloat/e5-large-v2 -o "$out/Llama-2-7b-chat-hf-poolings.json"
+python -m evaluation.sweeps filter-words --model meta-llama/Llama-2-7b-chat-hf $chat -o "$out/Llama-2-7b-chat-hf-filter-words.json"
+python -m evaluation.sweeps filter-words --model facebook/opt-2.7b -o "$out/opt-2.7b-filter-words.json"

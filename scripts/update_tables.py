@@ -10,6 +10,7 @@ import json
 import re
 from pathlib import Path
 
+from evaluation.paper import published_table
 from evaluation.results import load_cells, markdown, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +22,7 @@ PAGES = (
     ROOT / "inbedder" / "models" / "mini" / "README.md",
     ROOT / "inbedder" / "models" / "small" / "README.md",
     ROOT / "evaluation" / "README.md",
+    ROOT / "evaluation" / "PAPER.md",
     ROOT / "finetune" / "README.md",
     ROOT / "finetune" / "results" / "mini.md",
     ROOT / "finetune" / "results" / "small.md",
@@ -41,6 +43,8 @@ def with_tables(page: str) -> str:
     """
 
     def fill(match: re.Match[str]) -> str:
+        if match[2] in BESIDE:
+            return f"{match[1]}{markdown(BESIDE[match[2]]())}\n{match[3]}"
         if (BENCHMARKS / match[2]).exists():
             return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[4]}"
         path = next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())
@@ -50,6 +54,20 @@ def with_tables(page: str) -> str:
         return f"{match[1]}{markdown(rows)}\n{match[4]}"
 
     return TABLE.sub(fill, page)
+
+
+def on_written_sets() -> list[list[str]]:
+    """The table of the bundled models and their bases on the sets written after the paper's.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    cells = [cell for name in ("mini", "small") for cell in load_cells(RESULTS / f"{name}.json")]
+    return table([cell for cell in cells if cell.task.endswith("(written)")])
+
+
+BESIDE = {"paper.json": published_table, "beside_the_paper": on_written_sets}
+"""Tables that no file of results holds alone."""
 
 
 def ratios(path: Path) -> list[list[str]]:

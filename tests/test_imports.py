@@ -53,7 +53,7 @@ FLOORS = {
         mteb_encoder tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval tasks.robustness
             tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard
-        mteb_results runner tasks.detail
+        mteb_results paper runner tasks.detail
         few_shot tasks
         sweeps
     """,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,7 +55,9 @@ def evaluate(
     ),
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
     limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of the table or of each known set.")] = None,
-    protocol: Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed.")] = "k-means",
+    protocol: Annotated[
+        str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed, texts cut at their start.")
+    ] = "k-means",
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
     pooling: Pooling = None,
     layer: Layer = -1,
@@ -67,7 +70,6 @@ def evaluate(
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from evaluation.embedders import inbedder_embedders, mteb_embedders
-    from evaluation.results import aligned, table
     from evaluation.runner import run
     from evaluation.tasks import Data, build_tasks
     from inbedder.tables import find_columns
@@ -81,7 +83,7 @@ def evaluate(
     if data is not None and criteria and text_column is None:
         say_columns([find_columns(str(data), None)])
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "cache": cache, "cache_size": cache_size}
-    how["subtract_instruction"] = subtract_instruction
+    how |= {"subtract_instruction": subtract_instruction, "truncation_side": "left" if protocol == "paper" else "right"}
     embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
 
@@ -94,8 +96,18 @@ def evaluate(
         from evaluation.mteb_results import save_as_mteb
 
         save_as_mteb(cells, tasks, mteb_results)
+    _show(cells, against_the_paper=hub)
+    say(f"Written: {output}")
+
+
+def _show(cells: Sequence[Any], *, against_the_paper: bool) -> None:
+    """Print tables of what was measured, and of how it compares with the published numbers."""
+    from evaluation.paper import expected_and_found
+    from evaluation.results import aligned, table
+
     for kind in ("raw", "centred"):
         rows = table(cells, kind)
         if len(rows) > 1:  # an encoder of pairs has no vectors to centre
             typer.echo(f"\n{kind} vectors\n{aligned(rows)}")
-    say(f"Written: {output}")
+    if against_the_paper and (rows := expected_and_found(cells)):
+        typer.echo(f"\nexpected (the paper's numbers) and found\n{aligned(rows)}")
