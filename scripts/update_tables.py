@@ -44,7 +44,7 @@ def with_tables(page: str) -> str:
 
     def fill(match: re.Match[str]) -> str:
         if match[2] in BESIDE:
-            return f"{match[1]}{markdown(BESIDE[match[2]]())}\n{match[3]}"
+            return f"{match[1]}{markdown(BESIDE[match[2]]())}\n{match[4]}"
         if (BENCHMARKS / match[2]).exists():
             return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[4]}"
         path = next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())
