@@ -19,6 +19,8 @@ from inbedder.cli.texts import answer, embed
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes of Ctrl-C and of SIGTERM: 128 and the signal's number."""
+AGAIN = 3.0
+"""Seconds after which an end that a library swallowed is tried again."""
 STOPPED = "Interrupted; no half file was left."
 
 app = typer.Typer(
@@ -57,6 +59,8 @@ def main() -> None:
         _fail(STOPPED, INTERRUPTED)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
+            if hasattr(signal, "setitimer"):
+                signal.setitimer(signal.ITIMER_REAL, 0)
             _fail(STOPPED, stop.code)
         raise
     except Exception as error:
@@ -64,8 +68,14 @@ def main() -> None:
 
 
 def _terminate(_number: int, _frame: Any) -> None:
-    """End as Ctrl-C does, so that temporary files are removed; a second signal ends at once."""
+    """End as Ctrl-C does, so that temporary files are removed; a second signal ends at once.
+
+    Where a library swallows that (a bare except while it is imported), it is tried again until the end is reached.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.signal(signal.SIGALRM, _terminate)
+        signal.setitimer(signal.ITIMER_REAL, AGAIN)
     sys.exit(TERMINATED)
 
 

@@ -162,9 +162,30 @@ def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypat
     def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("inbedder.cli.app.app", interrupted)
+    monkeypatch.setattr(sys.modules["inbedder.cli.app"], "app", interrupted)
     assert run(monkeypatch, "embed", "reviews.csv") == 130
     assert capsys.readouterr().err == "Interrupted; no half file was left.\n"
+
+
+def test_an_end_that_a_library_swallows_is_tried_again(folder):
+    swallowing = """
+import os, signal, sys, time
+import inbedder.cli
+app = sys.modules["inbedder.cli.app"]
+def command():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1)
+    except:
+        print("swallowed", flush=True)
+    time.sleep(30)
+app.AGAIN, app.app = 0.2, command
+app.main()
+"""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run([sys.executable, "-c", swallowing], capture_output=True, text=True, timeout=20, env=environment)
+    assert (ended.returncode, ended.stdout) == (143, "swallowed\n"), ended.stderr
+    assert "Interrupted; no half file was left." in ended.stderr
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
