@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import warnings
-from contextlib import suppress
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from inbedder.cli.ends import INTERRUPTED, TERMINATED, ends
 from inbedder.cli.groups import cluster
 from inbedder.cli.kept import cache
 from inbedder.cli.models import app as models_app
@@ -17,10 +16,6 @@ from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.texts import answer, embed
 
-INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes of Ctrl-C and of SIGTERM: 128 and the signal's number."""
-AGAIN = 3.0
-"""Seconds after which an end that a library swallowed is tried again."""
 STOPPED = "Interrupted; no half file was left."
 
 app = typer.Typer(
@@ -49,34 +44,19 @@ def main() -> None:
     from inbedder.errors import InbedderError
 
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
-    with suppress(ValueError):  # not in the main thread
-        signal.signal(signal.SIGTERM, _terminate)
     try:
-        app()
+        with ends():
+            app()
     except InbedderError as error:
         _fail(f"error: {error}")
     except KeyboardInterrupt:  # before typer looks out for it
         _fail(STOPPED, INTERRUPTED)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            if hasattr(signal, "setitimer"):
-                signal.setitimer(signal.ITIMER_REAL, 0)
             _fail(STOPPED, stop.code)
         raise
     except Exception as error:
         _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")
-
-
-def _terminate(_number: int, _frame: Any) -> None:
-    """End as Ctrl-C does, so that temporary files are removed; a second signal ends at once.
-
-    Where a library swallows that (a bare except while it is imported), it is tried again until the end is reached.
-    """
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if hasattr(signal, "setitimer"):  # not on Windows
-        signal.signal(signal.SIGALRM, _terminate)
-        signal.setitimer(signal.ITIMER_REAL, AGAIN)
-    sys.exit(TERMINATED)
 
 
 def _fail(message: str, code: int = 1) -> None:

@@ -38,25 +38,76 @@ def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypat
     assert capsys.readouterr().err == "Interrupted; no half file was left.\n"
 
 
-def test_an_end_that_a_library_swallows_is_tried_again(folder):
-    swallowing = """
-import os, signal, sys, time
-import inbedder.cli
-app = sys.modules["inbedder.cli.app"]
-def command():
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1)
-    except:
-        print("swallowed", flush=True)
-    time.sleep(30)
-app.AGAIN, app.app = 0.2, command
-app.main()
-"""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
-    ended = subprocess.run([sys.executable, "-c", swallowing], capture_output=True, text=True, timeout=20, env=environment)
-    assert (ended.returncode, ended.stdout) == (143, "swallowed\n"), ended.stderr
+SWALLOWED = {
+    "a bare except": """
+try:
+    os.kill(os.getpid(), NUMBER)
+    time.sleep(1)
+except:
+    print("swallowed", flush=True)
+""",
+    "a destructor": """
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), NUMBER)
+        time.sleep(0.01)
+        print("not reached", flush=True)
+held = Held()
+del held
+print("swallowed", flush=True)
+""",
+    "a weak reference's callback": """
+class Held:
+    pass
+held = Held()
+watched = weakref.ref(held, lambda _: (os.kill(os.getpid(), NUMBER), time.sleep(0.01)))
+del held
+print("swallowed", flush=True)
+""",
+}
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("place", SWALLOWED)
+def test_an_end_that_is_swallowed_is_tried_again(folder, place, sent, code):
+    swallowing = SWALLOWED[place].replace("NUMBER", str(int(sent)))
+    ended = run_as_command(swallowing + "time.sleep(30)")
+    assert (ended.returncode, ended.stdout) == (code, "swallowed\n"), ended.stderr
     assert "Interrupted; no half file was left." in ended.stderr
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_end_that_is_on_its_way_is_left_the_time_to_clean_up(folder, sent, code):
+    cleaning = f"""
+try:
+    os.kill(os.getpid(), {int(sent)})
+    time.sleep(1)
+finally:
+    time.sleep(1)
+    print("cleaned up", flush=True)
+"""
+    ended = run_as_command(cleaning)
+    assert (ended.returncode, ended.stdout) == (code, "cleaned up\n"), ended.stderr
+
+
+def test_a_signal_that_the_caller_has_it_ignore_is_ignored(folder):
+    ended = run_as_command(
+        f"os.kill(os.getpid(), {int(signal.SIGINT)}); print('still there')", "signal.signal(signal.SIGINT, signal.SIG_IGN)"
+    )
+    assert (ended.returncode, ended.stdout) == (0, "still there\n"), ended.stderr
+
+
+def run_as_command(body, before=""):
+    """Run a body in place of a command, through typer as commands are."""
+    indented = "".join(f"    {line}\n" for line in body.strip().splitlines())
+    code = (
+        f"import os, signal, sys, time, weakref\nimport typer\n{before}\n"
+        f"import inbedder.cli\nmodule = sys.modules['inbedder.cli.app']\n"
+        f"command = typer.Typer(add_completion=False)\n@command.command()\ndef body():\n{indented}"
+        "module.app = command\nmodule.main()\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, env=environment)
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
