@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evaluation.represented import represented
 from evaluation.tasks.base import Similarity, fingerprint
 from inbedder.backbones.base import decodes
 from inbedder.conditional.encoding import scores_pairs
@@ -53,6 +54,7 @@ def inbedder_embedders(
     cache: Path | None = None,
     cache_size: str | int | None = None,
     truncation_side: str = "right",
+    verbatim: bool = False,
     **drawing: Any,
 ) -> list[Embedder]:
     """A model of this package, with the instruction and without (which asks ``@generic``, or of an embedding model nothing).
@@ -68,6 +70,7 @@ def inbedder_embedders(
         cache: As ``InBedder`` takes it; not for one that is loaded.
         cache_size: As ``InBedder`` takes it; not for one that is loaded.
         truncation_side: As ``InBedder`` takes it; not for one that is loaded.
+        verbatim: Whether INSTRUCTOR's models, which learned "Represent the ... for ...:", are asked the questions as they stand.
         **drawing: reencoding, temperature, top_p and seed, as ``with_pooling`` takes them, of one that is loaded.
 
     Returns:
@@ -103,10 +106,35 @@ def inbedder_embedders(
     def generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
 
+    asked = Embedder(name, revision, instructed, model.prompt, instructed=True)
     return [
-        Embedder(name, revision, instructed, model.prompt, instructed=True),
+        asked if verbatim else in_own_words(asked, model),
         Embedder(f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False),
     ]
+
+
+def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
+    """Ask a model in the words that it was trained on.
+
+    Args:
+        embedder: The model as it is read.
+        model: What tells how it was trained: INSTRUCTOR's have a template of that name.
+
+    Returns:
+        The embedder, which asks "Represent the ... for ...: " in the place of a question where the model is INSTRUCTOR's.
+    """
+    if model.template.name != "instructor":
+        return embedder
+
+    def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        one = isinstance(instruction, str)
+        return embedder.encode(texts, represented(str(instruction)) if one else [represented(each) for each in instruction])
+
+    def prompt(text: str, instruction: str) -> str:
+        return embedder.prompt(text, represented(instruction))
+
+    revision = fingerprint([], [embedder.revision, "represented"])
+    return replace(embedder, revision=revision, encode=encode, prompt=prompt, verbatim=False)
 
 
 def _name_of(

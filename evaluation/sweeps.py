@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evaluation.embedders import Embedder, inbedder_embedders
+from evaluation.embedders import Embedder, in_own_words, inbedder_embedders
 from evaluation.figures import bars, lines, robustness_boxes, word_table
 from evaluation.results import Cell, load_cells
 from evaluation.runner import command, run
@@ -165,8 +165,10 @@ def gibberish(
     """Real instructions, instructions of the same shape that mean nothing, and none (the reproduction of INSTRUCTOR)."""
     embedders = []
     for name in model:
-        real, none = inbedder_embedders(name)
-        embedders += [real, _without_meaning(real), none]
+        loaded = InBedder(name)
+        real, none = inbedder_embedders(loaded)
+        as_written = inbedder_embedders(loaded, verbatim=True)[0]
+        embedders += [real, in_own_words(_without_meaning(as_written), loaded), none]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
 

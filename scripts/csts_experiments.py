@@ -1,8 +1,10 @@
-"""C-STS of our own: the trained encoders and ablations, the models without training, and the curve over training size.
+"""C-STS: the trained encoders and ablations, the models without training, and the curve over training size.
 
     python scripts/csts_experiments.py table -o finetune/results/csts.json          (C-STS paper, tables 2, 3 and 10)
     python scripts/csts_experiments.py curve -o finetune/results/csts.json          (figure 3)
     python scripts/csts_experiments.py table -o finetune/results/csts.json --data finetune/written/csts.csv
+    python scripts/csts_experiments.py split csts_train_reannotated.csv.gz -o csts-real.csv
+    python scripts/csts_experiments.py real -o finetune/results/csts_real.json --data csts-real.csv
 
 The shipped captions are read where --data names no other file. All keep to one file, so that what two of them train is trained
 once. Each model is measured on the rows of "test" and on those of "validation", a trained one with each seed; the tables show
@@ -30,6 +32,7 @@ from evaluation.tasks.base import fingerprint
 from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table
 from inbedder.errors import InbedderError, InputError
 from inbedder.models.bundled import BASE_NAME
+from inbedder.outputs import write_records
 
 RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
 KINDS = ("bi", "cross", "tri")
@@ -48,6 +51,24 @@ TRAINED: dict[str, tuple[str, ...]] = {
     },
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
+MINI, BASE = ("model=mini",), (f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"')
+SMALL = ("model=small", "encoding.pooler=last", "encoding.template=inbedder", "lora.r=32", "lora.alpha=64")
+LOSSES = ("mse", "quad", "quad+mse")
+ONE_EPOCH = ("training.epochs=1", "training.learning_rate=1.0e-4")
+LONGER = ("training.epochs=5", "training.learning_rate=2.0e-4")
+REAL: dict[str, tuple[int, tuple[str, ...]]] = {
+    **{
+        f"{kind}-encoder on {base}, {loss}": (1, (kind, *settings, *ONE_EPOCH, f"objective.loss={loss}"))
+        for kind in ("bi", "tri")
+        for base, settings in (("mini", MINI), (BASE_NAME, BASE))
+        for loss in LOSSES
+    },
+    **{
+        f"cross-encoder on {base}, mse": (1, ("cross", settings[0], *ONE_EPOCH))
+        for base, settings in (("mini", MINI), (BASE_NAME, BASE))
+    },
+}
+"""What is trained on the authors' rows: by name, how many seeds, which recipe, and its changes."""
 SIZES = (90, 360)
 SPLITS = ("test", "validation")
 
@@ -76,6 +97,37 @@ def whole_table(
     for name, (kind, *settings) in TRAINED.items():
         for seed in range(seeds):
             trained_cells(name, kind, [*settings, *changes], seed, path, output)
+    typer.echo(markdown(table(load_cells(output))))
+
+
+@app.command()
+def split(
+    source: Annotated[Path, typer.Argument(help="Rated rows without a column split, such as csts_train_reannotated.csv.gz.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .csv file, with a column split.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Pairs of sentences for each of validation and test.")] = 500,
+) -> None:
+    """Set pairs of sentences aside, by pair and never by row: as many for validation as for test."""
+    from finetune.conditional.rows import carve_development
+    from inbedder.conditional.rated_rows import COLUMNS, read_rated
+
+    learned, test = carve_development(read_rated(source), pairs, seed=1)
+    learned, validation = carve_development(learned, pairs, seed=2)
+    parts = {"train": learned, "validation": validation, "test": test}
+    rows = [{**{column: getattr(row, column) for column in COLUMNS}, "split": name} for name in parts for row in parts[name]]
+    write_records(rows, output, guard_cells=False)
+
+
+@app.command()
+def real(
+    output: Output,
+    data: Annotated[Path, typer.Option("--data", help="What split wrote.")],
+    own: Annotated[Path, typer.Option("--own", help="Rows of our own, learned beside them.")],
+    only: Annotated[str, typer.Option(help="Names that hold this text alone.")] = "",
+) -> None:
+    """The encoders on the rows of C-STS itself: kinds, bases, losses, ablations, longer runs, and more rows."""
+    for name, (seeds, (kind, *settings)) in REAL.items():
+        for seed in range(seeds if only in name else 0):
+            trained_cells(name, kind, settings, seed, _check(output, data), output)
     typer.echo(markdown(table(load_cells(output))))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from torture_faults import Fault, Kind, Lost, SilentlyWrong
-from torture_runs import CODES, PATIENCE, PRELOADED, Done, end_one, run_inbedder
+from torture_runs import CODES, PATIENCE, PRELOADED, Done, catches, end_one, run_inbedder
 from torture_stage import INSTRUCTION, ROOT, Stage, load, same_file
 
 from inbedder.cache import Store
@@ -51,6 +51,7 @@ class Kills:
             "cluster": (["cluster", *about, "-k", "4"], ["report.html", "groups.csv"]),
         }
         self.right: dict[str, tuple[Path, float]] = {}
+        self.fresh_seconds: float | None = None
 
     def kinds(self) -> list[Kind]:
         """The kinds of faults, and how many of each."""
@@ -200,8 +201,36 @@ class Kills:
         if cache is not None and (cache / "inbedder.sqlite").exists() and (damage := Store(cache).verify()):
             raise Lost(f"the cache is damaged: {damage[:3]}")
 
+    def run_fresh(self, arguments: list[str], said: Path, kill: tuple[int, float] | None = None) -> Done:
+        """Run a command in a process that is begun as a user does; time counts from when it has taken charge of signals.
+
+        Args:
+            arguments: Of the command line.
+            said: File of what it prints.
+            kill: Signal, and after how many seconds it is sent.
+
+        Returns:
+            How it ended.
+        """
+        met = False
+        with said.open("wb") as file:
+            process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
+            while process.poll() is None and not catches(process.pid, signal.SIGTERM):
+                time.sleep(0.005)
+            started = time.monotonic()
+            if kill is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(kill[1])
+                met = process.poll() is None
+                process.send_signal(kill[0])
+            code, seconds = process.wait(PATIENCE), time.monotonic() - started
+        words = said.read_text(encoding="utf-8")
+        if kill is not None and words.rstrip().endswith("numbers.") and code in (0, -kill[0]):
+            return Done(0, kill[1], words)  # all was written, and the interpreter was ending
+        return Done(code, seconds, words, met)
+
     def kill_fresh(self, fault: Fault) -> None:
-        """End a process that was begun as a user does, once it has said its first word."""
+        """End a process that was begun as a user does, while it imports, loads or works."""
         folder, cache = fault.folder / "out", fault.folder / "cache"
         sent = list(CODES)[fault.number % 3]
         arguments = self.arguments("embed", folder, cache)
@@ -211,22 +240,12 @@ class Kills:
             for place in (folder, cache):
                 shutil.rmtree(place, ignore_errors=True)
             folder.mkdir()
-            with said.open("wb") as file:
-                process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
-                while process.poll() is None and not said.stat().st_size:
-                    time.sleep(0.02)
-                started = time.monotonic()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(moment)
-                met = process.poll() is None
-                process.send_signal(sent)
-                code = process.wait(PATIENCE)
-            words, seconds = said.read_text(encoding="utf-8"), time.monotonic() - started
-            if words.rstrip().endswith("numbers.") and code in (0, -sent):
-                return Done(0, moment, words)  # all was written, and the interpreter was ending
-            return Done(code, seconds, words, met)
+            return self.run_fresh(arguments, said, (sent, moment))
 
-        done = end_one(fault, sent, self.undisturbed("embed")[1], attempt)
+        if self.fresh_seconds is None:
+            folder.mkdir()
+            self.fresh_seconds = self.run_fresh(arguments, said).seconds
+        done = end_one(fault, sent, self.fresh_seconds, attempt)
         self.check_killed(done, sent, "embed", folder, cache, set())
         again = self.run(arguments, said)
         if again.code != 0:

@@ -7,7 +7,9 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torture_faults import Fault, Lost, NotPossible
@@ -72,6 +74,23 @@ def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | 
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 1)
+
+
+def catches(process: int, sent: int) -> bool:
+    """Whether a process has a handler of its own for a signal (Linux).
+
+    Args:
+        process: Its number.
+        sent: The signal.
+
+    Returns:
+        True from the moment at which the handler stands.
+    """
+    with suppress(OSError):
+        status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+        caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+        return bool(int(caught, 16) >> (sent - 1) & 1)
+    return False
 
 
 def end_one(fault: Fault, sent: int, seconds: float, attempt: Callable[[float], Done]) -> Done:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         errors
-        arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
+        arguments backbones batching cli.ends grouping grouping.report grouping.titles models models.home vectors words
         backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
             prompting
         cache_checks models.checksums
@@ -49,7 +49,7 @@ FLOORS = {
         answering.training
     """,
     "evaluation": """
-        metrics results tasks.base tasks.sets
+        metrics represented results tasks.base tasks.sets
         mteb_encoder tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval tasks.robustness
             tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard

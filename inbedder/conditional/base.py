@@ -23,7 +23,7 @@ from inbedder.backbones.hub import PAIRS_FILE
 from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
 from inbedder.backbones.weights import LoadOptions, device_of
 from inbedder.batching import length_sorted_batches, pad, token_budget
-from inbedder.conditional.encoding import Encoding, broadcast, load_parts, place_of, save_modules, write_json
+from inbedder.conditional.encoding import Encoding, broadcast, is_decoder, load_parts, place_of, save_modules, write_json
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.pooling import masked_mean
 from inbedder.tokenization import clean_text
@@ -64,6 +64,8 @@ class ConditionalEncoder(nn.Module, ABC):
             raise ModelError(
                 "The pooler spans compares two sentences in one input: it is the cross-encoder's, where it reads them."
             )
+        if is_decoder(backbone.config):
+            _check_decoder(encoding)
         limit = position_limit(backbone)
         if limit is not None and encoding.max_length > limit:
             raise ModelError(f"The backbone takes at most {limit} tokens; set encoding.max_length={limit} or less.")
@@ -185,6 +187,8 @@ class ConditionalEncoder(nn.Module, ABC):
         states = output.last_hidden_state
         if pooler in ("cls", "cls_before_pooler"):
             return states[:, 0].float()  # type: ignore[no-any-return]
+        if pooler == "last":
+            return states[torch.arange(len(states), device=states.device), attention_mask.sum(1) - 1].float()  # type: ignore[no-any-return]
         if tap is not None:
             states = (states + tap[0]) / 2
         return masked_mean(states, attention_mask.bool())
@@ -254,6 +258,15 @@ class ConditionalEncoder(nn.Module, ABC):
         limit = self.encoding.max_length
         return InputError(
             f"The condition {condition[:60]!r} leaves no room in {limit} tokens: shorten it, or raise encoding.max_length."
+        )
+
+
+def _check_decoder(encoding: Encoding) -> None:
+    """A decoder reads rendered prompts alone, and its last state is the one that has read all."""
+    if (encoding.kind, encoding.input, encoding.reads, encoding.pooler) != ("bi", "template", "all", "last"):
+        raise ModelError(
+            "A decoder has no [CLS] and [SEP]: it can be the bi-encoder of a template, read at its last token. Set "
+            "encoding.kind=bi, encoding.input=template, encoding.reads=all and encoding.pooler=last."
         )
 
 

@@ -22,14 +22,15 @@ from inbedder.files import atomic_write
 from inbedder.prompting import check_strings
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-Pooler = Literal["cls", "cls_before_pooler", "avg", "mean", "avg_first_last", "avg_top2", "pooler", "spans"]
-"""The names of the authors' code and three of ours. "cls" and "cls_before_pooler", one and the same there: the last layer's state
+Pooler = Literal["cls", "cls_before_pooler", "avg", "mean", "avg_first_last", "avg_top2", "pooler", "spans", "last"]
+"""The names of the authors' code and four of ours. "cls" and "cls_before_pooler", one and the same there: the last layer's state
 of the first token; the paper's "[CLS] with MLP" is "cls" with ``transform``. "avg", or "mean" as the rest of this package says:
 the mean of the last layer's states over all tokens; "avg_first_last": of the token embeddings' layer and the last one;
 "avg_top2": of the last two layers. Not the authors': "pooler", the backbone's own (BERT's dense layer and tanh); "spans", of the
-cross-encoder alone, the last layer's mean over each sentence, the two compared."""
+cross-encoder alone, the last layer's mean over each sentence, the two compared; "last", of decoders, the last layer's state of
+the last token, which is about to answer (1st-gen)."""
 
 
 @dataclass(frozen=True)
@@ -66,30 +67,61 @@ class Encoding:
 
 
 def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
-    """The one loader of backbones: any BERT-like model.
+    """The one loader of backbones: any BERT-like model, or a decoder.
 
     Args:
-        name: all-MiniLM-L6-v2 or mini (both bundled), a hub id or a folder; an adapter of a masked LM, as mini is, is merged.
+        name: all-MiniLM-L6-v2 or mini (both bundled), small, a hub id or a folder; an adapter of a language model, as mini and
+            small have, is merged.
 
     Returns:
         The model without a head, float32, and its tokenizer.
 
     Raises:
-        ModelError: When it is not found, damaged, or no BERT-like encoder.
+        ModelError: When it is not found, damaged, or neither a BERT-like encoder nor a decoder.
     """
-    from transformers import AutoModel, AutoModelForMaskedLM
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
     found = find_model(name, LoadOptions())
-    if found.config.is_encoder_decoder or found.tokenizer.cls_token_id is None or found.tokenizer.sep_token_id is None:
+    decoder = is_decoder(found.config)
+    if found.config.is_encoder_decoder or not (decoder or takes_pairs(found.tokenizer)):
         raise ModelError(
-            f"{name} is no BERT-like encoder (with [CLS] and [SEP]). Choose one such as all-MiniLM-L6-v2 or roberta-base."
+            f"{name} is neither a BERT-like encoder (with [CLS] and [SEP]) nor a decoder. Choose one such as all-MiniLM-L6-v2 or "
+            "roberta-base."
         )
     options = LoadOptions(dtype="float32", device="cpu")
     if found.adapter is not None:
-        loaded = load_weights(found, "masked", AutoModelForMaskedLM, options)
+        kind, model_class = ("causal", AutoModelForCausalLM) if decoder else ("masked", AutoModelForMaskedLM)
+        loaded = load_weights(found, kind, model_class, options)
         return loaded.model.base_model, loaded.tokenizer
     loaded = load_weights(found, "embedding", AutoModel, options, headless=True)
     return loaded.model, loaded.tokenizer
+
+
+def is_decoder(config: PretrainedConfig) -> bool:
+    """Whether a backbone reads from left to right.
+
+    Args:
+        config: The backbone's.
+
+    Returns:
+        True for a causal language model, with or without its head.
+    """
+    from transformers.models.auto import modeling_auto
+
+    masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    return config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and config.model_type not in masked
+
+
+def takes_pairs(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether a tokenizer has [CLS] and [SEP].
+
+    Args:
+        tokenizer: Any.
+
+    Returns:
+        True for those of BERT-like models.
+    """
+    return tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
 
 
 def place_of(folder: Path, encoding: Encoding) -> Path:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -10,7 +11,9 @@ from transformers import AutoModel
 
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import Encoding, Pooler, load_parts
+from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TextCutWarning
+from inbedder.vectors import row_cosines
 
 FIRST = ["I love cats", "The delivery was late and the box was crushed", "I love dogs"]
 SECOND = ["I love dogs", "the lamp inside still works fine", "Do they love cats?"]
@@ -105,6 +108,7 @@ def test_poolers_equal_the_states_that_transformers_gives(make_model, pooler):
             "cls_before_pooler": out.last_hidden_state[0, 0],
             "avg": out.last_hidden_state[0].mean(0),
             "mean": out.last_hidden_state[0].mean(0),
+            "last": out.last_hidden_state[0, -1],
             "avg_first_last": ((out.hidden_states[0] + out.hidden_states[-1]) / 2)[0].mean(0),
             "avg_top2": ((out.hidden_states[-2] + out.hidden_states[-1]) / 2)[0].mean(0),
         }[pooler]
@@ -222,10 +226,39 @@ def test_a_model_of_this_package_is_a_base_too(tmp_path):
     assert again == pytest.approx(scores[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("family", ["opt", "t5"])
-def test_a_base_that_is_not_bert_like_is_refused(make_model, family):
-    with pytest.raises(ModelError, match="is no BERT-like encoder"):
-        load_parts(make_model(family))
+def test_an_encoder_decoder_is_refused(make_model):
+    with pytest.raises(ModelError, match="is neither a BERT-like encoder"):
+        load_parts(make_model("t5"))
+
+
+OF_DECODERS = Encoding(pooler="last", template="inbedder", max_length=128)
+
+
+@pytest.mark.parametrize("family", ["opt", "llama"])
+def test_a_decoder_is_read_where_it_is_about_to_answer(make_model, tmp_path, family):
+    model = encoder(make_model, OF_DECODERS, family).eval()
+    together = model.similarity(FIRST, SECOND, condition=ASKED)
+    embedder = InBedder(make_model(family), pooling="1st-gen", dtype="float32", max_length=128)
+    left, right = (embedder.encode(texts, ASKED) for texts in (FIRST, SECOND))
+    np.testing.assert_allclose(together, row_cosines(left, right), atol=1e-5)
+    np.testing.assert_allclose(model.similarity(FIRST, SECOND, condition=ASKED, batch_size=1), together, atol=1e-5)
+    model.save(tmp_path)
+    again = ConditionalEncoder.load(tmp_path).similarity(FIRST, SECOND, condition=ASKED)
+    np.testing.assert_allclose(again, together, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "other", [{"pooler": "mean"}, {"kind": "cross"}, {"kind": "tri"}, {"input": "pair"}, {"reads": "sentences"}]
+)
+def test_a_decoder_takes_no_input_with_separators(make_model, other):
+    with pytest.raises(ModelError, match=r"A decoder has no \[CLS\] and \[SEP\]"):
+        encoder(make_model, replace(OF_DECODERS, **other), "opt")
+
+
+def test_the_last_token_is_found_behind_padding(make_model):
+    model = encoder(make_model, Encoding(pooler="last"))
+    together = model.similarity(FIRST, SECOND, condition=ASKED)
+    np.testing.assert_allclose(model.similarity(FIRST, SECOND, condition=ASKED, batch_size=1), together, atol=1e-5)
 
 
 def test_what_does_not_fit_is_said(make_model, tmp_path):
