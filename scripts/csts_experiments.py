@@ -33,6 +33,7 @@ from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table
 from inbedder.errors import InbedderError, InputError
 from inbedder.models.bundled import BASE_NAME
 from inbedder.outputs import write_records
+from inbedder.tables import read_rows
 
 RECIPES = Path(__file__).resolve().parent.parent / "finetune" / "recipes"
 KINDS = ("bi", "cross", "tri")
@@ -51,22 +52,32 @@ TRAINED: dict[str, tuple[str, ...]] = {
     },
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
-MINI, BASE = ("model=mini",), (f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"')
-SMALL = ("model=small", "encoding.pooler=last", "encoding.template=inbedder", "lora.r=32", "lora.alpha=64")
-LOSSES = ("mse", "quad", "quad+mse")
-ONE_EPOCH = ("training.epochs=1", "training.learning_rate=1.0e-4")
-LONGER = ("training.epochs=5", "training.learning_rate=2.0e-4")
+BASES = {
+    "mini": ("model=mini", "encoding.template=inbedder"),
+    BASE_NAME: (f"model={BASE_NAME}", 'encoding.template="{instruction}: {input}"'),
+    "small": ("model=small", "encoding.pooler=last", "encoding.template=inbedder", "lora.r=32", "lora.alpha=64"),
+}
+COMPARED = ("data.pairs=1500", "training.epochs=1", "training.learning_rate=1.0e-4")
+LONG = ("training.epochs=5", "training.learning_rate=2.0e-4")
 REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     **{
-        f"{kind}-encoder on {base}, {loss}": (1, (kind, *settings, *ONE_EPOCH, f"objective.loss={loss}"))
-        for kind in ("bi", "tri")
-        for base, settings in (("mini", MINI), (BASE_NAME, BASE))
-        for loss in LOSSES
+        f"{kind}-encoder on {base}, {loss}, 1500 pairs": (1, (kind, *BASES[base], *COMPARED, f"objective.loss={loss}"))
+        for kind, bases, losses in (
+            ("bi", ("mini", BASE_NAME, "small"), ("mse", "quad", "quad+mse")),
+            ("tri", ("mini", BASE_NAME), ("mse", "quad", "quad+mse")),
+            ("cross", ("mini", BASE_NAME), ("mse",)),
+        )
+        for base in bases
+        for loss in losses
     },
-    **{
-        f"cross-encoder on {base}, mse": (1, ("cross", settings[0], *ONE_EPOCH))
-        for base, settings in (("mini", MINI), (BASE_NAME, BASE))
-    },
+    "bi-encoder on mini": (3, ("bi", *LONG)),
+    "bi-encoder on mini, with rows of our own": (1, ("bi", *LONG)),
+    "bi-encoder on mini, sentences alone": (1, ("bi", "encoding.reads=sentences", "objective.loss=mse")),
+    "cross-encoder on mini": (3, ("cross", *LONG)),
+    "cross-encoder on mini, sentences alone": (1, ("cross", "encoding.reads=sentences")),
+    "cross-encoder on mini, condition alone": (1, ("cross", "encoding.reads=condition", *WHOLE_INPUT)),
+    f"tri-encoder on {BASE_NAME}": (3, ("tri", *LONG)),
+    **{f"{kind}-encoder of the paper on {BASE_NAME}": (1, (f"paper-{kind}", *PAPERS_BASE_SIZE)) for kind in ("cross", "bi")},
 }
 """What is trained on the authors' rows: by name, how many seeds, which recipe, and its changes."""
 SIZES = (90, 360)
@@ -121,14 +132,27 @@ def split(
 def real(
     output: Output,
     data: Annotated[Path, typer.Option("--data", help="What split wrote.")],
-    own: Annotated[Path, typer.Option("--own", help="Rows of our own, learned beside them.")],
-    only: Annotated[str, typer.Option(help="Names that hold this text alone.")] = "",
+    only: Annotated[list[str], typer.Option(help="Encoders whose name contains this; may repeat.")] = [""],  # noqa: B006
+    changes: Changes = [],  # noqa: B006
 ) -> None:
-    """The encoders on the rows of C-STS itself: kinds, bases, losses, ablations, longer runs, and more rows."""
-    for name, (seeds, (kind, *settings)) in REAL.items():
-        for seed in range(seeds if only in name else 0):
-            trained_cells(name, kind, settings, seed, _check(output, data), output)
+    """The encoders on the rows of C-STS itself: kinds, bases, losses, ablations, and longer runs."""
+    _check(output, data)
+    with tempfile.TemporaryDirectory() as folder:
+        more = Path(folder) / data.name
+        write_records([*read_rows(str(data)), *_own_rows()], more, guard_cells=False)
+        for name, (seeds, (kind, *settings)) in REAL.items():
+            for seed in range(seeds if any(part in name for part in only) else 0):
+                trained_cells(name, kind, [*settings, *changes], seed, more if "our own" in name else data, output)
     typer.echo(markdown(table(load_cells(output))))
+
+
+def _own_rows() -> list[dict[str, Any]]:
+    """The learned rows that were written for this project."""
+    from finetune.conditional.rows import find_file
+    from inbedder.conditional.rated_rows import COLUMNS, read_rated
+
+    rows = [row for name in ("csts.csv", "csts-captions.csv") for row in read_rated(find_file(name), "train")]
+    return [{**{column: getattr(row, column) for column in COLUMNS}, "split": "train"} for row in rows]
 
 
 @app.command()

@@ -23,9 +23,13 @@ from finetune.curriculum.data_cube import UNDERFITTING_FILE, note_underfitting
 from finetune.methods import read_method
 
 RECIPE = Path(__file__).parents[1] / "finetune" / "recipes" / "instructor-minilm.yaml"
-ORDERS = {"drawn": "INSTRUCTOR-style, drawn order", "data-cube": "INSTRUCTOR-style, Data-CUBE's order"}
+ORDERS = {
+    f"{order}{run}": f"INSTRUCTOR-style, {name}{how}"
+    for run, how in (("", ""), ("-2e-5", ", 2e-5"), ("-longer", ", 2e-5, four epochs"))
+    for order, name in (("drawn", "drawn order"), ("data-cube", "Data-CUBE's order"))
+}
 ANSWERING = {"runs/objectives/both": "answering (mini's recipe), 100 steps", "mini": "mini"}
-RUN = re.compile(r"\S*/(drawn|data-cube)-(\d+)")
+RUN = re.compile(r"\S*/((?:drawn|data-cube)(?:-2e-5|-longer)?)-(\d+)")
 
 
 def by_seed(cell: Cell) -> Cell:

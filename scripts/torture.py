@@ -128,7 +128,8 @@ def run_lane(kinds: Sequence[Kind], options: argparse.Namespace, folder: Path, e
             continue
         numbers = kind.numbers(options.minutes) if options.number is None else [options.number]
         tallies.append(run_kind(kind, numbers, options.seed, folder, end))
-        print(table_of(tallies[-1:]).splitlines()[1], file=sys.stderr, flush=True)
+        bad_ends = [*tallies[-1].lost, *tallies[-1].wrong]
+        print("\n".join([table_of(tallies[-1:]).splitlines()[1], *bad_ends]), file=sys.stderr, flush=True)
     return tallies
 
 

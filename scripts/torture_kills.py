@@ -226,7 +226,7 @@ class Kills:
             code, seconds = process.wait(PATIENCE), time.monotonic() - started
         words = said.read_text(encoding="utf-8")
         if kill is not None and words.rstrip().endswith("numbers.") and code in (0, -kill[0]):
-            return Done(0, kill[1], words)  # all was written, and the interpreter was ending
+            return Done(0, min(kill[1], seconds), words)  # all was written, and the interpreter was ending
         return Done(code, seconds, words, met)
 
     def kill_fresh(self, fault: Fault) -> None:

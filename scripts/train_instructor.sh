@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# An INSTRUCTOR-style model on the bundled base, in a drawn order and in Data-CUBE's: the same rows and steps, three seeds.
+# An INSTRUCTOR-style model on the bundled base, in a drawn order and in Data-CUBE's: the same rows and steps, at two rates.
 #     scripts/train_instructor.sh DATA
 # DATA holds qa/ and eval/ as the recipe finetune/recipes/instructor-minilm.yaml names them. Models go to runs/instructor, results to
 # finetune/results. What is finished is kept.
@@ -33,15 +33,16 @@ PYTHON
 ln -sfn "$(realpath "$data/qa")" $runs/qa
 ln -sfn "$(realpath "$data/eval")" $runs/eval
 
+# 85 steps at two rates with three seeds, and four times as many steps at the lower one with one seed.
 models=()
-for seed in 0 1 2; do
-    for order in drawn data-cube; do
-        output=$runs/$order-$seed
-        changes=(--set data.folder=$runs --set training.output=$output --set training.seed=$seed)
-        [ $order = drawn ] || changes+=(--set 'curriculum={}')
-        [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
-        models+=(--model $output)
-    done
+for run in drawn-{0,1,2} data-cube-{0,1,2} drawn-2e-5-{0,1,2} data-cube-2e-5-{0,1,2} drawn-longer-0 data-cube-longer-0; do
+    output=$runs/$run
+    changes=(--set data.folder=$runs --set training.output=$output --set training.seed=${run##*-})
+    [[ $run = drawn* ]] || changes+=(--set 'curriculum={}')
+    [[ $run != *2e-5* ]] || changes+=(--set training.learning_rate=2.0e-5)
+    [[ $run != *longer* ]] || changes+=(--set training.learning_rate=2.0e-5 --set training.epochs=4)
+    [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
+    models+=(--model $output)
 done
 
 # mini's recipe for 100 steps on the same base, where scripts/reproduce_objectives.sh has trained it.

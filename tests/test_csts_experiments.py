@@ -1,4 +1,6 @@
+import csv
 import importlib.util
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,31 @@ def test_the_curve_ends_with_all_pairs_and_finished_cells_are_kept(make_model, r
     assert {cell.model for cell in first} >= {"bi-encoder, 2 pairs", "bi-encoder, trained"}
     assert table(cells)[1][1].count("±") == 1  # the seeds of one size are one model
     assert (tmp_path / "c_curve.png").read_bytes().startswith(PNG)
+
+
+def test_a_split_sets_whole_pairs_aside_whatever_the_order_of_their_sentences(tmp_path):
+    lines = ["sentence1,sentence2,condition,label"]
+    for i in range(8):
+        lines += [f"=cat {i},dog {i},love,{1 + i % 5}", f"dog {i},=cat {i},animals,{5 - i % 5}"]
+    (tmp_path / "rated.csv").write_text("\n".join(lines))
+    experiment("split", tmp_path / "rated.csv", "-o", tmp_path / "split.csv", "--pairs", "2")
+    with (tmp_path / "split.csv").open(encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    assert Counter(row["split"] for row in found) == {"train": 8, "validation": 4, "test": 4}
+    places = {(frozenset((row["sentence1"], row["sentence2"])), row["split"]) for row in found}
+    assert len(places) == 8
+    assert {row["sentence1"] for row in found} == {f"{animal} {i}" for animal in ("=cat", "dog") for i in range(8)}
+
+
+def test_the_encoders_of_real_rows_are_those_that_were_asked_for(make_model, rows, tmp_path):
+    names = ["tri-encoder on mini, quad+mse", "bi-encoder on mini, with rows of our own"]
+    only = [part for name in names for part in ("--only", name)]
+    changes = [*short(make_model("bert")), "--set", "data.pairs=3"]
+    experiment("real", "-o", tmp_path / "r.json", "--data", rows, *only, *changes)
+    cells = load_cells(tmp_path / "r.json")
+    assert {cell.model for cell in cells} == {"tri-encoder on mini, quad+mse, 1500 pairs", names[1]}
+    assert {cell.task for cell in cells} == {"C-STS (rows.csv)", "C-STS (rows.csv), validation"}
+    assert all(cell.about["pairs"] == 3 for cell in cells)
 
 
 def test_what_is_missing_is_named(rows):
