@@ -16,7 +16,7 @@ from types import FrameType
 
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes of Ctrl-C and of SIGTERM: 128 and the signal's number."""
-AGAIN = 0.2
+AGAIN = 0.05
 """Seconds between two looks at whether the exception is still on its way."""
 _HANDLED = ("SIGINT", "SIGTERM", "SIGALRM")
 
@@ -56,7 +56,7 @@ class _Ends:
 
 @contextmanager
 def ends() -> Iterator[None]:
-    """See to it that a Ctrl-C or a SIGTERM within ends the block.
+    """See to it that a Ctrl-C or a SIGTERM within ends the block, and that the caller hears of it even when the work was done.
 
     Outside of the main thread, where Python takes no handlers, and for a signal that the caller has it ignore (``nohup``, a
     background job of a shell), nothing changes.
@@ -75,8 +75,13 @@ def ends() -> Iterator[None]:
         before = {}
     try:
         yield
+    except SystemExit as stop:
+        if stop.code or watch.raised is None:
+            raise
     finally:
         if before and hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    if watch.raised is not None:
+        raise watch.watched()

@@ -77,6 +77,14 @@ def test_an_end_that_is_swallowed_is_tried_again(folder, place, sent, code):
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("place", SWALLOWED)
+def test_an_end_that_is_swallowed_at_the_last_moment_is_told(folder, place, sent, code):
+    ended = run_as_command(SWALLOWED[place].replace("NUMBER", str(int(sent))).replace("time.sleep(1)", "pass"))
+    assert (ended.returncode, ended.stdout) == (code, "swallowed\n"), ended.stderr
+    assert "Interrupted; no half file was left." in ended.stderr
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_end_that_is_on_its_way_is_left_the_time_to_clean_up(folder, sent, code):
     cleaning = f"""
 try:
