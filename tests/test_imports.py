@@ -15,9 +15,9 @@ FLOORS = {
     "inbedder": """
         errors
         arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
-            prompting
-        cache_checks models.checksums
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.stability
+            guided pooling prompting
+        cache_checks grouping.naming grouping.wordings models.checksums
         backbones.file_checks models.gguf tokenization
         backbones.adapters backbones.sentence_modules cache
         backbones.base grouping.report.page models.installing outputs
@@ -29,8 +29,8 @@ FLOORS = {
         backbones.families cli.kept cli.models cli.research
         conditional.encoding embedder
         cli.inputs conditional.base distributed.pipeline grouping.clustering
-        cli.groups conditional.encoder distributed.job
-        cli.texts conditional distributed
+        cli.groups conditional.encoder distributed.job grouping.comparison
+        cli.texts cli.wordings conditional distributed
         cli.app
         cli
         __main__
@@ -52,7 +52,7 @@ FLOORS = {
         metrics results tasks.base tasks.sets
         mteb_encoder tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval tasks.robustness
             tasks.text_evaluation
-        embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard
+        embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
         mteb_results paper runner tasks.detail
         few_shot tasks
         sweeps
