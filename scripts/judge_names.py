@@ -5,9 +5,9 @@ python scripts/judge_names.py sheet DATA OUT        # groups the demo and five s
 python scripts/judge_names.py table OUT -o scripts/results/names.json
 
 In sheet.txt each group shows its labels, its most frequent answers and its names in random order, equal ones once. The reader
-writes a mark for each name, in their order, behind "marks:": 2 where it says what the group is about and tells it apart from the other groups of
-the set, 1 where it is vague or holds a word that misleads, 0 where it misleads. Names are judged as namers give them, before they
-are set apart.
+writes a mark for each name, in their order, behind "marks:": 2 where it says what the group is about and tells it apart from the
+other groups of the set, 1 where it is vague or holds a word that misleads, 0 where it misleads or is empty. Names are judged as
+namers give them, before they are set apart.
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ def table(folder: Path, output: Path) -> None:
             "mixed": lambda group: group["mixed"],
             "not mixed": lambda group: not group["mixed"],
             "stable": lambda group: mark(group["stability"]) == "stable",
+            "neither": lambda group: not mark(group["stability"]),
             "shaky": lambda group: mark(group["stability"]) == "shaky",
         }.items()
     }

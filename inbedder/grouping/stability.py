@@ -2,7 +2,8 @@
 
 Hennig's bootstrap (2007, "Cluster-wise assessment of cluster stability"; ``clusterboot`` of R's fpc): rows are drawn with
 replacement, drawn rows count once, and are grouped again into as many groups. A group's stability is the Jaccard similarity of
-its drawn rows with the new group that is most like them, its mean over the draws. Hennig calls groups from 0.75 on stable.
+its drawn rows with the new group that is most like them, its mean over the draws. Hennig calls groups from 0.75 on stable, and
+advises not to trust those below 0.6.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from inbedder.vectors import Vectors
 
-STABLE = 0.75
+STABLE, SHAKY = 0.75, 0.6
 DRAWS = 20
 MOST_DRAWN = 2000
 """Rows of a draw, so that its time does not grow with the corpus."""
@@ -53,16 +54,16 @@ def group_stability(
     return [float(mean) for mean in np.nanmean(likenesses, axis=0)]
 
 
-def mark(stability: float) -> Literal["stable", "shaky"]:
+def mark(stability: float) -> Literal["stable", "shaky", ""]:
     """How a group's stability reads.
 
     Args:
         stability: 0 to 1.
 
     Returns:
-        "stable" from 0.75 on (Hennig 2007), else "shaky".
+        "stable" from 0.75 on, "shaky" below 0.6 (Hennig 2007), nothing between the two.
     """
-    return "stable" if stability >= STABLE else "shaky"
+    return "stable" if stability >= STABLE else "shaky" if stability < SHAKY else ""
 
 
 def _likenesses(labels: Labels, again: Labels, count: int) -> NDArray[np.float64]:

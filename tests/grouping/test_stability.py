@@ -68,8 +68,10 @@ def test_equal_vectors_do_not_ask_for_more_groups_than_there_are():
     assert all(0 < one <= 1 for one in found)
 
 
-@pytest.mark.parametrize(("value", "name"), [(1.0, "stable"), (0.75, "stable"), (0.7499, "shaky"), (0.0, "shaky")])
-def test_a_group_is_stable_from_three_quarters_on(value, name):
+@pytest.mark.parametrize(
+    ("value", "name"), [(1.0, "stable"), (0.75, "stable"), (0.7499, ""), (0.6, ""), (0.5999, "shaky"), (0.0, "shaky")]
+)
+def test_a_group_is_stable_from_three_quarters_on_and_shaky_below_six_tenths(value, name):
     assert mark(value) == name
 
 
