@@ -88,7 +88,7 @@ class ClusterResult:
 
     @property
     def names(self) -> list[str]:
-        """A short name of each cluster, none twice: its title where there is one, else its first keywords."""
+        """A short name of each cluster: its title where there is one (``cluster`` gives none twice), else its first keywords."""
         pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
         return [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
 
