@@ -125,7 +125,7 @@ def table(folder: Path, output: Path) -> None:
         "command": "python scripts/judge_names.py sheet DATA OUT; a reader; python scripts/judge_names.py table OUT -o "
         "scripts/results/names.json",
         "about": f"mini, {ROWS} texts per set, at most {MOST_GROUPS} groups; one reader, who did not see which namer gave which; "
-        "marks: 2 right, 1 vague or with a word that misleads, 0 misleading",
+        "marks: 2 right, 1 vague or with a word that misleads, 0 misleading; three names of words were marked after the others",
         "mean_mark": {namer: round(mean(marks), 2) for namer, marks in total.items()},
         "right": {namer: marks.count(2) for namer, marks in total.items()},
         "misleading": {namer: marks.count(0) for namer, marks in total.items()},

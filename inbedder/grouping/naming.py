@@ -6,7 +6,8 @@
 
 It sees all groups at once, since a name has to tell its group apart from the others. Those that come along:
 
-- ``words`` (the default): the first keywords, as the InBedder paper ranks them.
+- ``words`` (the default): the first keywords, as the InBedder paper ranks them; where few answers hold one of them, behind the
+  word that most answers hold.
 - ``class-tfidf``: the same number of words by class-based TF-IDF, as BERTopic's.
 - ``central``: the answer in the middle of the group.
 - ``model``: a title that the model writes from the group's answers; ``model:small`` lets another model write it.
@@ -17,7 +18,7 @@ Whatever a namer gives, ``name_groups`` sees to it that no name is empty or come
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 NAMERS = ("words", "class-tfidf", "central", "model")
 WORDS = 3
 """Keywords of a name."""
-MIXED = 0.5
-"""Where fewer of a group's answers than this share hold one of its name's keywords, the group is called mixed."""
+FITS = 0.5
+"""Words fit a group where at least this share of its answers holds one of them."""
 MARK = " (mixed)"
 LONGEST = 60
 """Characters of a name that is a text."""
@@ -66,6 +67,19 @@ class GroupContents:
     def said(self) -> list[str]:
         """Its answers without the empty ones, or its texts where there is none."""
         return [answer for answer in self.answers if answer.strip()] if self.answered else self.texts
+
+    @property
+    def common(self) -> list[str]:
+        """Words that at least half of its answers hold, the most frequent first; none where there is no answer."""
+        said = self.said if self.answered else []
+        counts = Counter(word for one in said for word in dict.fromkeys(_words(one)))
+        return [word for word, count in counts.most_common() if count >= FITS * len(said)]
+
+    @property
+    def keywords_fit(self) -> bool:
+        """Whether at least half of what it says holds one of its first keywords."""
+        first = set(self.keywords[:WORDS])
+        return sum(not first.isdisjoint(_words(one)) for one in self.said) >= FITS * len(self.said)
 
 
 class Namer(Protocol):
@@ -162,10 +176,10 @@ def is_mixed(group: GroupContents) -> bool:
         group: The group.
 
     Returns:
-        True where less than half of its answers hold one of its first three keywords; False where the model answers nothing.
+        True where less than half of its answers hold one of its first three keywords, and no word stands in half of them; False
+        where the model answers nothing.
     """
-    words = set(group.keywords[:WORDS])
-    return group.answered and float(np.mean([bool(words & set(WORD.findall(one.lower()))) for one in group.said])) < MIXED
+    return group.answered and not group.keywords_fit and not group.common
 
 
 def distinct(names: Sequence[str], words: Sequence[Sequence[str]], taken: Sequence[str] = ()) -> list[str]:
@@ -184,7 +198,7 @@ def distinct(names: Sequence[str], words: Sequence[Sequence[str]], taken: Sequen
     apart: list[str] = []
     for name, found in zip(names, words, strict=True):
         plain = name.removesuffix(MARK)
-        longer = (f"{plain}, {word}" for word in found if word not in WORD.findall(plain.lower()))
+        longer = (f"{plain}, {word}" for word in found if word not in _words(plain))
         numbered = (f"{plain} {number}" for number in range(2, len(known) + 3))
         chosen = next(one for one in (plain, *longer, *numbered) if one.casefold() not in known)
         known.add(chosen.casefold())
@@ -210,12 +224,16 @@ def set_apart(results: Sequence[ClusterResult]) -> list[ClusterResult]:
     return apart
 
 
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.lower())
+
+
 def _first_words(words: Sequence[str]) -> str:
     return ", ".join(words[:WORDS])
 
 
 def _by_words(groups: Sequence[GroupContents]) -> list[str]:
-    return [_first_words(group.keywords) for group in groups]
+    return [_first_words(group.keywords if group.keywords_fit else [*group.common[:1], *group.keywords]) for group in groups]
 
 
 def _by_class_words(groups: Sequence[GroupContents]) -> list[str]:

@@ -106,10 +106,22 @@ def test_a_group_is_mixed_where_its_keywords_stand_in_less_than_half_of_its_answ
     words = ["late", "slow", "cold", "never looked at"]
     assert not is_mixed(group_saying("late bus", "SLOW", "red", "blue", words=words))
     assert is_mixed(group_saying("late bus", "later", "red", "blue", "never", words=words))
+    assert not is_mixed(group_saying("red bus", "red", "late", "blue red", "red never", words=words))  # they say red
     assert not is_mixed(group_saying("late", "", "", "", words=words))  # texts that were not asked
     assert not is_mixed(group_saying("", "", words=words))
     groups = [group_saying("late", "red", "blue", words=words)]
     assert name_groups(lambda _groups: ["delays"], groups) == ["delays (mixed)"]
+
+
+def test_words_that_few_answers_hold_stand_behind_the_word_that_most_hold():
+    namer = find_namer("words", None)
+    rare = group_saying("food late", "food", "food", "good food", "slow", words=["late", "slow", "cold"])
+    assert rare.common == ["food"]
+    assert namer([rare]) == ["food, late, slow"]
+    assert namer([replace(rare, keywords=["late", "slow", "food"])]) == ["late, slow, food"]
+    assert namer([replace(rare, keywords=[])]) == ["food"]
+    assert namer([group_saying("red", "blue", "green", words=["red"])]) == ["red"]
+    assert namer([group_saying("", "", words=["text"])]) == ["text"]
 
 
 def test_names_of_cluster_come_from_its_namer_and_keywords_stay(model):
