@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.grouping.clustering import ClusterResult, Labels
 
-NAMERS = ("words", "class-tfidf", "central", "model")
 WORDS = 3
 """Keywords of a name."""
 FITS = 0.5
@@ -112,11 +111,12 @@ def find_namer(namer: str | Namer, model: InBedder) -> Namer:
     """
     if callable(namer):
         return namer
-    name, _, other = str(namer).partition(":")
-    if namer in _SIMPLE:
-        return _SIMPLE[str(namer)]
-    if name != "model" or (other == "" and namer != "model"):
-        raise InputError(f"There is no namer {shown(namer)}. Choose {', '.join(NAMERS)}, model:NAME, or give a callable.")
+    asked = str(namer)
+    if asked in _SIMPLE:
+        return _SIMPLE[asked]
+    name, _, other = asked.partition(":")
+    if name != "model" or (other == "" and asked != "model"):
+        raise InputError(f"There is no namer {shown(namer)}. Choose {', '.join(_SIMPLE)}, model, model:NAME, or give a callable.")
     writer = type(model)(other) if other else model
     if not writer.backbone.answers:
         raise InputError(f"{writer.name} does not answer, so it cannot write names. Choose another namer, or model:small.")
@@ -257,3 +257,4 @@ def _by_central_answer(groups: Sequence[GroupContents]) -> list[str]:
 
 
 _SIMPLE: dict[str, Namer] = {"words": _by_words, "class-tfidf": _by_class_words, "central": _by_central_answer}
+"""Namers that need no model."""

@@ -72,7 +72,7 @@ def test_the_model_writes_titles_of_the_answers_and_another_model_can(model, mak
     assert name_groups(writer, groups_of()) == ["late", "rude"]
 
 
-@pytest.mark.parametrize("namer", ["", "loud", "model:", "words:x", "modell", None])
+@pytest.mark.parametrize("namer", ["", "loud", "model:", "words:x", "modell", None, ["words"]])
 def test_an_unknown_namer_is_refused(model, namer):
     with pytest.raises(InputError, match=r"There is no namer .* Choose words, class-tfidf, central, model, model:NAME"):
         find_namer(namer, model)
