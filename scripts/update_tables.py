@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import mean
 
 from evaluation.paper import published_table
 from evaluation.results import load_cells, markdown, table
@@ -66,8 +67,43 @@ def on_written_sets() -> list[list[str]]:
     return table([cell for cell in cells if cell.task.endswith("(written)")])
 
 
-BESIDE = {"paper.json": published_table, "beside_the_paper": on_written_sets}
-"""Tables that no file of results holds alone."""
+def wordings_table() -> list[list[str]]:
+    """V-measures of mini under single wordings and under the mean over several, means over seeds.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    names = {"single": "one wording", "mean_of_3": "mean of 3", "mean_of_5": "mean of 5"}
+    columns = {f"{key}_{what}": f"{name}: {what}" for key, name in names.items() for what in ("mean", "worst")}
+    columns["mean_of_all"] = "mean of 10"
+    cells = [cell for cell in load_cells(RESULTS / "wordings.json") if (cell.model, cell.vectors) == ("mini", "raw")]
+    rows = [["V-measure", *columns.values()]]
+    for task in dict.fromkeys(cell.task for cell in cells):
+        scores = [cell.scores for cell in cells if cell.task == task]
+        rows.append([task.removesuffix(" wordings"), *(f"{mean(score[column] for score in scores):.1f}" for column in columns)])
+    return rows
+
+
+def names_table() -> list[list[str]]:
+    """Marks of the namers, read blind.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    found = json.loads((BENCHMARKS / "names.json").read_text(encoding="utf-8"))
+    rows = [["namer", "mean mark (0 to 2)", f"right, of {found['groups']}", "misleading"]]
+    for namer, mark in sorted(found["mean_mark"].items(), key=lambda item: -item[1]):
+        rows.append([namer, f"{mark:.2f}", str(found["right"][namer]), str(found["misleading"][namer])])
+    return rows
+
+
+BESIDE = {
+    "paper.json": published_table,
+    "beside_the_paper": on_written_sets,
+    "wordings.json": wordings_table,
+    "names.json": names_table,
+}
+"""Tables that are not made of the main scores of one file of results."""
 
 
 def ratios(path: Path) -> list[list[str]]:

@@ -13,33 +13,33 @@ ROOT = Path(__file__).parents[1]
 # One floor a line (a deeper line goes on with the floor above it), the lowest first: a file imports files of lower floors alone.
 FLOORS = {
     "inbedder": """
-        errors
-        arguments backbones batching cli.ends grouping grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
-            prompting
-        cache_checks models.checksums
-        backbones.file_checks models.gguf tokenization
-        backbones.adapters backbones.sentence_modules cache
-        backbones.base grouping.report.page models.installing outputs
-        backbones.masked formats models.bundled scheduling
+        backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
+            vectors words
+        arguments backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.stability
+            pooling
+        cache_checks grouping.naming guided models.checksums prompting
+        backbones.file_checks cache grouping.wordings models.gguf tokenization
+        backbones.adapters backbones.base backbones.sentence_modules grouping.report.page models.installing outputs
+            scheduling
+        backbones.masked formats models.bundled
         backbones.onnx backbones.revision tables
-        backbones.weights conditional.rated_rows distributed.folder
-        backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
-        backbones.seq2seq backbones.shared_prefix cli.options
-        backbones.families cli.kept cli.models cli.research
-        conditional.encoding embedder
-        cli.inputs conditional.base distributed.pipeline grouping.clustering
-        cli.groups conditional.encoder distributed.job
-        cli.texts conditional distributed
+        backbones.weights conditional.rated_rows distributed.folder prompt_encoder
+        backbones.causal backbones.embedding backbones.vllm conditional.encoding reencode
+        backbones.seq2seq backbones.shared_prefix cli.options conditional.base
+        backbones.families cli.kept cli.models cli.research conditional.encoder
+        conditional embedder
+        cli.inputs distributed.pipeline grouping.clustering
+        cli.groups distributed.job grouping.comparison
+        cli.texts cli.wordings distributed
         cli.app
         cli
         __main__
     """,
     "finetune": """
-        answering answering.keywords answering.order card conditional contrastive.losses curriculum.annealing
-            preflight recipe scenes
-        composing conditional.recipe curriculum.tours methods training_run
-        conditional.losses conditional.rows contrastive.recipe curriculum.arranging sources
+        answering answering.keywords answering.order card conditional contrastive.losses curriculum.annealing preflight
+            recipe scenes
+        composing conditional.recipe contrastive.recipe curriculum.tours methods training_run
+        conditional.losses conditional.rows curriculum.arranging sources
         answering.recipe conditional.trainer contrastive.rows curriculum mining
         answering.rows conditional.training contrastive.instructed contrastive.order curriculum.data_cube
         answering.examples contrastive.trainer
@@ -50,10 +50,10 @@ FLOORS = {
     """,
     "evaluation": """
         metrics represented results tasks.base tasks.sets
-        mteb_encoder tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval tasks.robustness
-            tasks.text_evaluation
-        embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard
-        mteb_results paper runner tasks.detail
+        mteb_encoder paper tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval
+            tasks.robustness tasks.text_evaluation
+        embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
+        mteb_results runner tasks.detail
         few_shot tasks
         sweeps
     """,

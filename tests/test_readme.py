@@ -30,3 +30,19 @@ def test_the_readme_names_files_that_exist():
     for name in ("scripts/demo", "scripts/test", "docs/report.png", "finetune/recipes/mini.yaml", "prompts/instructions.yaml"):
         assert name in text
         assert (ROOT / name).exists()
+
+
+RAISED = ["amazon_multidomain (500 rows) domain", "clinc150 (500 rows) domain", "hwu64 (500 rows) scenario"]
+
+
+@pytest.mark.parametrize("corpus", RAISED)
+def test_the_mean_over_wordings_raised_the_worst_of_ten(corpus):
+    header, *rows = update_tables.wordings_table()
+    scores = dict(zip(header, next(row for row in rows if row[0] == corpus), strict=True))
+    assert min(float(scores["mean of 3: worst"]), float(scores["mean of 5: worst"])) > float(scores["one wording: worst"]) + 3
+    assert float(scores["mean of 3: mean"]) > float(scores["one wording: mean"])
+
+
+def test_the_default_namer_was_judged_best():
+    (_, *rows) = update_tables.names_table()
+    assert rows[0][0] == "words"

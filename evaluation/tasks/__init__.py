@@ -25,6 +25,7 @@ from evaluation.tasks.robustness import (
 from evaluation.tasks.sets import KnownSet, known_sets
 from evaluation.tasks.standard import standard_task, task_of_mteb
 from evaluation.tasks.text_evaluation import TextEvaluation
+from evaluation.tasks.wordings import WordingMeans
 from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
 from inbedder.formats import BadRow
@@ -166,16 +167,26 @@ def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str
     yield f"{name} two-criteria clustering", lambda: CriteriaClustering(corpus(), protocol)
     key = name.split(" ")[0].lower()
     for criterion in robustness_instructions().get(key, {}):
-        yield f"{name} {criterion} robustness", lambda criterion=criterion: _robustness(corpus(), criterion, protocol)  # type: ignore[misc]
+        yield f"{name} {criterion} robustness", partial(_robustness, corpus, criterion, protocol)
+        yield f"{name} {criterion} wordings", partial(_wordings, corpus, criterion, protocol)
     if key in detail_instructions():
         yield f"{name} detail", lambda: InstructionDetail(corpus(), detail_instructions()[key], protocol)
 
 
-def _robustness(corpus: TwoCriteriaCorpus, criterion: str, protocol: str) -> InstructionRobustness:
+def _asked(corpus: TwoCriteriaCorpus, criterion: str) -> tuple[LabelledTexts, dict[str, list[str]]]:
+    """A corpus with the labels of one criterion, and the instructions that ask for it."""
     labels = dict(zip(corpus.criteria, corpus.labels, strict=True))[criterion]
     data = LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence)
-    instructions = robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
-    return InstructionRobustness(data, instructions, protocol)
+    return data, robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
+
+
+def _robustness(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, protocol: str) -> InstructionRobustness:
+    return InstructionRobustness(*_asked(corpus(), criterion), protocol)
+
+
+def _wordings(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, protocol: str) -> WordingMeans:
+    data, instructions = _asked(corpus(), criterion)
+    return WordingMeans(data, instructions["correct"], protocol)
 
 
 def _once(build: Callable[[], TwoCriteriaCorpus]) -> Callable[[], TwoCriteriaCorpus]:

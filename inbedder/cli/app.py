@@ -15,6 +15,7 @@ from inbedder.cli.models import app as models_app
 from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.texts import answer, embed
+from inbedder.cli.wordings import compare_wordings
 
 STOPPED = "Interrupted; no half file was left."
 
@@ -34,7 +35,7 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (embed, answer, cluster, cache, finetune, evaluate):
+for _command in (embed, answer, cluster, compare_wordings, cache, finetune, evaluate):
     app.command()(_command)
 app.add_typer(models_app, name="models")
 

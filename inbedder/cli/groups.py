@@ -67,12 +67,24 @@ def cluster(
     guided: Guided = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
-    titles: Annotated[bool, typer.Option("--titles", help="Let the model write a title per group (best with small).")] = False,
+    namer: Annotated[
+        str,
+        typer.Option(
+            help="What names the groups: words (of the answers), class-tfidf, central (the most central answer), model (a title "
+            "that the model writes, best with small) or model:NAME."
+        ),
+    ] = "words",
+    one_question: Annotated[
+        bool,
+        typer.Option("--one-question", help="The -i are wordings of one question: group once, by the mean of their vectors."),
+    ] = False,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"), source)
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
+    if one_question and guided is not None:
+        raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     table = read_texts(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
@@ -80,25 +92,39 @@ def cluster(
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
     how |= {"subtract_instruction": subtract_instruction, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
-    from inbedder.grouping.clustering import cluster as cluster_texts
+    from inbedder.grouping.naming import find_namer, set_apart
 
-    found: Any = (
-        embedder.encode_many(table.texts, instructions, batch_size=batch_size)
-        if guided is None
-        else guided_vectors(embedder, table.texts, instructions, guided, batch_size)
-    )
     options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
-    options["titles"] = titles
-    results = [
-        cluster_texts(table.texts, instruction, model=embedder, embeddings=vectors, **options)
-        for instruction, vectors in zip(instructions, found, strict=True)
-    ]
+    options |= {"model": embedder, "namer": find_namer(namer, embedder)}  # looked up before the work that needs it last
+    results = _grouped(table.texts, instructions, one_question, guided, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
-    _write_groups(results, table, output, guard_cells)
+    _write_groups(set_apart(results), table, output, guard_cells)
+
+
+def _grouped(
+    texts: list[str], instructions: list[str], one_question: bool, guided: int | None, options: dict[str, Any]
+) -> list[ClusterResult]:
+    """One grouping per instruction, or one for all of them."""
+    from inbedder.grouping.clustering import cluster as cluster_texts
+
+    if one_question:
+        return [cluster_texts(texts, instructions, **options)]
+    embedder, batch_size = options["model"], options["batch_size"]
+    found: Any = (
+        embedder.encode_many(texts, instructions, batch_size=batch_size)
+        if guided is None
+        else guided_vectors(embedder, texts, instructions, guided, batch_size)
+    )
+    return [
+        cluster_texts(texts, instruction, embeddings=vectors, **options)
+        for instruction, vectors in zip(instructions, found, strict=True)
+    ]
 
 
 def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
+    from inbedder.grouping.stability import mark
+
     for path in output:
         if path.suffix.lower() == ".html":
             from inbedder.grouping.report.page import save_report
@@ -109,7 +135,7 @@ def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequen
 
             write_records((row for result in results for row in result.rows(table.rows)), path, guard_cells=guard_cells)
     for result in results:
-        say(f"{result.instruction}")
-        for name, size in zip(result.names, result.sizes, strict=True):
-            say(f"  {size:6d}  {name}")
+        say(" / ".join(result.wordings or [result.instruction]))
+        for name, size, stability in zip(result.names, result.sizes, result.stability or (), strict=True):
+            say(f"  {size:6d}  {name}" + (f"  (shaky: {stability:.2f})" if mark(stability) == "shaky" else ""))
     say(f"Written: {', '.join(str(path) for path in output)}")

@@ -21,7 +21,9 @@ from inbedder.arguments import entries, known_vectors, seed_number, whole_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
-from inbedder.grouping.titles import group_titles
+from inbedder.grouping.naming import Namer, contents, find_namer, name_groups
+from inbedder.grouping.stability import group_stability
+from inbedder.grouping.wordings import check_wordings, encode_wordings
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
 
@@ -43,7 +45,7 @@ class ClusterResult:
     """One grouping of a corpus. Two are equal when all that they hold is."""
 
     instruction: str
-    """What was asked."""
+    """What was asked; of several wordings the one that was answered, whose vectors lie nearest to their mean."""
     texts: list[str]
     """The corpus, n texts."""
     labels: Labels
@@ -61,7 +63,11 @@ class ClusterResult:
     label_agreement: LabelAgreement | None = None
     """How the clusters relate to given labels."""
     titles: list[str] | None = None
-    """Titles that the model wrote from each cluster's answers, k strings; None when none were asked for."""
+    """The clusters' names as the namer gave them, k strings; None for their first keywords."""
+    stability: list[float] | None = None
+    """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``)."""
+    wordings: list[str] | None = None
+    """The wordings of the question whose vectors' mean was grouped; None where one question was asked."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClusterResult):
@@ -82,7 +88,7 @@ class ClusterResult:
 
     @property
     def names(self) -> list[str]:
-        """A short name of each cluster: its title where there is one, else its first keywords."""
+        """A short name of each cluster: its title where there is one (``cluster`` gives none twice), else its first keywords."""
         pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
         return [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
 
@@ -137,14 +143,14 @@ class ClusterResult:
 
 def cluster(
     texts: Sequence[str],
-    instruction: str | None = None,
+    instruction: str | Sequence[str] | None = None,
     model: InBedder | str | None = None,
     k: int | str = "auto",
     seed: int = 0,
     *,
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | None = None,
-    titles: bool = False,
+    namer: str | Namer = "words",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> ClusterResult:
@@ -152,15 +158,16 @@ def cluster(
 
     Args:
         texts: n texts, at least one.
-        instruction: The aspect to group by, as a question; None is ``@generic``, as for ``InBedder.encode``.
+        instruction: The aspect to group by, as a question; None is ``@generic``, as for ``InBedder.encode``. A list holds the
+            question in several wordings: grouped is the mean of the vectors of length 1 under each.
         model: An ``InBedder``, the name of one, or None for the bundled default.
         k: Number of groups, or "auto".
         seed: Seed of k-means.
-        embeddings: The texts' vectors under the instruction, shape (n, d), where they are known already. Of those of
+        embeddings: The texts' vectors under the one instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
         given_labels: Known labels, one per text, to compare the groups with.
-        titles: Let the model write a short title for each group from the group's answers (see ``titles``); for models that
-            answer in words of their own, such as ``small``.
+        namer: What names the groups (see ``naming``): "words" of the answers, "class-tfidf", "central" (the most central answer),
+            "model" (a title that the model writes, best with ``small``), "model:NAME", or a callable.
         batch_size: Most texts in one pass.
         show_progress_bar: None shows one for long work in a terminal.
 
@@ -168,7 +175,8 @@ def cluster(
         The grouping, with keywords (of the answers, or of the texts where there are none), examples and answers.
 
     Raises:
-        InputError: When there is no text, k does not fit, or given labels and texts differ in number.
+        InputError: When there is no text, k does not fit, given labels and texts differ in number, there is no such namer, or
+            vectors are given for several wordings.
     """
     rows = check_texts(texts, None)[0]
     if not rows:
@@ -180,39 +188,49 @@ def cluster(
     seed = seed_number(seed)
     if embeddings is not None:
         known_vectors("embeddings", embeddings, len(rows))
+    wordings = None if instruction is None or isinstance(instruction, str) else check_wordings(instruction)
+    if wordings and embeddings is not None:
+        raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
+    name = find_namer(namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
+    if wordings:
+        vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
+    else:
+        vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
+    question = None if instruction is None else str(instruction)
     directions = unit(vectors)
     labels = group(directions, k, seed)
     sample = getattr(embeddings, "sample", None)
     read = np.arange(len(rows)) if sample is None else sample
     if len(read) < len(rows):
         read = np.union1d(read, np.concatenate(central_texts(rows, directions, labels, TEXTS_READ)))
-    if embedder.backbone.answers:
-        answers = _answers(embedder, rows, instruction, read, options)
-    else:
-        logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
-        answers = [""] * len(rows)
+    answers = _answers(embedder, rows, question, read, options)
+    words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
-        instruction=instruction or embedder.defaults.any or "(no instruction)",
+        instruction=question or embedder.defaults.any or "(no instruction)",
         texts=rows,
         labels=labels,
-        keywords=keywords(answers if embedder.backbone.answers else rows, labels),
+        keywords=words,
         examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, directions, labels)],
         answers=answers,
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreement=agreement(labels, given) if given is not None else None,
-        titles=group_titles(embedder, answers, labels) if titles and embedder.backbone.answers else None,
+        titles=name_groups(name, contents(rows, answers, directions, labels, words)),
+        stability=group_stability(directions, labels, group, seed),
+        wordings=wordings,
     )
 
 
 def _answers(
     embedder: InBedder, rows: Sequence[str], instruction: str | None, read: NDArray[np.intp], options: dict[str, Any]
 ) -> list[str]:
-    """The answers of some rows, empty ones of the others."""
+    """The answers of some rows, empty ones of the others and of a model that does not answer."""
     by_row = [""] * len(rows)
+    if not embedder.backbone.answers:
+        logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
+        return by_row
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCutWarning)  # encode said so already
         answers = embedder.answer([rows[i] for i in read], instruction, **options)

@@ -1,15 +1,15 @@
 """What a group of texts has in common under an instruction: keywords, examples, head words, labels.
 
 Keywords follow section 6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by TF-IDF over
-the clusters' documents. ``weighting="paper"`` is what the authors' code computes; the default ranks words by how far their weight
-stands out from the other clusters and leaves out stopwords. Models that answer nothing have their texts in the place of answers.
+the clusters' documents, as the authors' code does. Models that answer nothing have their texts in the place of answers, weighed
+by how far a word stands out from the other clusters, stopwords left out.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from inbedder.errors import InputError
 from inbedder.words import stopwords
 
+Weighting = Literal["paper", "standing-out", "class-tfidf"]
 WORD = r"(?u)\b\w[\w'-]+\b"
+TOLD_APART = 1e-9  # scores below are rounding
 STANDS_OUT = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
 
 
@@ -36,11 +38,7 @@ class LabelAgreement:
 
 
 def keywords(
-    answers: Sequence[str],
-    labels: NDArray[np.int64],
-    top: int = 8,
-    *,
-    weighting: Literal["standing-out", "paper"] = "standing-out",
+    answers: Sequence[str], labels: NDArray[np.int64], top: int = 8, *, weighting: Weighting = "paper"
 ) -> list[list[str]]:
     """Words that name each cluster (InBedder paper, section 6).
 
@@ -48,39 +46,66 @@ def keywords(
         answers: One answer per text, n strings, or the texts themselves.
         labels: Cluster of each text, shape (n,), 0 .. k-1.
         top: Most words per cluster.
-        weighting: "standing-out" leaves out stopwords, dampens counts, ranks by the weight minus its mean in the other clusters
-            and stops where a word no longer stands out. "paper" is the authors' code: scikit-learn's TF-IDF with its defaults,
-            ranked by the weight minus its mean over all clusters, always the first ``top`` words.
+        weighting: "paper" is the authors' code: scikit-learn's TF-IDF with its defaults, ranked by the weight minus its mean over
+            all clusters. "standing-out", for texts rather than answers, leaves out stopwords, dampens counts, ranks by the weight
+            minus its mean in the other clusters and stops where a word no longer stands out. "class-tfidf" is BERTopic's: a
+            word's share of the cluster's words, times log(1 + words per cluster / the word's count in all clusters).
 
     Returns:
-        k lists of words, the most telling first; empty where a cluster's answers hold no word.
+        k lists of words that tell the cluster apart, the most telling first; empty where its answers hold no word.
 
     Raises:
         InputError: When the weighting is unknown.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    if weighting not in ("standing-out", "paper"):
-        raise InputError(f"Unknown weighting {weighting!r} of keywords. Choose standing-out or paper.")
+    if weighting not in _WEIGHTINGS:
+        raise InputError(f"Unknown weighting {weighting!r} of keywords. Choose {', '.join(_WEIGHTINGS)}.")
     count = int(labels.max()) + 1 if len(labels) else 0
     documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
-    left_out = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
-    ours: dict[str, Any] = {"token_pattern": WORD, "stop_words": left_out, "sublinear_tf": True}
-    paper = weighting == "paper"
-    vectorizer = TfidfVectorizer(**({} if paper else ours))
     try:
-        weights = vectorizer.fit_transform(documents).toarray()
+        words, scores = _WEIGHTINGS[weighting](documents)
     except ValueError:  # no word in any document
         return [[] for _ in documents]
-    words = vectorizer.get_feature_names_out()
-    named = []
-    for cluster in range(count):
-        others = weights if paper else np.delete(weights, cluster, axis=0)
-        standing_out = weights[cluster] - (others.mean(axis=0) if len(others) else 0.0)
-        enough = weights[cluster].any() & (paper | (standing_out > STANDS_OUT * weights[cluster]))
-        order = np.argsort(-standing_out, kind="stable")[:top]
-        named.append([str(words[i]) for i in order if enough[i]])
-    return named
+    orders = np.argsort(-scores, axis=1, kind="stable")[:, :top]
+    return [[str(words[i]) for i in order if scores[cluster, i] > TOLD_APART] for cluster, order in enumerate(orders)]
+
+
+Scored = tuple[NDArray[Any], NDArray[np.float64]]
+"""w words, and how well each names each of k documents, shape (k, w); 0 or less where it does not."""
+
+
+def _paper(documents: Sequence[str]) -> Scored:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer = TfidfVectorizer()
+    weights = vectorizer.fit_transform(documents).toarray()
+    return vectorizer.get_feature_names_out(), weights - (weights.mean(axis=0) if len(documents) > 1 else 0.0)
+
+
+def _standing_out(documents: Sequence[str]) -> Scored:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    left_out = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
+    vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=left_out, sublinear_tf=True)
+    weights = vectorizer.fit_transform(documents).toarray()
+    others = (weights.sum(axis=0) - weights) / max(1, len(documents) - 1)
+    return vectorizer.get_feature_names_out(), np.where(weights - others > STANDS_OUT * weights, weights - others, 0.0)
+
+
+def _class_tf_idf(documents: Sequence[str]) -> Scored:
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    vectorizer = CountVectorizer()
+    counts = vectorizer.fit_transform(documents).toarray()
+    words_per_document = int(counts.sum(axis=1).mean())
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return vectorizer.get_feature_names_out(), shares * np.log1p(words_per_document / counts.sum(axis=0))
+
+
+_WEIGHTINGS: dict[str, Callable[[Sequence[str]], Scored]] = {
+    "paper": _paper,
+    "standing-out": _standing_out,
+    "class-tfidf": _class_tf_idf,
+}
 
 
 def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: NDArray[np.int64], top: int = 5) -> list[list[int]]:

@@ -1,43 +1,75 @@
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping.explain import agreement, central_texts, keywords, mean_differences
+from tests.conftest import GOLDEN
 
+ROOT = Path(__file__).parents[2]
+GOLDEN_KEYWORDS = json.loads((GOLDEN / "keywords.json").read_text(encoding="utf-8"))["runs"]
 LABELS = np.array([0, 0, 0, 1, 1])
 
 
-def test_keywords_are_words_that_stand_out():
-    answers = ["great food", "great food menu", "great pizza", "great service", "great staff service"]
-    first, second = keywords(answers, LABELS)
+def test_words_of_texts_stand_out_where_others_do_not_say_them():
+    texts = ["great food", "great food menu", "great pizza", "great service", "great staff service"]
+    first, second = keywords(texts, LABELS, weighting="standing-out")
     assert first[0] == "food"
     assert second[0] == "service"
     assert "great" not in first + second
 
 
-def test_negations_are_keywords_and_stopwords_are_not():
-    first, second = keywords(["no", "no the", "not of", "yes", "yes the"], LABELS)
+def test_of_texts_negations_are_keywords_and_stopwords_are_not():
+    first, second = keywords(["no", "no the", "not of", "yes", "yes the"], LABELS, weighting="standing-out")
     assert first == ["no", "not"]
     assert second == ["yes"]
 
 
-@pytest.mark.parametrize("answers", [["", "", "", "", ""], ["😀", "...", "the", "a", "!"]])
-def test_answers_without_words_give_no_keywords(answers):
-    assert keywords(answers, LABELS) == [[], []]
+@pytest.mark.parametrize("weighting", ["paper", "standing-out", "class-tfidf"])
+@pytest.mark.parametrize("answers", [["", "", "", "", ""], ["😀", "...", "", "a", "!"]])
+def test_answers_without_words_give_no_keywords(answers, weighting):
+    assert keywords(answers, LABELS, weighting=weighting) == [[], []]
 
 
-def test_keywords_of_the_paper_are_ranked_by_plain_tf_idf_minus_its_mean_over_all_clusters():
-    first, second = keywords(["the cat", "the cat", "a cat", "the dog", "no dog the"], LABELS, top=3, weighting="paper")
-    assert (first, second) == (["cat", "the", "no"], ["dog", "no", "the"])  # 1-letter words are none; stopwords are words
+def test_keywords_are_ranked_by_plain_tf_idf_minus_its_mean_over_all_clusters_as_in_the_paper():
+    first, second = keywords(["the cat", "the cat", "a cat", "the dog", "no dog the"], LABELS, top=3)
+    assert (first, second) == (["cat"], ["dog", "no", "the"])  # 1-letter words are none; stopwords are words
+    assert keywords(["cats", "dogs", "", "", ""], LABELS, top=9) == [["cats", "dogs"], []]
 
 
-def test_keywords_of_the_paper_fill_the_list_and_a_cluster_without_words_has_none():
-    assert keywords(["cats", "dogs", "", "", ""], LABELS, top=9, weighting="paper") == [["cats", "dogs"], []]
-    assert keywords(["", "a"], np.array([0, 1]), weighting="paper") == [[], []]
+@pytest.mark.parametrize("run", GOLDEN_KEYWORDS, ids=lambda run: run["question"])
+def test_keywords_of_our_answers_are_those_of_the_authors_way_up_to_ties(run):
+    found = keywords(run["answers"], np.array(run["labels"]))
+    assert len(found) == len(run["keywords"])
+    for words, expected in zip(found, run["keywords"], strict=True):
+        scores = dict(expected)
+        telling = [score for score in scores.values() if score > 0][:8]
+        assert [scores[word] for word in words] == pytest.approx(telling, abs=1e-8)
+
+
+@pytest.mark.parametrize("run", GOLDEN_KEYWORDS, ids=lambda run: run["question"])
+def test_entropies_of_our_groups_are_those_of_the_authors_way(run):
+    assert agreement(np.array(run["labels"]), run["given"]).entropy == pytest.approx(run["entropy"], abs=1e-8)
+
+
+def test_the_committed_bench_of_the_authors_own_runs_reaches_its_goal():
+    bench = json.loads((ROOT / "scripts" / "results" / "authors_keywords.json").read_text(encoding="utf-8"))
+    assert len(bench["runs"]) == 7
+    assert all(run["paper"] >= 0.95 > run["standing-out"] for run in bench["runs"].values())
+    assert bench["greatest_difference_of_entropies"] < 1e-9
+
+
+def test_words_by_class_are_shares_times_the_log_of_what_bertopic_divides():
+    answers = ["bank bank card", "bank fish fish fish fish"]
+    labels = np.array([0, 1])  # 4 words per cluster; bank 2/3 * log(1 + 4/3) = 0.565 and 0.169, card 1/3 * log(5) = 0.536
+    assert keywords(answers, labels, weighting="class-tfidf") == [["bank", "card"], ["fish", "bank"]]
+    assert keywords(["bank card", *answers[1:]], labels, weighting="class-tfidf")[0] == ["card", "bank"]
 
 
 def test_an_unknown_weighting_of_keywords_is_refused():
-    with pytest.raises(InputError, match="Choose standing-out or paper"):
+    with pytest.raises(InputError, match="Choose paper, standing-out, class-tfidf"):
         keywords(["cats"], np.array([0]), weighting="loud")
 
 

@@ -50,6 +50,6 @@ def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(tmp_path: Pa
     html = re.sub("<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8")).replace("</body>", keys)
     page.write_text(html, encoding="utf-8")
     seen = browse(page, tmp_path / "profile")
-    assert "<title>2 word1, more1text 8“answer 1”And &lt;b&gt;where&lt;/b&gt;? 2 word1, more1</title>" in seen
+    assert "<title>2 word1, more1text 8“answer 1”And &lt;b&gt;where&lt;/b&gt;? 2 word1, more1 2</title>" in seen
     assert [attributes.get("aria-pressed") for attributes in Page(seen).named("button")] == ["false", "true", "false", "false"]
     assert all("hidden" in attributes for attributes in Page(seen).named("div") if attributes.get("class") == "tip")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError, TemplateError
 from inbedder.files import atomic_write
+from inbedder.grouping.naming import set_apart
 from inbedder.prompting import resolve_instruction
 from inbedder.tokenization import clean_text
 from inbedder.vectors import unit
@@ -85,7 +86,7 @@ def save_report(results: Sequence[ClusterResult], path: str | os.PathLike[str], 
     Raises:
         InputError: When there is nothing to report, the texts differ, or the file cannot be written.
     """
-    page = render_report(results, title=title)
+    page = render_report(set_apart(results), title=title)
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
 

@@ -1,0 +1,77 @@
+"""How stable each group is: does it come back when the texts are drawn again?
+
+Hennig's bootstrap (2007, "Cluster-wise assessment of cluster stability"; ``clusterboot`` of R's fpc): rows are drawn with
+replacement, drawn rows count once, and are grouped again into as many groups. A group's stability is the Jaccard similarity of
+its drawn rows with the new group that is most like them, its mean over the draws. Hennig calls groups from 0.75 on stable, and
+advises not to trust those below 0.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.vectors import Vectors
+
+STABLE, SHAKY = 0.75, 0.6
+DRAWS = 20
+MOST_DRAWN = 2000
+"""Rows of a draw, so that its time does not grow with the corpus."""
+
+Labels = NDArray[np.int64]
+
+
+def group_stability(
+    vectors: Vectors, labels: Labels, regroup: Callable[[Vectors, int, int], Labels], seed: int = 0, draws: int = DRAWS
+) -> list[float]:
+    """Bootstrap stability of each group.
+
+    Args:
+        vectors: Shape (n, d), of length 1.
+        labels: Group of each row, shape (n,), 0 .. k-1; rows below 0 are in no group.
+        regroup: Groups rows: vectors, number of groups and seed to labels.
+        seed: Seed of the draws.
+        draws: How often rows are drawn.
+
+    Returns:
+        Mean Jaccard similarity of each group, k numbers from 0 to 1.
+    """
+    count = int(labels.max()) + 1
+    if count < 2:
+        return [1.0] * count
+    random = np.random.default_rng(seed)
+    likenesses = np.full((draws, count), np.nan)
+    for draw in range(draws):
+        rows = np.unique(random.integers(len(vectors), size=min(len(vectors), MOST_DRAWN)))
+        drawn = vectors[rows]
+        again = regroup(drawn, min(count, len(np.unique(drawn, axis=0))), seed)
+        likenesses[draw] = _likenesses(labels[rows], again, count)
+    never_drawn = np.isnan(likenesses).all(axis=0)
+    likenesses[:, never_drawn] = 0.0
+    return [float(mean) for mean in np.nanmean(likenesses, axis=0)]
+
+
+def mark(stability: float) -> Literal["stable", "shaky", ""]:
+    """How a group's stability reads.
+
+    Args:
+        stability: 0 to 1.
+
+    Returns:
+        "stable" from 0.75 on, "shaky" below 0.6 (Hennig 2007), nothing between the two.
+    """
+    return "stable" if stability >= STABLE else "shaky" if stability < SHAKY else ""
+
+
+def _likenesses(labels: Labels, again: Labels, count: int) -> NDArray[np.float64]:
+    """Jaccard similarity of each group with the new group most like it, shape (count,); NaN where it has no row."""
+    members = labels[:, None] == np.arange(count)
+    found = again[:, None] == np.arange(int(again.max()) + 1)
+    both = members.T.astype(np.float64) @ found
+    either = members.sum(axis=0)[:, None] + found.sum(axis=0) - both
+    best = (both / np.maximum(either, 1)).max(axis=1, initial=0.0)
+    similarity: NDArray[np.float64] = np.where(members.any(axis=0), best, np.nan)
+    return similarity

@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inbedder import InBedder, cluster
+from inbedder.errors import InputError
+from inbedder.grouping.explain import keywords
+from inbedder.grouping.naming import GroupContents, contents, distinct, find_namer, is_mixed, name_groups, set_apart
+from inbedder.grouping.titles import TitleWriter
+
+ANSWERS = ["late delivery", "late delivery", "slow delivery", "rude staff", "rude waiter", "rude staff"]
+LABELS = np.array([0, 0, 0, 1, 1, 1])
+VECTORS = np.array([[1, 0], [1, 0], [0.6, 0.8], [0, 1], [0, -1], [0, 1]], dtype=np.float32)
+
+
+def groups_of(answers=ANSWERS, labels=LABELS, vectors=VECTORS):
+    return contents([f"text {i}" for i in range(len(labels))], answers, vectors, labels, keywords(answers, labels))
+
+
+def group_saying(*answers, words=()):
+    return GroupContents([f"text {i}" for i in range(len(answers))], list(answers), np.eye(len(answers), dtype=np.float32), words)
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return InBedder(make_model("opt"))
+
+
+def test_a_namer_sees_texts_answers_vectors_and_keywords_of_each_group():
+    first, second = groups_of()
+    assert first.texts == ["text 0", "text 1", "text 2"]
+    assert first.answers == ANSWERS[:3]
+    assert np.array_equal(first.vectors, VECTORS[:3])
+    assert second.keywords[0] == "rude"
+
+
+@pytest.mark.parametrize(
+    ("namer", "names"),
+    [
+        ("words", ["delivery, late, slow", "rude, staff, waiter"]),
+        ("class-tfidf", ["delivery, late, slow", "rude, staff, waiter"]),
+        ("central", ["late delivery", "rude staff"]),
+        (lambda groups: [group.answers[-1].upper() for group in groups], ["SLOW DELIVERY", "RUDE STAFF"]),
+    ],
+    ids=["words", "class-tfidf", "central", "callable"],
+)
+def test_each_namer_names_in_its_own_way(model, namer, names):
+    assert name_groups(find_namer(namer, model), groups_of()) == names
+
+
+def test_the_words_of_bertopic_count_a_frequent_word_higher_than_the_paper_does():
+    answers, labels = ["bank bank bank bank account", "bank bank bank bank card"], np.array([0, 1])
+    assert keywords(answers, labels, top=1) == [["account"], ["card"]]
+    assert keywords(answers, labels, top=1, weighting="class-tfidf") == [["bank"], ["bank"]]
+
+
+def test_the_central_answer_is_that_of_the_texts_in_the_middle_and_a_long_one_is_cut():
+    vectors = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
+    group = GroupContents(["a", "b", "c"], ["east", "middle", "north"], vectors, [])
+    namer = find_namer("central", None)
+    assert namer([group]) == ["middle"]
+    assert namer([GroupContents(["x" * 99], ["", ""][:1], vectors[:1], [])]) == ["x" * 59 + "…"]
+
+
+def test_the_model_writes_titles_of_the_answers_and_another_model_can(model, make_model, monkeypatch):
+    writer = find_namer("model", model)
+    assert isinstance(writer, TitleWriter) and writer.model is model
+    other = find_namer(f"model:{make_model('gpt2')}", model)
+    assert other.model.name == make_model("gpt2")
+    monkeypatch.setattr(type(model), "answer", lambda *_: ["late", "rude"])
+    assert name_groups(writer, groups_of()) == ["late", "rude"]
+
+
+@pytest.mark.parametrize("namer", ["", "loud", "model:", "words:x", "modell", None, ["words"]])
+def test_an_unknown_namer_is_refused(model, namer):
+    with pytest.raises(InputError, match=r"There is no namer .* Choose words, class-tfidf, central, model, model:NAME"):
+        find_namer(namer, model)
+
+
+def test_a_model_that_does_not_answer_writes_no_names(make_model):
+    with pytest.raises(InputError, match="does not answer, so it cannot write names"):
+        find_namer("model", InBedder(make_model("bert"), backbone="instructor"))
+
+
+@pytest.mark.parametrize("given", [["only one"], "ab", ["a", None], ["a", "b", "c"]])
+def test_a_namer_that_does_not_give_one_string_per_group_is_told_so(given):
+    with pytest.raises(InputError, match="a list of 2 names, one string per group"):
+        name_groups(lambda _groups: given, groups_of())
+
+
+def test_an_empty_name_becomes_the_keywords_and_without_any_a_number():
+    groups = [*groups_of(), group_saying("", "")]
+    assert name_groups(lambda _groups: ["", " \n ", ""], groups) == ["delivery, late, slow", "rude, staff, waiter", "group 3"]
+
+
+def test_no_name_comes_twice_whatever_its_case():
+    words = [["refund"], ["refund", "late"], ["refund", "late"], []]
+    assert distinct(["refund", "Refund", "refund", "refund"], words) == ["refund", "Refund, late", "refund 2", "refund 3"]
+    assert distinct(["refund (mixed)", "refund"], [[], ["late"]]) == ["refund (mixed)", "refund, late"]
+    assert distinct(["a", "a 2", "a"], [[], [], []]) == ["a", "a 2", "a 3"]
+    assert distinct(["a", "b"], [["x"], ["y"]], taken=["A"]) == ["a, x", "b"]
+
+
+def test_a_group_is_mixed_where_its_keywords_stand_in_less_than_half_of_its_answers():
+    words = ["late", "slow", "cold", "never looked at"]
+    assert not is_mixed(group_saying("late bus", "SLOW", "red", "blue", words=words))
+    assert is_mixed(group_saying("late bus", "later", "red", "blue", "never", words=words))
+    assert not is_mixed(group_saying("red bus", "red", "late", "blue red", "red never", words=words))  # they say red
+    assert not is_mixed(group_saying("late", "", "", "", words=words))  # texts that were not asked
+    assert not is_mixed(group_saying("", "", words=words))
+    groups = [group_saying("late", "red", "blue", words=words)]
+    assert name_groups(lambda _groups: ["delays"], groups) == ["delays (mixed)"]
+
+
+def test_words_that_few_answers_hold_stand_behind_the_word_that_most_hold():
+    namer = find_namer("words", None)
+    rare = group_saying("food late", "food", "food", "good food", "slow", words=["late", "slow", "cold"])
+    assert rare.common == ["food"]
+    assert namer([rare]) == ["food, late, slow"]
+    assert namer([replace(rare, keywords=["late", "slow", "food"])]) == ["late, slow, food"]
+    assert namer([replace(rare, keywords=[])]) == ["food"]
+    assert namer([group_saying("red", "blue", "green", words=["red"])]) == ["red"]
+    assert namer([group_saying("", "", words=["text"])]) == ["text"]
+
+
+def test_names_of_cluster_come_from_its_namer_and_keywords_stay(model):
+    texts = [f"text number {i}" for i in range(12)]
+    plain = cluster(texts, "What?", model, k=3)
+    assert len({name.casefold() for name in plain.names}) == 3
+    named = cluster(texts, "What?", model, k=3, namer=lambda groups: ["same"] * len(groups))
+    assert all(name.startswith("same") for name in named.names)
+    assert len(set(named.names)) == 3
+    assert named.keywords == plain.keywords
+    assert replace(named, titles=plain.titles) == plain
+
+
+def test_a_namer_is_looked_up_before_the_model_runs(model, monkeypatch):
+    monkeypatch.setattr(model.backbone, "embed", None)
+    with pytest.raises(InputError, match="There is no namer 'loud'"):
+        cluster(["a", "b"], "What?", model, k=2, namer="loud")
+
+
+def test_groupings_side_by_side_share_no_name_and_stay_as_they_are_where_they_share_none(model):
+    texts = [f"text number {i}" for i in range(12)]
+    one = cluster(texts, "What?", model, k=2, namer=lambda _: ["staff", "food"])
+    other = cluster(texts, "Why?", model, k=2, namer=lambda _: ["food", "price"])
+    first, second, third = set_apart([one, other, one])
+    assert first is one
+    names = [name.removesuffix(" (mixed)") for result in (first, second, third) for name in result.names]
+    assert len({name.casefold() for name in names}) == 6
+    assert second.keywords == other.keywords
+    assert [result is again for result, again in zip((first, second, third), set_apart([first, second, third]), strict=True)]
