@@ -66,6 +66,8 @@ class ConditionalEncoder(nn.Module, ABC):
             )
         if is_decoder(backbone.config):
             _check_decoder(encoding)
+        if encoding.pooler == "masks" and (encoding.kind, encoding.input, encoding.reads) != ("bi", "template", "all"):
+            raise ModelError("The pooler masks reads an answer behind a prompt: it is the bi-encoder's, of a template.")
         limit = position_limit(backbone)
         if limit is not None and encoding.max_length > limit:
             raise ModelError(f"The backbone takes at most {limit} tokens; set encoding.max_length={limit} or less.")
@@ -187,6 +189,8 @@ class ConditionalEncoder(nn.Module, ABC):
         states = output.last_hidden_state
         if pooler in ("cls", "cls_before_pooler"):
             return states[:, 0].float()  # type: ignore[no-any-return]
+        if pooler == "masks":
+            return masked_mean(states, input_ids == self.tokenizer.mask_token_id)
         if pooler == "last":
             return states[torch.arange(len(states), device=states.device), attention_mask.sum(1) - 1].float()  # type: ignore[no-any-return]
         if tap is not None:

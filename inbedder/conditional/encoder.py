@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inbedder.conditional.encoding import Encoding
+from inbedder.conditional.encoding import MASKS, Encoding
 from inbedder.pooling import masked_mean
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer
@@ -111,7 +111,8 @@ class BiEncoder(ConditionalEncoder, kind="bi"):
             return self._alone(sentences)
         if self.encoding.input == "pair":
             return self._paired(sentences, conditions)
-        prompts = PromptTokenizer(self.tokenizer, get_template(self.encoding.template), self.encoding.max_length)
+        masks = MASKS if self.encoding.pooler == "masks" else 0
+        prompts = PromptTokenizer(self.tokenizer, get_template(self.encoding.template), self.encoding.max_length, masks)
         rows = prompts(sentences, conditions)
         return [row.ids for row in rows], [row.cut for row in rows]
 

@@ -24,13 +24,16 @@ from inbedder.prompting import check_strings
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-Pooler = Literal["cls", "cls_before_pooler", "avg", "mean", "avg_first_last", "avg_top2", "pooler", "spans", "last"]
-"""The names of the authors' code and four of ours. "cls" and "cls_before_pooler", one and the same there: the last layer's state
+Pooler = Literal["cls", "cls_before_pooler", "avg", "mean", "avg_first_last", "avg_top2", "pooler", "spans", "masks", "last"]
+"""The names of the authors' code and five of ours. "cls" and "cls_before_pooler", one and the same there: the last layer's state
 of the first token; the paper's "[CLS] with MLP" is "cls" with ``transform``. "avg", or "mean" as the rest of this package says:
 the mean of the last layer's states over all tokens; "avg_first_last": of the token embeddings' layer and the last one;
 "avg_top2": of the last two layers. Not the authors': "pooler", the backbone's own (BERT's dense layer and tanh); "spans", of the
-cross-encoder alone, the last layer's mean over each sentence, the two compared; "last", of decoders, the last layer's state of
-the last token, which is about to answer (1st-gen)."""
+cross-encoder alone, the last layer's mean over each sentence, the two compared; "masks", of the bi-encoder of a template, the
+mean of the masks behind the prompt, where a masked LM of this package answers (avg-gen); "last", of decoders, the last layer's
+state of the last token, which is about to answer (1st-gen)."""
+MASKS = 3
+"""Masks behind a prompt of the pooler "masks"."""
 
 
 @dataclass(frozen=True)

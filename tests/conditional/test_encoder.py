@@ -93,7 +93,7 @@ def test_what_is_saved_is_loaded_again_from_safetensors_and_json(make_model, enc
     assert (tmp_path / "modules.json").exists() == (tmp_path / "config.json").exists() == encoding.is_plain
 
 
-@pytest.mark.parametrize("pooler", [pooler for pooler in get_args(Pooler) if pooler != "spans"])
+@pytest.mark.parametrize("pooler", [pooler for pooler in get_args(Pooler) if pooler not in ("spans", "masks")])
 def test_poolers_equal_the_states_that_transformers_gives(make_model, pooler):
     model = encoder(make_model, Encoding(pooler=pooler)).eval()
     rows, _ = model.read(["I love cats"], ["I love dogs"], ["animals"])
@@ -253,6 +253,21 @@ def test_a_decoder_is_read_where_it_is_about_to_answer(make_model, tmp_path, fam
 def test_a_decoder_takes_no_input_with_separators(make_model, other):
     with pytest.raises(ModelError, match=r"A decoder has no \[CLS\] and \[SEP\]"):
         encoder(make_model, replace(OF_DECODERS, **other), "opt")
+
+
+def test_the_pooler_masks_reads_a_masked_model_where_it_answers(make_model, tmp_path):
+    model = encoder(make_model, Encoding(pooler="masks", template="inbedder", max_length=128)).eval()
+    together = model.similarity(FIRST, SECOND, condition=ASKED)
+    embedder = InBedder(make_model("bert"), dtype="float32", max_length=128)
+    left, right = (embedder.encode(texts, ASKED) for texts in (FIRST, SECOND))
+    np.testing.assert_allclose(together, row_cosines(left, right), atol=1e-5)
+    model.save(tmp_path)
+    again = ConditionalEncoder.load(tmp_path).similarity(FIRST, SECOND, condition=ASKED, batch_size=1)
+    np.testing.assert_allclose(again, together, atol=1e-5)
+    written = model.similarity("I love [MASK]", "I love dogs", condition="love")
+    assert np.isfinite(written) and written != pytest.approx(model.similarity("I love", "I love dogs", condition="love"))
+    with pytest.raises(ModelError, match="The pooler masks reads an answer behind a prompt"):
+        encoder(make_model, Encoding(kind="tri", pooler="masks"))
 
 
 def test_the_last_token_is_found_behind_padding(make_model):
