@@ -10,10 +10,20 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
     from inbedder.grouping.clustering import ClusterResult, cluster
+    from inbedder.grouping.crossing import crosstab
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
-__all__ = ["ClusterResult", "ConditionalEncoder", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
+__all__ = [
+    "ClusterResult",
+    "ConditionalEncoder",
+    "InBedder",
+    "InbedderError",
+    "PromptTemplate",
+    "__version__",
+    "cluster",
+    "crosstab",
+]
 
 _HOMES = {
     "ClusterResult": "inbedder.grouping.clustering",
@@ -22,6 +32,7 @@ _HOMES = {
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",
     "cluster": "inbedder.grouping.clustering",
+    "crosstab": "inbedder.grouping.crossing",
 }
 
 

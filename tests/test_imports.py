@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         errors
-        arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
+        arguments backbones batching grouping grouping.dates grouping.report grouping.titles models models.home vectors words
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.crossing grouping.explain guided pooling
             prompting
-        cache_checks models.checksums
+        cache_checks grouping.over_time models.checksums
         backbones.file_checks models.gguf tokenization
         backbones.adapters backbones.sentence_modules cache
         backbones.base grouping.report.page models.installing outputs
