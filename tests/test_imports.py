@@ -15,18 +15,19 @@ FLOORS = {
     "inbedder": """
         errors
         arguments backbones batching grouping grouping.dates grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.crossing grouping.explain guided pooling
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.crossing grouping.explain
+            grouping.report.maps guided pooling
             prompting
         cache_checks grouping.over_time models.checksums
         backbones.file_checks models.gguf tokenization
         backbones.adapters backbones.sentence_modules cache
-        backbones.base grouping.report.page models.installing outputs
-        backbones.masked formats models.bundled scheduling
-        backbones.onnx backbones.revision tables
+        backbones.base grouping.report.views models.installing outputs
+        backbones.masked formats grouping.report.rows models.bundled scheduling
+        backbones.onnx backbones.revision grouping.report.page tables
         backbones.weights conditional.rated_rows distributed.folder
         backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options
-        backbones.families cli.kept cli.models cli.research
+        backbones.families cli.crossing cli.kept cli.models cli.research
         conditional.encoding embedder
         cli.inputs conditional.base distributed.pipeline grouping.clustering
         cli.groups conditional.encoder distributed.job

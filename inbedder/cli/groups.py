@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.cli.crossing import By, Crossing, DateFormat, Every, Over
 from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
 from inbedder.cli.options import (
     Backbone,
@@ -35,6 +36,7 @@ from inbedder.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
     from inbedder.grouping.clustering import ClusterResult
     from inbedder.tables import Table
 
@@ -48,6 +50,10 @@ def cluster(
     ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
     label_column: Annotated[str | None, typer.Option(help="A column of known labels to compare the groups with.")] = None,
+    by: By = None,
+    over: Over = None,
+    every: Every = "auto",
+    date_format: DateFormat = None,
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     model: Model = "mini",
     pooling: Pooling = None,
@@ -75,6 +81,7 @@ def cluster(
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     table = read_texts(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
+    crossing = Crossing(table, by or [], over, every, date_format)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
@@ -82,11 +89,7 @@ def cluster(
     embedder = load_embedder(model, **how)
     from inbedder.grouping.clustering import cluster as cluster_texts
 
-    found: Any = (
-        embedder.encode_many(table.texts, instructions, batch_size=batch_size)
-        if guided is None
-        else guided_vectors(embedder, table.texts, instructions, guided, batch_size)
-    )
+    found = _vectors(embedder, table.texts, instructions, guided, batch_size)
     options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
     options["titles"] = titles
     results = [
@@ -95,15 +98,26 @@ def cluster(
     ]
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
-    _write_groups(results, table, output, guard_cells)
+    crossing.cross(results)
+    _write_groups(results, table, crossing, output, guard_cells)
+    crossing.show()
 
 
-def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
+def _vectors(embedder: InBedder, texts: list[str], instructions: list[str], guided: int | None, batch_size: int) -> Any:
+    """The texts' vectors under each instruction."""
+    if guided is None:
+        return embedder.encode_many(texts, instructions, batch_size=batch_size)
+    return guided_vectors(embedder, texts, instructions, guided, batch_size)
+
+
+def _write_groups(
+    results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
+) -> None:
     for path in output:
         if path.suffix.lower() == ".html":
             from inbedder.grouping.report.page import save_report
 
-            save_report(results, path)
+            save_report(results, path, crossings=crossing.tables, timelines=crossing.timelines, numbers=table.rows)
         else:
             from inbedder.outputs import write_records
 

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,7 @@ class CrossTable:
         )
         return residuals
 
-    @property
+    @cached_property
     def false_discovery_rates(self) -> Numbers:
         """Corrected p-value of each cell, shape (r, c); 1 where a row or a column is empty or is everything."""
         from scipy.stats import false_discovery_control, hypergeom
