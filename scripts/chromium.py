@@ -20,7 +20,7 @@ AS_3_AND_4 = "import os, sys; [os.dup2(int(sys.argv[i - 2]), i) for i in (3, 4)]
 class Browser:
     """One page in a browser of its own."""
 
-    def __init__(self, folder: Path, page: Path, width: int = 1200, height: int = 900) -> None:
+    def __init__(self, folder: Path, page: Path, width: int = 1200, height: int = 900, *, before: str = "") -> None:
         """Open a page.
 
         Args:
@@ -28,6 +28,7 @@ class Browser:
             page: An HTML file.
             width: Of the window, in pixels.
             height: Of the window.
+            before: A script that runs before the page's own.
         """
         self.downloads = folder / "downloads"
         self.downloads.mkdir(parents=True)
@@ -49,6 +50,8 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.downloads))
+        if before:
+            self.call("Page.addScriptToEvaluateOnNewDocument", source=before)
         begun = time.perf_counter()
         self.call("Page.navigate", url=page.resolve().as_uri())
         while self.evaluate("document.readyState") != "complete":

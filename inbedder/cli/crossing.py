@@ -109,7 +109,7 @@ def _grid(table: CrossTable) -> Grid:
     """The whole table."""
     grid = _empty("", *table.columns.names)
     for name, *cells in zip(table.rows.names, table.counts, table.shares, table.differs, strict=True):
-        lines = [f"{count} {share:4.0%} {' +-'[sign]}" for count, share, sign in zip(*cells, strict=True)]
+        lines = [f"{' +-'[sign]} {count} {share:4.0%}" for count, share, sign in zip(*cells, strict=True)]
         grid.add_row(_text(name), *map(_text, lines))
     return grid
 

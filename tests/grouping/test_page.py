@@ -230,6 +230,22 @@ def test_head_words_are_shown_where_there_are_any() -> None:
     assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split(heading)[1]
 
 
+def test_what_is_known_of_the_groups_is_told() -> None:
+    some = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
+    known = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.9]}
+    for name, value in {**known, "choice": "4 groups were chosen.", "wordings": ["a?", "b?"]}.items():
+        object.__setattr__(some, name, value)
+    html = render_report([some])
+    assert re.findall('<p class="note" dir="auto">([^<]*)</p>', html) == [
+        "4 groups were chosen.", "Grouped by the mean over 2 wordings: a? · b?", "Two groups were merged."
+    ]  # fmt: skip
+    assert re.findall('<span class="stability" [^>]*>([^<]*)</span>', html) == ["stable", "fairly stable", "shaky"]
+    tree = html.split('<div class="tree card">')[1].split('<div class="cards')[0]
+    assert re.findall(r"Branch (\d) <small>(\d) texts", tree) == [("1", "8"), ("2", "2")]
+    assert re.findall(r"<bdi>(word\d)", tree) == ["word0", "word1", "word3", "word2"]
+    assert Page(html).data["views"][0]["colours"] == [0, 1, 2, "none"]
+
+
 def test_a_named_instruction_is_shown_as_its_question_and_an_unknown_one_as_it_is() -> None:
     html = render_report([grouping([0], instruction="@emotion"), grouping([0], instruction="@nobody")])
     assert re.findall("<h2[^>]*>([^<]*)</h2>", html)[:2] == ["How does the writer feel?", "@nobody"]

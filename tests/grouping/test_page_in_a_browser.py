@@ -97,7 +97,7 @@ def test_a_click_on_a_cell_opens_its_texts_and_back_returns_to_it(page: Any) -> 
     page.click(".heat button[data-row='1'][data-column='1']")
     assert shown_tab(page) == ["texts"]
     assert listed(page) == ["6", "7"]
-    assert page.texts(".found") == ["2 of 12 texts — What is it?: word1, more1 · Is it <b>good</b>?: word1, more1"]
+    assert page.texts(".found") == ["2 of 12 texts — What is it? “2 word1, more1” · Is it <b>good</b>? “2 word1, more1”"]
     assert focused(page) == "heading-texts"
     page.click(".back")
     assert shown_tab(page) == ["crossed"]
@@ -137,7 +137,7 @@ def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Any) -> 
     page.evaluate(
         "(s => { s.value = '3'; s.dispatchEvent(new Event('change')); })(document.querySelectorAll('.filters select')[2])"
     )
-    assert listed(page) == ["0", "1", "8"] and page.texts(".found") == ["3 of 12 texts — stars: 5"]
+    assert listed(page) == ["0", "1", "8"] and page.texts(".found") == ["3 of 12 texts — stars “5”"]
     page.click(".clear")
     assert len(listed(page)) == 12
     assert page.texts(".found") == ["12 of 12 texts"]

@@ -30,7 +30,7 @@
       panels[i].hidden = i !== index;
     });
     if (focus) tabs[index].focus();
-    tabs[index].scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    tabs[index].scrollIntoView({ block: 'nearest', inline: 'nearest', behavior: 'instant' });
   };
   tabs[0].parentElement.setAttribute('role', 'tablist');
   tabs.forEach((tab, index) => {
@@ -95,7 +95,7 @@
     listed = 0;
     body.replaceChildren();
     list();
-    const chosen = selects.flatMap((select, i) => wanted[i] < 0 ? [] : [dimensions[i].title + ': ' + dimensions[i].names[wanted[i]]]);
+    const chosen = selects.flatMap((select, i) => wanted[i] < 0 ? [] : [dimensions[i].title + ' “' + select.selectedOptions[0].text + '”']);
     if (place) chosen.push('one place on the map of ' + views[place.view].question);
     if (words.length) chosen.push('with “' + search.value.trim() + '”');
     one('.found').textContent = found.length.toLocaleString('en') + ' of ' + amount(texts.length, 'text')
@@ -115,7 +115,7 @@
     pick();
     open(textsTab);
     one('#heading-texts').focus();
-    scrollTo(0, 0);
+    scrollTo({ top: 0, behavior: 'instant' });
   };
   selects.forEach(select => select.addEventListener('change', pick));
   search.addEventListener('input', () => { if (shownTab !== textsTab) { place = null; open(textsTab); } pick(); });
@@ -125,7 +125,7 @@
   back.addEventListener('click', () => {
     open(origin.tab);
     origin.from.focus();
-    origin.from.scrollIntoView({ block: 'center' });
+    origin.from.scrollIntoView({ block: 'center', behavior: 'instant' });
     back.hidden = true;
   });
   const quoted = value => {

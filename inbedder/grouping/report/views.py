@@ -18,6 +18,7 @@ from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
     from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.explain import LabelAgreement
 
 EXAMPLE_TEXT, ANSWER_TEXT = 240, 80
 TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
@@ -43,9 +44,10 @@ class Group:
     answers: list[tuple[str, int]]
     examples: list[str]
     head_words: list[str]
-    composition: list[tuple[str, int, float]]
-    """(label, texts, share of the cluster), the rest as one entry at the end; empty without labels."""
-    entropy: float | None
+    labels: list[tuple[str, list[tuple[str, int, float]], float]]
+    """Each column of labels: name, (label, texts, share of the cluster) with the rest as one entry at the end, and entropy."""
+    stability: float | None
+    """How far it comes back when the texts are drawn again, 0 to 1."""
     badge: tuple[float, float] | None
     """Where its number stands on the map."""
 
@@ -63,7 +65,12 @@ class View:
     """How the map was made: "t-SNE", "PCA" or "none"."""
     dense: bool
     """Whether the map shows a density instead of dots."""
-    v_measure: float | None
+    v_measures: list[tuple[str, float]]
+    """Of each column of labels."""
+    notes: list[str]
+    """What a reader should know of the groups, in sentences."""
+    branches: list[tuple[int, list[int]]]
+    """Texts and groups of each branch of the tree; empty without a tree."""
 
 
 def view_of(result: ClusterResult) -> View:
@@ -79,7 +86,6 @@ def view_of(result: ClusterResult) -> View:
     placed, kinds = maps.place(points), groups_of(result)
     dense = len(placed) > maps.MAX_DOTS
     marks, mark_of = (maps.density if dense else maps.dots)(placed, kinds.category_of)
-    agreement = result.label_agreement
     return View(
         question=question_of(result.instruction),
         groups=[_group(result, kinds.category_of, number, name, placed) for number, name in enumerate(kinds.names)],
@@ -87,14 +93,37 @@ def view_of(result: ClusterResult) -> View:
         mark_of=mark_of,
         method=method,
         dense=dense,
-        v_measure=agreement.v_measure if agreement else None,
+        v_measures=[(column, agreement.v_measure) for column, agreement in _agreements(result).items()],
+        notes=_notes(result),
+        branches=_branches(result),
     )
+
+
+def _agreements(result: ClusterResult) -> dict[str, LabelAgreement]:
+    """How the groups relate to each column of labels."""
+    return {"": result.label_agreement} if result.label_agreement else {}
+
+
+def _notes(result: ClusterResult) -> list[str]:
+    """What was chosen, asked and found."""
+    notes = [] if (choice := getattr(result, "choice", None)) is None else [str(choice)]
+    if wordings := getattr(result, "wordings", None):
+        notes.append(f"Grouped by the mean over {len(wordings)} wordings: {' · '.join(wordings)}")
+    return [*notes, *getattr(result, "notes", [])]
+
+
+def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
+    """The texts and groups of each branch, the branch with the most texts first."""
+    branch_of = np.array(getattr(result, "branches", None) or [], dtype=np.int64)
+    branches = [np.flatnonzero(branch_of == branch).tolist() for branch in np.unique(branch_of)]
+    return sorted(((sum(result.sizes[group] for group in groups), groups) for groups in branches), reverse=True)
 
 
 def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed: Points) -> Group:
     members = np.flatnonzero(labels == number)
-    known = number < len(result.keywords)  # texts in no group have no words of their own
-    agreement = result.label_agreement if known else None
+    known = number < len(result.keywords) and number != getattr(result, "left_out", None)  # others have no words of their own
+    stability = getattr(result, "stability", None)
+    agreements = _agreements(result) if known else {}
     return Group(
         name=clip(name, ANSWER_TEXT),
         colour=number % len(LIGHT) if known else "none",
@@ -105,8 +134,8 @@ def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed
         answers=_frequent(result.answers[i] for i in members) if any(result.answers) else [],
         examples=[clip(text, EXAMPLE_TEXT) for text in result.examples[number][:TOP_EXAMPLES]] if known else [],
         head_words=list(result.head_words[number]) if known and result.head_words else [],
-        composition=_shares(agreement.composition[number]) if agreement else [],
-        entropy=agreement.entropy[number] if agreement else None,
+        labels=[(name, _shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
+        stability=stability[number] if known and stability else None,
         badge=maps.middle_of(placed[members]) if known else None,
     )
 
