@@ -58,8 +58,11 @@ class Crossing:
             date_format: How dates are written, or None.
 
         Raises:
+            BadParameter: When a setting of time is given without a column of dates.
             InputError: When a column is missing, is no column of dates, or has too many values to cross.
         """
+        if over is None and (every != "auto" or date_format is not None):
+            raise typer.BadParameter("they are for --over.", param_hint="--every, --date-format")
         self.columns = {name: table.column(name) for name in by}
         self.over, self.every = over or "date", every
         self.days: list[Any] | None = None

@@ -66,6 +66,12 @@ def test_a_column_that_cannot_be_crossed_is_refused_before_the_model_is_loaded(f
     assert not (folder / "report.html").exists()
 
 
+def test_settings_of_time_are_for_a_column_of_dates(folder, monkeypatch, capsys):
+    for option in (("--every", "week"), ("--date-format", "%Y")):
+        assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", *option) == 2
+        assert "they are for --over" in capsys.readouterr().err
+
+
 def test_of_a_wide_table_the_strongest_cells_are_shown():
     left, right = np.arange(400) % 4, np.arange(400) % 20
     sides = [Categories("", [f"{side}{i}" for i in range(size)], of) for side, size, of in (("a", 4, left), ("b", 20, right))]

@@ -156,6 +156,7 @@ def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Cal
     assert lines[0] == ["row", "text", f"{name} (number)", f"{name} (group)", f"{name} (answer)", "stars"]
     assert [line[1] for line in lines[1:]] == ["'" + texts[0], texts[2], "'" + texts[3], texts[4]]
     assert lines[1] == ["1", "'" + texts[0], "1", "word0, more0", "'@sum", "1"]
+    assert [line[5] for line in lines[1:]] == ["1", "3", "4", "-5"]  # a number is no formula
     assert [record["row"] for record in read_table(str(path), "text").records] == ["1", "3", "4", "5"]
 
 

@@ -129,7 +129,7 @@
     back.hidden = true;
   });
   const quoted = value => {
-    const text = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? "'" + value : String(value); // no formula of a spreadsheet
+    const text = /^[=+\-@\t\r]/.test(value) && isNaN(value) ? "'" + value : String(value); // no formula of a spreadsheet
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   };
   one('.download').addEventListener('click', () => {
