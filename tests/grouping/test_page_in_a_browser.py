@@ -117,7 +117,7 @@ def test_keys_walk_through_a_table_say_what_a_cell_holds_and_open_it(page: Any) 
 
 def test_cells_show_lift_or_residuals_when_asked(page: Any) -> None:
     page.click("#tab-crossed")
-    first = "document.querySelector('.heat button b').innerText"
+    first = "document.querySelector('.heat button b').textContent"
     assert page.evaluate(first) == "4"
     for kind, number in (("lift", "1.33"), ("residual", "+1.2"), ("count", "4")):
         page.evaluate(f"(s => {{ s.value = '{kind}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('.shows'))")
