@@ -101,10 +101,11 @@ class Crossing:
         if self.tables:
             say("Texts and share of the row; + more, - fewer than chance explains (5% false discoveries).")
         for timeline in self.timelines:
-            _print(f"{timeline.table.rows.title} per {timeline.calendar.every} of {self.over}", _changes(timeline))
+            _print(f"{timeline.table.rows.title} per {timeline.calendar.every} of {self.over}", _shares(timeline))
+            _print(f"First to last {timeline.calendar.every}, on a line through all of them", _changes(timeline))
         if self.timelines:
             undated = self.timelines[0].undated
-            say("Shares on a line through all periods; rising or falling where that is more than chance (5% false discoveries).")
+            say("Rising or falling is what changes by more than chance (a linear trend, 5% false discoveries).")
             say(f"{undated} texts have no date." if undated else "Every text has a date.")
 
 
@@ -125,6 +126,14 @@ def _strongest(table: CrossTable) -> Grid:
         numbers = f"{table.counts[i, j]}", f"{table.shares[i, j]:.0%}", f"{table.lift[i, j]:.2f}", f"{table.residuals[i, j]:+.1f}"
         names = table.rows.names[i], table.columns.names[j]
         grid.add_row(*map(_text, (*names, *numbers, " +-"[table.differs[i, j]])))
+    return grid
+
+
+def _shares(timeline: OverTime) -> Grid:
+    """The share of each group in each of the last periods."""
+    grid = _empty("", *timeline.calendar.names[-MOST_COLUMNS:])
+    for name, shares in zip(timeline.table.rows.names, timeline.shares[:, -MOST_COLUMNS:].tolist(), strict=True):
+        grid.add_row(_text(name), *(_text("-" if share != share else f"{share:.0%}") for share in shares))
     return grid
 
 

@@ -45,7 +45,12 @@ def test_groups_are_followed_over_time(folder, monkeypatch, make_model, capsys):
     options = ("-i", "What?", "-k", "2", "--over", "day", "--every", "day", "--model", make_model("opt"), "-o", "r.html")
     assert run(monkeypatch, "cluster", "calls.csv", *options) == 0
     shown = capsys.readouterr()
-    assert "What? per day of day" in shown.out and "2024-03-01  2024-03-03" in shown.out
+    first, second = shown.out.split("First to last day, on a line through all of them")
+    title, header, *rows = first.strip().splitlines()
+    assert title == "What? per day of day" and header.split() == ["2024-03-01", "2024-03-02", "2024-03-03"]
+    shares = [[int(cell[:-1]) for cell in row.split() if cell.endswith("%")] for row in rows]
+    assert [sum(column) for column in zip(*shares, strict=True)] == [100] * 3
+    assert "2024-03-01  2024-03-03" in second
     assert "Every text has a date." in shown.err
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert page.count('<svg class="chart"') == 2 and 'id="crossed"' not in page

@@ -2,6 +2,7 @@ import re
 
 import pytest
 
+from inbedder.errors import InputError
 from inbedder.grouping.crossing import crosstab
 from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report import rows
@@ -48,3 +49,13 @@ def test_time_shows_a_chart_per_group_what_rises_first() -> None:
     assert "1 text without a date is left out." in html
     assert Page(html).data["dimensions"][1]["names"][0] == "2024-01-01"
     assert Page(html).data["dimensions"][1]["of"][-1] == -1
+
+
+def test_tables_of_other_texts_or_groupings_are_refused():
+    some, more = grouping([0, 1, 0, 1]), grouping([0, 1, 0, 1, 1])
+    days = ["2024-01-01"] * 3 + ["2024-01-02"]
+    with pytest.raises(InputError, match="is of other texts"):
+        render_report([some], crossings=crosstab(more, {"kind": list("abbab")}))
+    with pytest.raises(InputError, match="not among the results"):
+        render_report([some], timelines=over_time(grouping([0, 0, 1, 1]), days))
+    assert 'data-table="0"' in render_report([some], timelines=over_time(some, days))

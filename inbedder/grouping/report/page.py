@@ -74,7 +74,7 @@ def render_report(
         The HTML, which encodes as UTF-8.
 
     Raises:
-        InputError: When there is nothing to report, or the texts differ.
+        InputError: When there is nothing to report, or the texts or groupings differ.
     """
     if not results or not results[0].texts:
         raise InputError("There is nothing to report: cluster at least one text under at least one instruction.")
@@ -83,11 +83,16 @@ def render_report(
         raise InputError("The results are about different texts; a report compares groupings of one corpus.")
     if crossings is None:
         crossings = crosstab(results) if len(results) > 1 else []
+    every_table = [*crossings, *(timeline.table for timeline in timelines)]
+    if any(len(side.category_of) != len(texts) for table in every_table for side in (table.rows, table.columns)):
+        raise InputError("A cross table or a timeline is of other texts than the results. Make it from these results.")
     chosen = choose_rows(results)
     views = [view_of(result) for result in results]
     dimensions = Dimensions(results)
     heats = [heat_of(table, dimensions) for table in crossings]
     over_time = [(heat_of(timeline.table, dimensions), timeline, charts_of(timeline)) for timeline in timelines]
+    if any(heat.rows >= len(views) for heat, _, _ in over_time):
+        raise InputError("A timeline is of a grouping that is not among the results. Make it from these results.")
     every_heat = [*heats, *(heat for heat, _, _ in over_time)]
     return _rendered(
         title=title,
