@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from inbedder.errors import InbedderError
     from inbedder.grouping.clustering import ClusterResult, cluster
     from inbedder.grouping.comparison import compare_wordings
+    from inbedder.grouping.crossing import crosstab
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "cluster",
     "compare_wordings",
+    "crosstab",
 ]
 
 _HOMES = {
@@ -33,6 +35,7 @@ _HOMES = {
     "PromptTemplate": "inbedder.prompting",
     "cluster": "inbedder.grouping.clustering",
     "compare_wordings": "inbedder.grouping.comparison",
+    "crosstab": "inbedder.grouping.crossing",
 }
 
 

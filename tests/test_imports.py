@@ -15,18 +15,18 @@ FLOORS = {
     "inbedder": """
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
             vectors words
-        arguments backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.stability
-            pooling
-        cache_checks grouping.naming guided models.checksums prompting
-        backbones.file_checks cache grouping.wordings models.gguf tokenization
-        backbones.adapters backbones.base backbones.sentence_modules grouping.report.page models.installing outputs
+        arguments backbones.hub backbones.transformer cache_file cache_size files grouping.dates grouping.explain
+            grouping.report.maps grouping.stability pooling
+        cache_checks grouping.crossing grouping.naming guided models.checksums prompting
+        backbones.file_checks cache grouping.over_time grouping.wordings models.gguf tokenization
+        backbones.adapters backbones.base backbones.sentence_modules grouping.report.views models.installing outputs
             scheduling
-        backbones.masked formats models.bundled
-        backbones.onnx backbones.revision tables
+        backbones.masked formats grouping.report.rows models.bundled
+        backbones.onnx backbones.revision grouping.report.page tables
         backbones.weights conditional.rated_rows distributed.folder prompt_encoder
         backbones.causal backbones.embedding backbones.vllm conditional.encoding reencode
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base
-        backbones.families cli.kept cli.models cli.research conditional.encoder
+        backbones.families cli.crossing cli.kept cli.models cli.research conditional.encoder
         conditional embedder
         cli.inputs distributed.pipeline grouping.clustering
         cli.groups distributed.job grouping.comparison

@@ -1,6 +1,8 @@
 """What the README and the model card show is what the committed results hold."""
 
 import importlib.util
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,3 +48,17 @@ def test_the_mean_over_wordings_raised_the_worst_of_ten(corpus):
 def test_the_default_namer_was_judged_best():
     (_, *rows) = update_tables.names_table()
     assert rows[0][0] == "words"
+
+
+def test_the_readme_says_how_fast_the_page_of_a_large_corpus_was():
+    cells = json.loads((update_tables.BENCHMARKS / "page.json").read_text(encoding="utf-8"))["cells"]
+    large = next(cell for cell in cells if cell["texts"] == 50_000)
+    text = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    said = re.search(
+        r"50,000 texts opens in ([\d.]+) seconds of headless Chromium and is never frozen for longer than ([\d.]+)", text
+    )
+    frozen = max(large["longest_task_opening"], large["longest_task_in_use"])
+    assert [float(number) for number in said.groups()] == [
+        round(large["milliseconds_to_open"] / 1000, 1),
+        round(frozen / 1000, 1),
+    ]

@@ -41,7 +41,7 @@ def test_the_wheel_embeds_from_an_empty_environment(tmp_path, make_model):
         "inbedder/stopwords_nltk_en.txt",
         "finetune/recipes/mini.yaml",
         "finetune/written/opinions.yaml",
-        "inbedder/grouping/report/page.html.j2",
+        *(f"inbedder/grouping/report/{name}" for name in ("page.css", "page.js", "page.html.j2", "parts.html.j2")),
         "inbedder/models/mini/adapter_model.safetensors",
         "evaluation/data/intent_emotion.jsonl",
     ):

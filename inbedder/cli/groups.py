@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.cli.crossing import By, Crossing, DateFormat, Every, Over
 from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
 from inbedder.cli.options import (
     Backbone,
@@ -48,6 +49,10 @@ def cluster(
     ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
     label_column: Annotated[str | None, typer.Option(help="A column of known labels to compare the groups with.")] = None,
+    by: By = None,
+    over: Over = None,
+    every: Every = "auto",
+    date_format: DateFormat = None,
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     model: Model = "mini",
     pooling: Pooling = None,
@@ -87,6 +92,7 @@ def cluster(
         raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     table = read_texts(source, text_column, skip_bad)
     given = None if label_column is None else table.column(label_column)
+    crossing = Crossing(table, by or [], over, every, date_format)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
@@ -99,7 +105,10 @@ def cluster(
     results = _grouped(table.texts, instructions, one_question, guided, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
-    _write_groups(set_apart(results), table, output, guard_cells)
+    results = set_apart(results)
+    crossing.cross(results)
+    _write_groups(results, table, crossing, output, guard_cells)
+    crossing.show()
 
 
 def _grouped(
@@ -122,14 +131,16 @@ def _grouped(
     ]
 
 
-def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
+def _write_groups(
+    results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
+) -> None:
     from inbedder.grouping.stability import mark
 
     for path in output:
         if path.suffix.lower() == ".html":
             from inbedder.grouping.report.page import save_report
 
-            save_report(results, path)
+            save_report(results, path, crossings=crossing.tables, timelines=crossing.timelines, numbers=table.rows)
         else:
             from inbedder.outputs import write_records
 

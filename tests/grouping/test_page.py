@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +16,8 @@ import pytest
 from inbedder.errors import InputError
 from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.explain import agreement
-from inbedder.grouping.report import page as report
-from inbedder.grouping.report.page import project, render_report, save_report
+from inbedder.grouping.report import maps, views
+from inbedder.grouping.report.page import render_report, save_report
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -45,7 +46,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.lasttag == "script" and self.scripts and data.strip():
             self.scripts[-1] += data
-        if self.cells and self.cells[-1] and self.lasttag in ("td", "th", "bdi", "br", "circle"):
+        if self.cells and self.cells[-1] and self.lasttag in ("td", "th", "bdi", "b", "i", "circle", "path"):
             self.cells[-1][-1] += data
 
     def named(self, tag: str) -> list[dict[str, str | None]]:
@@ -122,19 +123,12 @@ def test_every_text_is_one_dot_with_its_text_answer_and_cluster() -> None:
     labels = [0, 0, 0, 1, 1, 2]
     html = render_report([grouping(labels)])
     data = Page(html).data
-    (view,) = data["views"]
+    (view,), (kind,) = data["views"], data["dimensions"]
     assert len(dots(html)) == 6
-    seen = {
-        text: (answer, view["names"][dot[2]])
-        for text, answer, dot in zip(data["texts"], view["answers"], view["dots"], strict=True)
-    }
-    assert seen == {f"text {i}": (f"answer {label}", f"word{label}, more{label}") for i, label in enumerate(labels)}
-
-
-def test_a_long_text_is_cut_where_the_map_shows_it() -> None:
-    data = Page(render_report([grouping([0, 0], texts=["word " * 1000, "short\n\n text"])])).data
-    assert sorted(map(len, data["texts"])) == [10, 200]
-    assert {text[-1] for text in data["texts"]} == {"…", "t"}
+    assert sorted(view["markOf"]) == list(range(6))
+    assert [view["marks"][mark][2] for mark in view["markOf"]] == kind["of"] == labels
+    seen = list(zip(data["numbers"], data["texts"], view["answers"], map(kind["names"].__getitem__, kind["of"]), strict=True))
+    assert seen == [(i + 1, f"text {i}", f"answer {label}", f"word{label}, more{label}") for i, label in enumerate(labels)]
 
 
 def test_clusters_beyond_the_palette_change_shape_and_repeat_colours() -> None:
@@ -149,18 +143,10 @@ def test_clusters_beyond_the_palette_change_shape_and_repeat_colours() -> None:
     assert [kinds.index(outline) for outline in outlines] == [i // 6 % 4 for i in range(30)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 9, 10, 40])
-@pytest.mark.parametrize("width", [1, 2, 8])
-def test_small_corpora_and_short_vectors_have_a_map(count: int, width: int) -> None:
-    points, _ = project(np.random.default_rng(count).normal(size=(count, width)).astype(np.float32))
-    assert points.shape == (count, 2)
-    assert np.isfinite(points).all()
-
-
 @pytest.mark.parametrize("vectors", [np.ones((30, 4)), np.zeros((30, 4)), np.arange(1, 31)[:, None] * np.ones((30, 4))])
 def test_texts_with_one_direction_share_one_point(vectors: np.ndarray) -> None:
     html = render_report([grouping([0] * 30, embeddings=vectors.astype(np.float32))])
-    assert {(x, y) for x, y, _ in Page(html).data["views"][0]["dots"]} == {(320.0, 240.0)}
+    assert {(x, y) for x, y, *_ in Page(html).data["views"][0]["marks"]} == {(320.0, 240.0)}
     assert "All texts have the same vector" in html
 
 
@@ -170,33 +156,34 @@ def test_one_text_makes_a_page() -> None:
     assert "1 text<" in html
 
 
-@pytest.mark.parametrize(("count", "method"), [(9, "PCA"), (60, "t-SNE"), (3001, "PCA")])
-def test_the_map_keeps_far_clusters_apart(count: int, method: str) -> None:
-    labels = np.arange(count) % 2
-    points, used = project(
-        (np.eye(2, 5)[labels] + np.random.default_rng(0).normal(scale=0.05, size=(count, 5))).astype(np.float32)
-    )
-    assert used == method
-    centres = np.stack([points[labels == i].mean(axis=0) for i in (0, 1)])
-    assert (np.linalg.norm(points[:, None] - centres, axis=2).argmin(axis=1) == labels).all()
-    assert np.ptp(points, axis=0)[0] >= np.ptp(points, axis=0)[1]
+def test_a_large_corpus_is_drawn_by_density_and_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maps, "MAX_DOTS", 40)
+    labels = [0] * 30 + [1] * 20
+    html = render_report([grouping(labels)])
+    (view,) = Page(html).data["views"]
+    assert "All 50 texts by density" in html
+    for label, size in ((0, 30), (1, 20)):
+        assert sum(texts for _, _, group, texts in view["marks"] if group == label) == size
+    assert [view["marks"][mark][2] for mark in view["markOf"]] == labels
+    assert all(view["markOf"].count(mark) == texts for mark, (_, _, _, texts) in enumerate(view["marks"]))
+    assert html == render_report([grouping(labels)])
 
 
-def test_a_large_corpus_shows_a_sample_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MAX_DOTS", 20)
-    first, second = grouping([0] * 30 + [1] * 20), grouping([0] * 10 + [1] * 40)
-    html = render_report([first, second])
-    assert len(dots(html)) == 40
-    assert "random sample of 20 of the 50 texts" in html
-    assert "30 texts · 60%" in html
-    assert html == render_report([first, second])
+def test_texts_in_no_group_are_grey_and_have_no_number_on_the_map() -> None:
+    some = grouping([0, 0, 1, 1, 1])
+    html = render_report([replace(some, labels=np.array([0, -1, 1, 1, -1]))])
+    data = Page(html).data
+    assert data["dimensions"][0]["names"][2] == "(no group)" and data["dimensions"][0]["of"] == [0, 2, 1, 1, 2]
+    assert data["views"][0]["colours"] == [0, 1, "none"]
+    assert "2 texts · 40%" in html.split("(no group)</h3>")[1]
+    assert html.count('<text x="') == 2
 
 
 def test_the_cross_table_counts_texts_exactly() -> None:
     html = render_report([grouping([0, 0, 0, 1, 1, 1]), grouping([0, 0, 1, 1, 2, 2], instruction="And where?")])
-    header, *rows = Page(html).cells
+    header, *lines = Page(html.split('<section class="panel scripted"')[0]).cells
     assert [cell.split("\xa0")[1].strip() for cell in header[1:-1]] == ["word0, more0", "word1, more1", "word2, more2"]
-    assert [[int(cell) for cell in row[1:]] for row in rows] == [[2, 1, 0, 3], [0, 1, 2, 3]]
+    assert [[int(cell) for cell in line[1:]] for line in lines] == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +191,7 @@ def test_the_cross_table_counts_texts_exactly() -> None:
     [
         ([0, 0, 1, 1], [0, 0, 1, 2], "0.57", "a clear overlap"),  # 4/7
         ([0, 0, 1, 1], [1, 1, 0, 0], "1.00", "the same grouping"),
-        ([0, 0, 1, 1], [0, 1, 0, 1], "-0.50", "no more than chance"),
+        ([0, 0, 1, 1], [0, 1, 0, 1], "-0.50", "not alike"),
     ],
 )
 def test_the_adjusted_rand_index_is_exact(left: list[int], right: list[int], index: str, reading: str) -> None:
@@ -214,8 +201,9 @@ def test_the_adjusted_rand_index_is_exact(left: list[int], right: list[int], ind
 
 def test_three_questions_make_three_cross_tables_and_one_question_none() -> None:
     one = grouping([0, 0, 1])
-    assert len(Page(render_report([one, one, one])).named("table")) == 3
-    assert not Page(render_report([one])).named("table")
+    tables = [table for table in Page(render_report([one, one, one])).named("table") if table["class"] == "heat"]
+    assert len(tables) == 3
+    assert len(Page(render_report([one])).named("table")) == 1  # that of the texts
 
 
 def test_answers_are_counted_whatever_their_case() -> None:
@@ -240,6 +228,22 @@ def test_head_words_are_shown_where_there_are_any() -> None:
     heading = "Words the model associates with this group"
     assert heading not in render_report([grouping([0, 1])])
     assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split(heading)[1]
+
+
+def test_what_is_known_of_the_groups_is_told() -> None:
+    some = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
+    known = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.9]}
+    for name, value in {**known, "choice": "4 groups were chosen.", "wordings": ["a?", "b?"]}.items():
+        object.__setattr__(some, name, value)
+    html = render_report([some])
+    assert re.findall('<p class="note" dir="auto">([^<]*)</p>', html) == [
+        "4 groups were chosen.", "Grouped by the mean over 2 wordings: a? · b?", "Two groups were merged."
+    ]  # fmt: skip
+    assert re.findall('<span class="stability" [^>]*>([^<]*)</span>', html) == ["stable", "fairly stable", "shaky"]
+    tree = html.split('<div class="tree card">')[1].split('<div class="cards')[0]
+    assert re.findall(r"Branch (\d) <small>(\d) texts", tree) == [("1", "8"), ("2", "2")]
+    assert re.findall(r"<bdi>(word\d)", tree) == ["word0", "word1", "word3", "word2"]
+    assert Page(html).data["views"][0]["colours"] == [0, 1, 2, "none"]
 
 
 def test_a_named_instruction_is_shown_as_its_question_and_an_unknown_one_as_it_is() -> None:
@@ -302,7 +306,7 @@ def test_headings_never_skip_a_level_and_maps_have_a_name() -> None:
     assert Page(html).named("html") == [{"lang": "en"}]
 
 
-@pytest.mark.parametrize(("palette", "paper"), [(report.LIGHT, "#ffffff"), (report.DARK, "#1b1e24")])
+@pytest.mark.parametrize(("palette", "paper"), [(views.LIGHT, "#ffffff"), (views.DARK, "#1b1e24")])
 def test_colours_stand_out_and_stay_apart_for_the_colour_blind(palette: list[str], paper: str) -> None:
     hexes = [[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in [paper, *palette]]
     linear = np.where(np.array(hexes) <= 0.04045, np.array(hexes) / 12.92, ((np.array(hexes) + 0.055) / 1.055) ** 2.4)

@@ -1,0 +1,147 @@
+"""Groups over time: the share of each group per day, week or month, and which groups rise or fall.
+
+A change is Armitage's (1955) test for a linear trend in proportions: the slope of a group's share on the period's number, over
+its standard error if each text fell into the group by the same chance. Texts come in bursts, so where shares scatter about the
+trend by more than chance the error grows with the scatter (quasi-likelihood; Student's t on the periods). p-values are corrected
+over the groups by Benjamini and Hochberg's false discovery rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from inbedder.arguments import entries
+from inbedder.errors import InputError
+from inbedder.grouping.crossing import CHANCE, Categories, CrossTable, Numbers, cross, groups_of
+from inbedder.grouping.dates import Calendar, calendar, parse_dates
+
+if TYPE_CHECKING:
+    from inbedder.grouping.clustering import ClusterResult
+
+
+@dataclass(frozen=True)
+class Change:
+    """How one group's share changes from the first period to the last."""
+
+    first: float
+    """Share in the first period on the fitted line, 0 to 1."""
+    last: float
+    """Share in the last period on the fitted line."""
+    false_discovery_rate: float
+    """Corrected p-value of a change."""
+
+    @property
+    def direction(self) -> str:
+        """Either "rising" or "falling" where the change is more than chance explains, else "steady"."""
+        if self.false_discovery_rate > CHANCE or self.first == self.last:
+            return "steady"
+        return "rising" if self.last > self.first else "falling"
+
+
+@dataclass(frozen=True, eq=False)
+class OverTime:
+    """One grouping over time."""
+
+    table: CrossTable
+    """Groups by periods."""
+    calendar: Calendar
+    """The periods."""
+    changes: list[Change]
+    """How each group changes."""
+
+    @property
+    def shares(self) -> Numbers:
+        """Share of each group in each period, shape (groups, periods), 0 to 1; NaN in a period without texts."""
+        with np.errstate(invalid="ignore"):
+            shares: Numbers = self.table.counts / self.table.counts.sum(axis=0)
+        return shares
+
+    @property
+    def undated(self) -> int:
+        """Texts without a date, which are not counted."""
+        return int((self.calendar.period_of < 0).sum())
+
+    def records(self) -> list[dict[str, Any]]:
+        """The shares as rows of a table.
+
+        Returns:
+            One row per group and period: group, period, count and share of the period's texts (None where it has none).
+        """
+        shares = self.shares
+        return [
+            {"group": group, "period": period, "count": int(count), "share": None if np.isnan(share) else float(share)}
+            for group, counts, line in zip(self.table.rows.names, self.table.counts, shares, strict=True)
+            for period, count, share in zip(self.calendar.names, counts, line, strict=True)
+        ]
+
+
+def over_time(
+    results: ClusterResult | Sequence[ClusterResult],
+    dates: Sequence[Any],
+    every: str = "auto",
+    *,
+    date_format: str | None = None,
+    title: str = "date",
+) -> list[OverTime]:
+    """Follow the groups of one or several groupings of one corpus over time.
+
+    Args:
+        results: One grouping per question, all of the same n texts; or a single one.
+        dates: A date per text, n, as ``parse_dates`` reads them; texts with blank ones are left out.
+        every: "day", "week", "month", or "auto" by how long a time it is.
+        date_format: How dates are written, as ``datetime.strptime`` reads it; None finds out.
+        title: What the dates are called.
+
+    Returns:
+        The groups of each grouping over time.
+
+    Raises:
+        InputError: When texts and dates differ in number, or a date cannot be read.
+    """
+    groupings = list(results) if isinstance(results, Sequence) else [results]
+    values = entries("dates", dates)
+    if any(len(grouping.texts) != len(values) for grouping in groupings):
+        raise InputError(f"{len(groupings[0].texts)} texts but {len(values)} dates: give one date per text, or a blank one.")
+    periods = calendar(parse_dates(values, date_format), every)
+    columns = Categories(title, periods.names, periods.period_of)
+    tables = [cross(groups_of(grouping), columns) for grouping in groupings]
+    return [OverTime(table, periods, changes(table)) for table in tables]
+
+
+def changes(table: CrossTable) -> list[Change]:
+    """Test each group for a rising or falling share.
+
+    Args:
+        table: Groups by periods, the periods in their order.
+
+    Returns:
+        The change of each group.
+    """
+    from scipy.stats import false_discovery_control, norm, t
+
+    totals = table.counts.sum(axis=0)
+    filled = np.flatnonzero(totals)
+    if len(filled) < 2:
+        shares = table.counts.sum(axis=1) / max(table.total, 1)
+        return [Change(float(share), float(share), 1.0) for share in shares]
+    texts, counts = totals[filled], table.counts[:, filled]
+    overall = counts.sum(axis=1) / texts.sum()
+    centre = (texts * filled).sum() / texts.sum()
+    away = filled - centre
+    spread = (texts * away**2).sum()
+    slope = counts @ away / spread
+    variance = np.where((overall > 0) & (overall < 1), overall * (1 - overall), np.inf)  # what is nothing or all does not change
+    trend = slope**2 * spread / variance  # chi-square with 1 degree of freedom
+    anywhere = ((counts - np.outer(overall, texts)) ** 2 / texts).sum(axis=1) / variance  # with one less than there are periods
+    freedom = len(filled) - 2
+    scatter = np.maximum((anywhere - trend) / max(freedom, 1), 1.0)
+    by_chance = 2 * norm.sf(np.sqrt(trend))
+    in_bursts = 2 * t.sf(np.sqrt(trend / scatter), max(freedom, 1))
+    tested = np.where((scatter > 1) & (freedom > 0), in_bursts, by_chance)
+    rates = false_discovery_control(np.clip(tested, 0, 1))
+    ends = np.clip(overall + np.outer([-centre, table.counts.shape[1] - 1 - centre], slope), 0, 1)
+    return [Change(float(a), float(b), float(rate)) for a, b, rate in zip(ends[0], ends[1], rates, strict=True)]

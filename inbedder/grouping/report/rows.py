@@ -1,0 +1,212 @@
+"""The texts that the page holds, with all that they can be picked out by, and the cross tables whose cells open them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.grouping.crossing import Categories, CrossTable, groups_of
+from inbedder.grouping.report.views import ANSWER_TEXT, View, clip, question_of
+
+if TYPE_CHECKING:
+    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.over_time import OverTime
+
+MAX_ROWS = 50_000
+MAX_CHARACTERS = 10_000_000
+"""Of all texts and answers in a page."""
+ROW_TEXT = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Heat:
+    """A cross table as the page shows it."""
+
+    table: CrossTable
+    rows: int
+    """Which way of telling texts apart the rows are."""
+    columns: int
+    strength: list[list[float]]
+    """Colour of each cell: its residual, -1 (8 or more below chance) to 1."""
+    rand_index: float | None
+    """Adjusted Rand index of two groupings; None against a column."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chart:
+    """One group over time as the page shows it."""
+
+    group: int
+    name: str
+    direction: str
+    first: float
+    last: float
+    false_discovery_rate: float
+    most: float
+    """The largest share, where the chart ends."""
+    shares: list[float | None]
+
+
+def choose_rows(results: Sequence[ClusterResult]) -> NDArray[np.int64]:
+    """Draw the texts that the page holds where it cannot hold all.
+
+    Args:
+        results: The groupings.
+
+    Returns:
+        Row numbers from 0, in their order: all, or a random sample of as many as fit.
+    """
+    texts = results[0].texts
+    characters = sum(min(len(text), ROW_TEXT) for text in texts)
+    characters += sum(min(len(answer), ANSWER_TEXT) for result in results for answer in result.answers)
+    fitting = min(MAX_ROWS, int(len(texts) * MAX_CHARACTERS / max(characters, 1)))
+    if fitting >= len(texts):
+        return np.arange(len(texts))
+    return np.sort(np.random.default_rng(0).permutation(len(texts))[: max(fitting, 1)])
+
+
+class Dimensions:
+    """The ways of telling texts apart that a page knows, each once."""
+
+    def __init__(self, results: Sequence[ClusterResult]) -> None:
+        """Begin with the groupings.
+
+        Args:
+            results: One per question.
+        """
+        self.all = [groups_of(result) for result in results]
+        self.questions = len(self.all)
+
+    def find(self, wanted: Categories) -> int:
+        """The number of one, which is added where it is new.
+
+        Args:
+            wanted: A grouping or a column.
+
+        Returns:
+            Its number from 0.
+        """
+        for number, known in enumerate(self.all):
+            same = known.title == wanted.title and known.names == wanted.names
+            if same and np.array_equal(known.category_of, wanted.category_of):
+                return number
+        self.all.append(wanted)
+        return len(self.all) - 1
+
+    def title(self, number: int) -> str:
+        """What one is called.
+
+        Args:
+            number: Its number.
+
+        Returns:
+            The question, or the column's name.
+        """
+        title = self.all[number].title
+        return question_of(title) if number < self.questions else clip(title, ANSWER_TEXT)
+
+
+def heat_of(table: CrossTable, dimensions: Dimensions) -> Heat:
+    """Prepare a cross table for the page.
+
+    Args:
+        table: The table.
+        dimensions: The page's ways of telling texts apart.
+
+    Returns:
+        The table with its colours.
+    """
+    from sklearn.metrics import adjusted_rand_score
+
+    rows, columns = dimensions.find(table.rows), dimensions.find(table.columns)
+    both = columns < dimensions.questions
+    index = float(adjusted_rand_score(table.rows.category_of, table.columns.category_of)) if both else None
+    return Heat(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist(), index)
+
+
+def charts_of(timeline: OverTime) -> list[Chart]:
+    """Prepare a grouping over time for the page.
+
+    Args:
+        timeline: The grouping over time.
+
+    Returns:
+        A chart per group, what changes most surely first.
+    """
+    charts = [
+        Chart(
+            group=number,
+            name=clip(name, ANSWER_TEXT),
+            direction=change.direction,
+            first=100 * change.first,
+            last=100 * change.last,
+            false_discovery_rate=change.false_discovery_rate,
+            most=max(100 * float(np.nanmax(shares)), 1e-9),
+            shares=[None if math.isnan(share) else round(100 * share, 2) for share in shares.tolist()],
+        )
+        for number, (name, change, shares) in enumerate(
+            zip(timeline.table.rows.names, timeline.changes, timeline.shares, strict=True)
+        )
+    ]
+    return sorted(charts, key=lambda chart: chart.false_discovery_rate)
+
+
+def data_of(
+    results: Sequence[ClusterResult],
+    views: Sequence[View],
+    dimensions: Dimensions,
+    heats: Sequence[Heat],
+    chosen: NDArray[np.int64],
+    numbers: Sequence[int],
+) -> dict[str, Any]:
+    """What the page's script knows.
+
+    Args:
+        results: The groupings.
+        views: As the page shows them.
+        dimensions: All ways of telling texts apart.
+        heats: The cross tables.
+        chosen: The texts that the page holds.
+        numbers: Row number of each text.
+
+    Returns:
+        Lists, numbers and strings.
+    """
+    return {
+        "numbers": [int(numbers[row]) for row in chosen],
+        "texts": [clip(results[0].texts[row], ROW_TEXT) for row in chosen],
+        "dimensions": [
+            {
+                "title": dimensions.title(number),
+                "names": [clip(name, ANSWER_TEXT) for name in kind.names],
+                "of": kind.category_of[chosen].tolist(),
+            }
+            for number, kind in enumerate(dimensions.all)
+        ],
+        "views": [
+            {
+                "question": view.question,
+                "colours": [group.colour for group in view.groups],
+                "marks": [mark[:4] for mark in view.marks],
+                "markOf": view.mark_of[chosen].tolist(),
+                "answers": [clip(result.answers[row], ANSWER_TEXT) for row in chosen],
+            }
+            for result, view in zip(results, views, strict=True)
+        ],
+        "tables": [
+            {
+                "rows": heat.rows,
+                "columns": heat.columns,
+                "counts": heat.table.counts.tolist(),
+                "lift": [[None if math.isnan(lift) else round(lift, 3) for lift in line] for line in heat.table.lift.tolist()],
+                "residuals": heat.table.residuals.round(3).tolist(),
+                "differs": heat.table.differs.tolist(),
+            }
+            for heat in heats
+        ],
+    }

@@ -1,0 +1,189 @@
+"""A grouping as the page shows it: its map, and what its groups have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from inbedder.errors import TemplateError
+from inbedder.grouping.crossing import groups_of
+from inbedder.grouping.report import maps
+from inbedder.grouping.report.maps import Labels, Mark, Points
+from inbedder.prompting import resolve_instruction
+from inbedder.tokenization import clean_text
+
+if TYPE_CHECKING:
+    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.explain import LabelAgreement
+
+EXAMPLE_TEXT, ANSWER_TEXT = 240, 80
+TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
+SHAPES, GROUPS_PER_SHAPE = 4, 6
+# Twelve colours each for light and dark paper: at least 3:1 against it, and apart in OKLab under simulated protanopia,
+# deuteranopia and tritanopia (Machado et al. 2009). Dots also change their shape with every GROUPS_PER_SHAPE groups.
+LIGHT = "#2f6bd0 #fd5b62 #30a57d #6e2680 #a48018 #75331e #8588ff #bc2993 #566a0a #d075be #2a30b9 #a5585a".split()
+DARK = "#6ea2ff #f3b683 #41a87b #c991c3 #a3bc2a #b84007 #7ed2c2 #775bca #b5851a #bd518a #2785ae #357546".split()
+
+
+@dataclass(frozen=True)
+class Group:
+    """A cluster as the page shows it."""
+
+    name: str
+    colour: int | str
+    """Number of its colour; "none" of the texts in no group."""
+    shape: int
+    size: int
+    share: float
+    """Percent of all texts."""
+    keywords: list[str]
+    answers: list[tuple[str, int]]
+    examples: list[str]
+    head_words: list[str]
+    labels: list[tuple[str, list[tuple[str, int, float]], float]]
+    """Each column of labels: name, (label, texts, share of the cluster) with the rest as one entry at the end, and entropy."""
+    stability: float | None
+    """How far it comes back when the texts are drawn again, 0 to 1."""
+    badge: tuple[float, float] | None
+    """Where its number stands on the map."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The corpus under one instruction."""
+
+    question: str
+    groups: list[Group]
+    marks: list[Mark]
+    mark_of: Labels
+    """Mark of each text, shape (n,)."""
+    method: str
+    """How the map was made: "t-SNE", "PCA" or "none"."""
+    dense: bool
+    """Whether the map shows a density instead of dots."""
+    v_measures: list[tuple[str, float]]
+    """Of each column of labels."""
+    notes: list[str]
+    """What a reader should know of the groups, in sentences."""
+    branches: list[tuple[int, list[int]]]
+    """Texts and groups of each branch of the tree; empty without a tree."""
+
+
+def view_of(result: ClusterResult) -> View:
+    """Prepare a grouping for the page.
+
+    Args:
+        result: The grouping.
+
+    Returns:
+        What the page shows of it.
+    """
+    points, method = maps.project(result.embeddings)
+    placed, kinds = maps.place(points), groups_of(result)
+    dense = len(placed) > maps.MAX_DOTS
+    marks, mark_of = (maps.density if dense else maps.dots)(placed, kinds.category_of)
+    return View(
+        question=question_of(result.instruction),
+        groups=[_group(result, kinds.category_of, number, name, placed) for number, name in enumerate(kinds.names)],
+        marks=marks,
+        mark_of=mark_of,
+        method=method,
+        dense=dense,
+        v_measures=[(column, agreement.v_measure) for column, agreement in _agreements(result).items()],
+        notes=_notes(result),
+        branches=_branches(result),
+    )
+
+
+def _agreements(result: ClusterResult) -> dict[str, LabelAgreement]:
+    """How the groups relate to each column of labels."""
+    return {"": result.label_agreement} if result.label_agreement else {}
+
+
+def _notes(result: ClusterResult) -> list[str]:
+    """What was chosen, asked and found."""
+    notes = [] if (choice := getattr(result, "choice", None)) is None else [str(choice)]
+    if wordings := getattr(result, "wordings", None):
+        notes.append(f"Grouped by the mean over {len(wordings)} wordings: {' · '.join(wordings)}")
+    return [*notes, *getattr(result, "notes", [])]
+
+
+def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
+    """The texts and groups of each branch, the branch with the most texts first."""
+    branch_of = np.array(getattr(result, "branches", None) or [], dtype=np.int64)
+    branches = [np.flatnonzero(branch_of == branch).tolist() for branch in np.unique(branch_of)]
+    return sorted(((sum(result.sizes[group] for group in groups), groups) for groups in branches), reverse=True)
+
+
+def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed: Points) -> Group:
+    members = np.flatnonzero(labels == number)
+    known = number < len(result.keywords) and number != getattr(result, "left_out", None)  # others have no words of their own
+    stability = getattr(result, "stability", None)
+    agreements = _agreements(result) if known else {}
+    return Group(
+        name=clip(name, ANSWER_TEXT),
+        colour=number % len(LIGHT) if known else "none",
+        shape=number // GROUPS_PER_SHAPE % SHAPES,
+        size=len(members),
+        share=100 * len(members) / len(result.texts),
+        keywords=[clip(word, ANSWER_TEXT) for word in result.keywords[number]] if known else [],
+        answers=_frequent(result.answers[i] for i in members) if any(result.answers) else [],
+        examples=[clip(text, EXAMPLE_TEXT) for text in result.examples[number][:TOP_EXAMPLES]] if known else [],
+        head_words=list(result.head_words[number]) if known and result.head_words else [],
+        labels=[(name, _shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
+        stability=stability[number] if known and stability else None,
+        badge=maps.middle_of(placed[members]) if known else None,
+    )
+
+
+def _frequent(answers: Iterable[str]) -> list[tuple[str, int]]:
+    """The most frequent answers, whatever their case, in the spelling that came first."""
+    counts: Counter[str] = Counter()
+    spelling: dict[str, str] = {}
+    for answer in answers:
+        shown = clip(answer, ANSWER_TEXT) or "(no answer)"
+        counts[shown.casefold()] += 1
+        spelling.setdefault(shown.casefold(), shown)
+    return [(spelling[key], count) for key, count in counts.most_common(TOP_ANSWERS)]
+
+
+def _shares(composition: dict[str, int]) -> list[tuple[str, int, float]]:
+    total = sum(composition.values())
+    entries = sorted(((clip(label, ANSWER_TEXT), count) for label, count in composition.items()), key=lambda e: -e[1])
+    if len(entries) > TOP_LABELS + 1:
+        rest = entries[TOP_LABELS:]
+        entries = [*entries[:TOP_LABELS], (f"{len(rest)} others", sum(count for _, count in rest))]
+    return [(label, count, 100 * count / total) for label, count in entries]
+
+
+def question_of(instruction: str) -> str:
+    """The question that a named instruction stands for.
+
+    Args:
+        instruction: An instruction.
+
+    Returns:
+        Its question; an unknown name as it is.
+    """
+    try:
+        return resolve_instruction(instruction)
+    except TemplateError:
+        return instruction
+
+
+def clip(text: str, limit: int) -> str:
+    """One line that encodes as UTF-8.
+
+    Args:
+        text: Any text.
+        limit: The most characters.
+
+    Returns:
+        The text in one line of at most ``limit`` characters, with an ellipsis where it was cut.
+    """
+    line = " ".join(clean_text(text[: 8 * limit]).split())
+    return line if len(line) <= limit and len(text) <= 8 * limit else line[: limit - 1].rstrip() + "…"

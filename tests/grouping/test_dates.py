@@ -1,0 +1,80 @@
+from datetime import date, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from inbedder.errors import InputError
+from inbedder.grouping.dates import calendar, looks_like_dates, parse_dates
+
+MARCH = date(2024, 3, 5)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        MARCH, datetime(2024, 3, 5, 23, 59), np.datetime64("2024-03-05T10:00"), pd.Timestamp("2024-03-05 01:00", tz="UTC"),
+        "2024-03-05", "2024-03-05T23:30:00Z", "2024-03-05 11:35:52 -0800", " 2024-03-05 10:11:12.123456 ", "20240305",
+        "Mar 05, 2024", "5 March 2024", "2024/03/05 10:00", "Tue Mar 05 10:00:00 +0000 2024",
+    ],
+)  # fmt: skip
+def test_a_date_is_read_however_it_is_written(value):
+    assert parse_dates([value]) == [MARCH]
+
+
+@pytest.mark.parametrize("blank", [None, "", "  ", float("nan"), pd.NaT, pd.NA, np.datetime64("NaT")])
+def test_a_blank_is_no_date(blank):
+    assert parse_dates([blank, "2024-03-05"]) == [None, MARCH]
+
+
+def test_day_and_month_are_told_apart_by_the_other_dates_or_by_the_user():
+    assert parse_dates(["03/05/2024", "12/31/2023"]) == [MARCH, date(2023, 12, 31)]
+    assert parse_dates(["05/03/2024", "31/12/2023"]) == [MARCH, date(2023, 12, 31)]
+    assert parse_dates(["05/03/2024"], "%d/%m/%Y") == [MARCH]
+    assert parse_dates(["05.03.2024 10:15"]) == [MARCH]
+    with pytest.raises(InputError, match=r"'05/03/2024' may be 2024-05-03 \(%m/%d/%Y\) or 2024-03-05 .* --date-format"):
+        parse_dates(["05/03/2024", "01/01/2024"])
+
+
+def test_what_is_no_date_is_named_with_the_format_that_fits_the_others():
+    with pytest.raises(InputError, match=r"'soon' is no date written as %d.%m.%Y \(1 of 3 different ones are not\)"):
+        parse_dates(["05.03.2024", "06.03.2024", "soon", "soon"])
+    with pytest.raises(InputError, match="5 is no date"):
+        parse_dates([5])
+
+
+def test_columns_of_dates_are_recognized_and_numbers_are_none():
+    assert looks_like_dates(["2024-03-05", None, MARCH])
+    assert not any(map(looks_like_dates, ([], [None], ["20240305"], ["2024-03-05", "soon"], [5], ["2024-03-05", 5])))
+
+
+def test_periods_follow_each_other_without_a_gap():
+    days = [date(2023, 12, 31), None, date(2024, 1, 1), date(2024, 3, 31)]
+    months, weeks = calendar(days, "month"), calendar(days, "week")
+    assert months.names == ["2023-12", "2024-01", "2024-02", "2024-03"]
+    assert months.period_of.tolist() == [0, -1, 1, 3]
+    assert weeks.names[:2] == ["2023-12-25", "2024-01-01"] and len(weeks.names) == 14
+    assert {start.isoweekday() for start in weeks.starts} == {1}
+    assert weeks.period_of.tolist() == [0, -1, 1, 13]
+    assert calendar(days, "day").names[91] == "2024-03-31"
+
+
+@pytest.mark.parametrize(
+    ("last", "every"), [(date(2024, 1, 31), "day"), (date(2024, 5, 1), "week"), (date(2024, 12, 1), "month")]
+)
+def test_the_period_fits_the_span(last, every):
+    assert calendar([date(2024, 1, 1), last]).every == every
+
+
+@pytest.mark.parametrize(
+    ("days", "every", "message"),
+    [
+        ([None], "auto", "no date in the column"),
+        ([MARCH], "year", "not by 'year'"),
+        ([date(2020, 1, 1), MARCH], "day", "1,526 days; at most 500. Choose a longer period"),
+        ([date(1, 1, 1), MARCH], "month", "from 0001-01-01 to 2024-03-05, .* Mend the dates"),
+    ],
+)
+def test_time_that_cannot_be_cut_is_refused(days, every, message):
+    with pytest.raises(InputError, match=message):
+        calendar(days, every)
