@@ -10,14 +10,25 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
     from inbedder.grouping.clustering import ClusterResult, cluster
+    from inbedder.grouping.keeping import Grouping
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
-__all__ = ["ClusterResult", "ConditionalEncoder", "InBedder", "InbedderError", "PromptTemplate", "__version__", "cluster"]
+__all__ = [
+    "ClusterResult",
+    "ConditionalEncoder",
+    "Grouping",
+    "InBedder",
+    "InbedderError",
+    "PromptTemplate",
+    "__version__",
+    "cluster",
+]
 
 _HOMES = {
     "ClusterResult": "inbedder.grouping.clustering",
     "ConditionalEncoder": "inbedder.conditional",
+    "Grouping": "inbedder.grouping.keeping",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",

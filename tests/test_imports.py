@@ -15,22 +15,23 @@ FLOORS = {
     "inbedder": """
         errors
         arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
-            prompting
-        cache_checks models.checksums
-        backbones.file_checks models.gguf tokenization
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.assignment grouping.choosing
+            grouping.explain guided pooling prompting
+        cache_checks grouping.kept_files grouping.partition models.checksums
+        backbones.file_checks grouping.fitting models.gguf tokenization
         backbones.adapters backbones.sentence_modules cache
         backbones.base grouping.report.page models.installing outputs
         backbones.masked formats models.bundled scheduling
         backbones.onnx backbones.revision tables
         backbones.weights conditional.rated_rows distributed.folder
         backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
-        backbones.seq2seq backbones.shared_prefix cli.options
+        backbones.seq2seq backbones.shared_prefix cli.ends cli.options
         backbones.families cli.kept cli.models cli.research
         conditional.encoding embedder
-        cli.inputs conditional.base distributed.pipeline grouping.clustering
-        cli.groups conditional.encoder distributed.job
-        cli.texts conditional distributed
+        cli.inputs conditional.base distributed.pipeline grouping.origin
+        conditional.encoder distributed.job grouping.keeping
+        cli.assigning conditional distributed grouping.clustering
+        cli.groups cli.texts
         cli.app
         cli
         __main__
