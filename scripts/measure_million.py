@@ -54,9 +54,9 @@ def measure(path: Path, k: int | str) -> dict[str, Any]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.process_time()
     found = partition(vectors, k)
-    seconds = time.perf_counter() - began
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     done.set()
     watcher.join()
     return {
@@ -64,9 +64,17 @@ def measure(path: Path, k: int | str) -> dict[str, Any]:
         "k": k,
         "groups": int(found.labels.max()) + 1,
         "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu, 1),
         "memory_above_mb": round(most[0] - before),
         "vectors_mb": round(vectors.nbytes / 1e6),
     }
+
+
+def table_of(cases: list[dict[str, Any]]) -> list[list[str]]:
+    """One row per case, the header first."""
+    rows = [["rows", "k", "groups", "seconds", "CPU seconds", "memory above, MB", "vectors, MB"]]
+    columns = ("groups", "seconds", "cpu_seconds", "memory_above_mb", "vectors_mb")
+    return [*rows, *([f"{case['rows']:,}", str(case["k"]), *(str(case[name]) for name in columns)] for case in cases)]
 
 
 def main() -> None:
@@ -90,6 +98,7 @@ def main() -> None:
         "command": "python scripts/measure_million.py -o evaluation/results/million.json",
         "about": f"made-up vectors of {WIDTH} numbers around {GROUPS} centres, mapped from a file; memory above that before",
         "machine": options.machine,
+        "table": table_of(cases),
         "cases": cases,
     }
     with atomic_write(options.output) as temporary:

@@ -97,10 +97,9 @@ def check_kept(folder: Path | None, count: int) -> None:
     try:
         for place in _places(folder, count):
             check_folder(place)
-        if count == 1 and kept_folders(folder) != [folder]:
-            raise InputError(f"{folder} holds several groupings. Name a new folder.")
-        if count > 1 and (folder / "grouping.json").exists():
-            raise InputError(f"{folder} holds a grouping of one question. Name a new folder.")
+        there = kept_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
+        if there and len(there) != count:
+            raise InputError(f"{folder} holds something else than the groups of {count} questions. Name a new folder.")
     except InputError as error:
         raise typer.BadParameter(str(error), param_hint="--save") from error
 

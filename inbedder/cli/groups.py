@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.cli.assigning import check_kept, save_groupings
 from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
 from inbedder.cli.options import (
     Backbone,
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from inbedder.tables import Table
 
 
+Method = Annotated[str, typer.Option(help="k-means, agglomerative (a tree), or hdbscan (some texts may fit no group).")]
+Save = Annotated[Path | None, typer.Option(help="A folder that keeps the groups; inbedder assign puts new texts into them.")]
+
+
 def cluster(
     source: Input,
     instructions: Instructions,
@@ -67,13 +72,20 @@ def cluster(
     guided: Guided = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
+    method: Method = "k-means",
+    save: Save = None,
     titles: Annotated[bool, typer.Option("--titles", help="Let the model write a title per group (best with small).")] = False,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"), source)
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
+    check_kept(save, len(instructions))
+    from inbedder.grouping.partition import check_groups
+
     table = read_texts(source, text_column, skip_bad)
+    wanted = k if k == "auto" else int(k)
+    check_groups(wanted, len(table.texts), method)
     given = None if label_column is None else table.column(label_column)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how["truncation_side"] = truncation_side
@@ -87,8 +99,8 @@ def cluster(
         if guided is None
         else guided_vectors(embedder, table.texts, instructions, guided, batch_size)
     )
-    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
-    options["titles"] = titles
+    options: dict[str, Any] = {"k": wanted, "seed": seed, "given_labels": given, "batch_size": batch_size}
+    options |= {"titles": titles, "method": method}
     results = [
         cluster_texts(table.texts, instruction, model=embedder, embeddings=vectors, **options)
         for instruction, vectors in zip(instructions, found, strict=True)
@@ -96,6 +108,8 @@ def cluster(
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
     _write_groups(results, table, output, guard_cells)
+    if save is not None:
+        save_groupings(results, save)
 
 
 def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
@@ -112,4 +126,6 @@ def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequen
         say(f"{result.instruction}")
         for name, size in zip(result.names, result.sizes, strict=True):
             say(f"  {size:6d}  {name}")
+        if result.choice is not None:
+            say(f"  {result.choice}")
     say(f"Written: {', '.join(str(path) for path in output)}")

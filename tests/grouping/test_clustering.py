@@ -103,3 +103,19 @@ def test_groupings_are_compared_by_what_they_hold_and_print_no_corpus(make_model
     assert one != "a grouping"
     assert "12 texts" in repr(one)
     assert "text number 3" not in repr(one)
+
+
+def test_a_result_says_how_its_number_was_chosen_and_what_was_left_out(make_model):
+    model = InBedder(make_model("bert"), backbone="instructor")
+    scattered = np.random.default_rng(0).normal(size=(15, 8)).astype(np.float32)
+    vectors = np.concatenate([blobs((60, 40)), scattered])
+    texts = [f"text {i}" for i in range(115)]
+    assert cluster(texts[:100], None, model, embeddings=vectors[:100]).choice.k == 2
+    assert cluster(texts, None, model, k=2, embeddings=vectors).choice is None
+    found = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
+    assert found.left_out == 2
+    assert found.names[2] == "fits no group"
+    assert sum(found.sizes) == 115
+    assert found.rows()[int(np.flatnonzero(found.labels == 2)[0])]["keywords"] == "fits no group"
+    tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
+    assert len(tree.branches) == 9

@@ -72,6 +72,10 @@ class _View:
     """(x, y, cluster) of each text on the map."""
     method: str
     v_measure: float | None
+    choice: str | None
+    """How the number of groups was chosen."""
+    branches: list[tuple[int, list[int]]]
+    """Texts on each branch of the tree, and its groups by number from 0; empty without a tree."""
 
 
 def save_report(results: Sequence[ClusterResult], path: str | os.PathLike[str], *, title: str = "inbedder report") -> None:
@@ -172,7 +176,17 @@ def _view(result: ClusterResult, rows: NDArray[np.int64]) -> _View:
         dots=[(*place, label) for place, label in zip(placed.tolist(), labels.tolist(), strict=True)],
         method=method,
         v_measure=agreement.v_measure if agreement else None,
+        choice=None if result.choice is None else str(result.choice),
+        branches=_branches(result),
     )
+
+
+def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
+    found = []
+    for number in sorted(set(result.branches or [])):
+        groups = [group for group, branch in enumerate(result.branches or []) if branch == number]
+        found.append((sum(result.sizes[group] for group in groups), groups))
+    return found
 
 
 def _group(result: ClusterResult, cluster: int, points: Points) -> _Group:
