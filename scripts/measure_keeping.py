@@ -36,7 +36,7 @@ Rows = NDArray[np.intp]
 def kept(labelled: LabelledSet, vectors: Vectors, rows: Rows, k: int, model: InBedder) -> Grouping:
     """A grouping of some rows."""
     texts = [labelled.texts[row] for row in rows]
-    return Grouping.of(cluster(texts, labelled.instruction, model, k=k, embeddings=vectors[rows]))
+    return Grouping.of(cluster(texts, labelled.instruction, model, k=k, embeddings=vectors[rows]), model)
 
 
 def assigned_and_at_once(labelled: LabelledSet, vectors: Vectors, seed: int, model: InBedder) -> tuple[float, float]:

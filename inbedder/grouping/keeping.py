@@ -90,11 +90,12 @@ class Grouping:
         return [group.name for group in self.groups]
 
     @classmethod
-    def of(cls, result: ClusterResult) -> Grouping:
+    def of(cls, result: ClusterResult, model: InBedder | None = None) -> Grouping:
         """Keep what a grouping needs to take new texts.
 
         Args:
             result: The grouping of a corpus.
+            model: The model that made it; None loads it again when it is first needed.
 
         Returns:
             Its groups; rows that were left out are none.
@@ -122,7 +123,9 @@ class Grouping:
         ]
         centres = np.stack([vectors[labels == number].mean(axis=0) for number in range(count)])
         rows = rows[labels[rows] < count]
-        return cls(result.origin, groups, centres, labels[rows], own_distances(vectors[rows], labels[rows], centres))
+        grouping = cls(result.origin, groups, centres, labels[rows], own_distances(vectors[rows], labels[rows], centres))
+        grouping._embedder = model
+        return grouping
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: InBedder | str | None = None, **how: Any) -> Grouping:

@@ -41,8 +41,8 @@ def result(model):
 
 
 @pytest.fixture
-def grouping(result):
-    return Grouping.of(result)
+def grouping(result, model):
+    return Grouping.of(result, model)
 
 
 def test_a_kept_grouping_takes_its_own_texts_back_into_their_groups(result, model, tmp_path):
