@@ -36,11 +36,18 @@ def nearest(vectors: Vectors, centres: Vectors) -> tuple[Labels, Vectors]:
     return labels.astype(np.int64), distances.astype(np.float32)
 
 
-def own_distances(vectors: Vectors, labels: Labels, centres: Vectors) -> Vectors:
-    """Distance of each vector to the mean of its group's others; to the mean itself where there are none."""
-    sizes = np.bincount(labels, minlength=len(centres))
-    without = (sizes / np.maximum(sizes - 1, 1))[labels]
-    distances: Vectors = (np.linalg.norm(vectors - centres[labels], axis=1) * without).astype(np.float32)
+def own_distances(vectors: Vectors, centre: Vectors, size: int) -> Vectors:
+    """Distance of members of a group to the mean of its others.
+
+    Args:
+        vectors: Of some or all members, shape (n, d).
+        centre: Mean of all members, shape (d,).
+        size: How many members there are; a single one has the distance 0.
+
+    Returns:
+        float32, shape (n,).
+    """
+    distances: Vectors = (np.linalg.norm(vectors - centre, axis=1) * (size / max(size - 1, 1))).astype(np.float32)
     return distances
 
 

@@ -105,25 +105,22 @@ class Grouping:
         """
         if result.origin is None:
             raise InputError("This grouping does not say which model made it. Make it with cluster().")
-        vectors, labels = unit(result.embeddings), result.labels
         count = len(result.keywords) - (result.left_out is not None)
         if not count:
             raise InputError("Every text was left out, so there is no group to keep. Group with another method.")
         sample = getattr(result.embeddings, "sample", None)
-        rows = np.arange(len(labels)) if sample is None else sample  # mapped vectors lie nearer to each other than read ones
-        groups = [
-            KeptGroup(
-                result.names[number],
-                int((labels == number).sum()),
-                result.keywords[number],
-                result.examples[number],
-                _frequent(result.answers[row] for row in np.flatnonzero(labels == number).tolist()),
-            )
-            for number in range(count)
-        ]
-        centres = np.stack([vectors[labels == number].mean(axis=0) for number in range(count)])
-        rows = rows[labels[rows] < count]
-        grouping = cls(result.origin, groups, centres, labels[rows], own_distances(vectors[rows], labels[rows], centres))
+        groups, centres, distances = [], [], []
+        for number, name in enumerate(result.names[:count]):
+            members = np.flatnonzero(result.labels == number)
+            directions = np.asarray(unit(result.embeddings[members]))
+            answers = _frequent(result.answers[row] for row in members.tolist())
+            groups.append(KeptGroup(name, len(members), result.keywords[number], result.examples[number], answers))
+            centres.append(directions.mean(axis=0))
+            if sample is not None:  # mapped vectors lie nearer to each other than read ones
+                directions = directions[np.isin(members, sample)]
+            distances.append(own_distances(directions, centres[-1], len(members)))
+        labels = np.repeat(np.arange(count), [len(found) for found in distances])
+        grouping = cls(result.origin, groups, np.stack(centres), labels, np.concatenate(distances))
         grouping._embedder = model
         return grouping
 
@@ -300,26 +297,26 @@ class Grouping:
         first, count = len(self.groups), len(new)
         members = np.concatenate(new)
         labels = np.repeat(np.arange(first, first + count), [len(group) for group in new])
-        centres = np.stack([vectors[group].mean(axis=0) for group in new])
         spoken = [(answer, number) for number, group in enumerate(self.groups) for answer in _repeated(group)]
         said = answers if any(answers) else rows
         documents = [text for text, _ in spoken] + [said[row] for row in members]
         words = keywords(documents, np.concatenate([[number for _, number in spoken], labels]).astype(np.int64))
         examples = central_texts([rows[row] for row in members], vectors[members], labels - first, EXAMPLES)
         for number, group in enumerate(new):
-            mine = words[first + number]
+            mine, centre = words[first + number], vectors[group].mean(axis=0)
+            name = ", ".join(mine[:3]) or f"group {first + number + 1}"
             self.groups.append(
                 KeptGroup(
-                    name=", ".join(mine[:3]) or f"group {first + number + 1}",
+                    name=f"{name} ({first + number + 1})" if name in self.names else name,
                     size=len(group),
                     keywords=mine,
                     examples=[rows[members[place]] for place in examples[number]],
                     answers=_frequent(answers[row] for row in group.tolist()),
                 )
             )
-        self.centres = np.concatenate([self.centres, centres]).astype(np.float32)
-        own = own_distances(vectors[members], labels - first, centres)
-        self.labels, self.distances = np.concatenate([self.labels, labels]), np.concatenate([self.distances, own])
+            self.centres = np.concatenate([self.centres, centre[None]])
+            self.distances = np.concatenate([self.distances, own_distances(vectors[group], centre, len(group))])
+        self.labels = np.concatenate([self.labels, labels])
 
 
 def _frequent(answers: Iterable[str]) -> dict[str, int]:

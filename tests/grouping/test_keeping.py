@@ -135,6 +135,7 @@ def test_a_group_is_added_where_unfitting_texts_form_one_of_their_own(grouping):
     assert found.fits[90:].mean() > 0.8
     assert 10 <= grouping.groups[3].size <= 30
     assert len(grouping.groups[3].examples) == 5
+    assert grouping.names[3] not in grouping.names[:3]
     assert np.array_equal(grouping.assign(TEXTS[:30], embeddings=others(30)).labels, [3] * 30)
 
 
