@@ -36,6 +36,7 @@ from inbedder.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
     from inbedder.grouping.clustering import ClusterResult
     from inbedder.tables import Table
 
@@ -92,24 +93,30 @@ def cluster(
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
     how |= {"subtract_instruction": subtract_instruction, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
-    from inbedder.grouping.clustering import cluster as cluster_texts
-
-    found: Any = (
-        embedder.encode_many(table.texts, instructions, batch_size=batch_size)
-        if guided is None
-        else guided_vectors(embedder, table.texts, instructions, guided, batch_size)
-    )
-    options: dict[str, Any] = {"k": wanted, "seed": seed, "given_labels": given, "batch_size": batch_size}
-    options |= {"titles": titles, "method": method}
-    results = [
-        cluster_texts(table.texts, instruction, model=embedder, embeddings=vectors, **options)
-        for instruction, vectors in zip(instructions, found, strict=True)
-    ]
+    options = {"k": wanted, "seed": seed, "given_labels": given, "titles": titles, "method": method}
+    results = _grouped(embedder, table.texts, instructions, guided, batch_size, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
     _write_groups(results, table, output, guard_cells)
     if save is not None:
         save_groupings(results, save)
+
+
+def _grouped(
+    embedder: InBedder, texts: list[str], instructions: list[str], guided: int | None, batch_size: int, options: dict[str, Any]
+) -> list[ClusterResult]:
+    """A grouping per question."""
+    from inbedder.grouping.clustering import cluster as cluster_texts
+
+    found: Any = (
+        embedder.encode_many(texts, instructions, batch_size=batch_size)
+        if guided is None
+        else guided_vectors(embedder, texts, instructions, guided, batch_size)
+    )
+    return [
+        cluster_texts(texts, instruction, model=embedder, embeddings=vectors, batch_size=batch_size, **options)
+        for instruction, vectors in zip(instructions, found, strict=True)
+    ]
 
 
 def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
