@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from inbedder.grouping.clustering import ClusterResult, cluster
     from inbedder.grouping.comparison import compare_wordings
     from inbedder.grouping.crossing import crosstab
+    from inbedder.grouping.keeping import Grouping
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
 __all__ = [
     "ClusterResult",
     "ConditionalEncoder",
+    "Grouping",
     "InBedder",
     "InbedderError",
     "PromptTemplate",
@@ -30,6 +32,7 @@ __all__ = [
 _HOMES = {
     "ClusterResult": "inbedder.grouping.clustering",
     "ConditionalEncoder": "inbedder.conditional",
+    "Grouping": "inbedder.grouping.keeping",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",

@@ -14,6 +14,8 @@ from inbedder.errors import InputError
 
 LARGEST_SEED = 2**32 - 1
 """Of numpy and scikit-learn."""
+BLOCK = 8192
+"""Vectors that are checked at once."""
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
@@ -125,7 +127,7 @@ def known_vectors(name: str, values: Any, count: int) -> NDArray[Any]:
     """
     try:
         vectors: NDArray[Any] = np.asanyarray(values)
-        finite = bool(np.isfinite(vectors).all())
+        finite = all(np.isfinite(vectors[place : place + BLOCK]).all() for place in range(0, len(vectors), BLOCK))
     except (TypeError, ValueError):
         raise InputError(f"{name} must be an array of numbers, one row per text.") from None
     if vectors.ndim != 2 or len(vectors) != count:

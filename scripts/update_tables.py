@@ -49,6 +49,8 @@ def with_tables(page: str) -> str:
         if (BENCHMARKS / match[2]).exists():
             return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[4]}"
         path = next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())
+        if rows := own_table(path):
+            return f"{match[1]}{markdown(rows)}\n{match[4]}"
         rows = table(load_cells(path), score=match[3])
         if len(rows) <= MOST_ACROSS:
             rows = [list(column) for column in zip(*rows, strict=True)]
@@ -104,6 +106,19 @@ BESIDE = {
     "names.json": names_table,
 }
 """Tables that are not made of the main scores of one file of results."""
+
+
+def own_table(path: Path) -> list[list[str]]:
+    """The table that a file of results holds itself.
+
+    Args:
+        path: A file of results.
+
+    Returns:
+        Rows of cells, the header first; none where it holds cells of evaluation.
+    """
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return list(content.get("table", [])) if isinstance(content, dict) else []
 
 
 def ratios(path: Path) -> list[list[str]]:

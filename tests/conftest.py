@@ -198,3 +198,11 @@ def assert_close(a, b, relative=1e-5):
     """Equal up to rounding, measured at the largest value."""
     scale = max(1.0, float(np.abs(b).max()))
     assert np.abs(np.asarray(a) - np.asarray(b)).max() <= relative * scale
+
+
+def blobs(sizes, seed=0):
+    """Vectors of length 1 around as many axes as there are sizes, float32, shape (sum of sizes, 8)."""
+    rng = np.random.default_rng(seed)
+    centres = np.eye(len(sizes), 8, dtype=np.float32)
+    rows = np.concatenate([centre + 0.05 * rng.normal(size=(n, 8)) for centre, n in zip(centres, sizes, strict=True)])
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)

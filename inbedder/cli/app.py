@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from inbedder.cli.assigning import assign
 from inbedder.cli.ends import INTERRUPTED, TERMINATED, ends
 from inbedder.cli.groups import cluster
 from inbedder.cli.kept import cache
@@ -35,7 +36,7 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (embed, answer, cluster, compare_wordings, cache, finetune, evaluate):
+for _command in (embed, answer, cluster, assign, compare_wordings, cache, finetune, evaluate):
     app.command()(_command)
 app.add_typer(models_app, name="models")
 

@@ -1,9 +1,4 @@
-"""Groups of texts under an instruction, named by the answers, or by the texts where the model answers nothing.
-
-k-means (scikit-learn) on vectors of length 1, so that distances order texts as cosines do; with ``k="auto"`` the number of
-groups with the best silhouette, or rather the most groups among those that are as good to two hundredths, since a finer
-grouping tells more.
-"""
+"""Groups of texts under an instruction, named by the answers, or by the texts where the model answers nothing."""
 
 from __future__ import annotations
 
@@ -17,27 +12,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import entries, known_vectors, seed_number, whole_number
+from inbedder.arguments import entries, known_vectors, seed_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
+from inbedder.grouping.choosing import Choice
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
+from inbedder.grouping.keeping import Grouping
 from inbedder.grouping.naming import Namer, contents, find_namer, name_groups
+from inbedder.grouping.origin import Origin
+from inbedder.grouping.partition import Labels, check_groups, partition, regrouping
 from inbedder.grouping.stability import group_stability
 from inbedder.grouping.wordings import check_wordings, encode_wordings
 from inbedder.prompting import check_texts
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-AUTO_RANGE = range(2, 13)
-TEXTS_PER_GROUP = 10  # with k="auto", as many texts per group on average, or two groups
 TEXTS_READ = 20  # of each group of mapped vectors so many central texts are answered
-SILHOUETTE_SAMPLE = 2000
-ALIKE = 0.02  # silhouettes (-1 to 1) that differ by less tell nothing apart
-Labels = NDArray[np.int64]
+LEFT_OUT = "fits no group"
+"""Name of the rows that ``hdbscan`` leaves out."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +45,7 @@ class ClusterResult:
     texts: list[str]
     """The corpus, n texts."""
     labels: Labels
-    """Cluster of each text, shape (n,), 0 .. k-1, the largest cluster first."""
+    """Cluster of each text, shape (n,), 0 .. k-1, the largest cluster first; texts that fit none are the last one."""
     keywords: list[list[str]]
     """Words that name each cluster, k lists."""
     examples: list[list[str]]
@@ -68,6 +64,14 @@ class ClusterResult:
     """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``)."""
     wordings: list[str] | None = None
     """The wordings of the question whose vectors' mean was grouped; None where one question was asked."""
+    choice: Choice | None = None
+    """How the number of clusters was chosen; None where it was given."""
+    branches: list[int] | None = None
+    """Branch of the tree that each cluster hangs on, k numbers from 0; None without a tree."""
+    left_out: int | None = None
+    """Number of the cluster of texts that fit none; None where each fits one."""
+    origin: Origin | None = None
+    """Model, settings and instruction."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClusterResult):
@@ -90,7 +94,8 @@ class ClusterResult:
     def names(self) -> list[str]:
         """A short name of each cluster: its title where there is one (``cluster`` gives none twice), else its first keywords."""
         pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
-        return [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
+        names = [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
+        return [LEFT_OUT if i == self.left_out else name for i, name in enumerate(names)]
 
     def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """One table row per text.
@@ -140,6 +145,17 @@ class ClusterResult:
 
         save_report([self], path)
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Keep the groups, so that ``Grouping.load(folder)`` can put new texts into them.
+
+        Args:
+            folder: New, empty, or one that holds a grouping, which is replaced.
+
+        Raises:
+            InputError: When the folder cannot be used, or every text was left out.
+        """
+        Grouping.of(self).save(folder)
+
 
 def cluster(
     texts: Sequence[str],
@@ -148,6 +164,7 @@ def cluster(
     k: int | str = "auto",
     seed: int = 0,
     *,
+    method: str = "k-means",
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | None = None,
     namer: str | Namer = "words",
@@ -161,8 +178,9 @@ def cluster(
         instruction: The aspect to group by, as a question; None is ``@generic``, as for ``InBedder.encode``. A list holds the
             question in several wordings: grouped is the mean of the vectors of length 1 under each.
         model: An ``InBedder``, the name of one, or None for the bundled default.
-        k: Number of groups, or "auto".
+        k: Number of groups, or "auto": at most 50, see ``choose_number``.
         seed: Seed of k-means.
+        method: "k-means", "agglomerative" or "hdbscan", see ``partition``.
         embeddings: The texts' vectors under the one instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
         given_labels: Known labels, one per text, to compare the groups with.
@@ -184,7 +202,7 @@ def cluster(
     given = None if given_labels is None else entries("given_labels", given_labels)
     if given is not None and len(given) != len(rows):
         raise InputError(f"{len(rows)} texts but {len(given)} labels: give one label per text.")
-    _check_k(k, len(rows))
+    check_groups(k, len(rows), method)
     seed = seed_number(seed)
     if embeddings is not None:
         known_vectors("embeddings", embeddings, len(rows))
@@ -197,14 +215,14 @@ def cluster(
     if wordings:
         vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
     else:
-        vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
+        vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asanyarray(embeddings)
     question = None if instruction is None else str(instruction)
-    directions = unit(vectors)
-    labels = group(directions, k, seed)
+    found = partition(vectors, k, seed, method=method)
+    labels = found.labels
     sample = getattr(embeddings, "sample", None)
     read = np.arange(len(rows)) if sample is None else sample
     if len(read) < len(rows):
-        read = np.union1d(read, np.concatenate(central_texts(rows, directions, labels, TEXTS_READ)))
+        read = np.union1d(read, np.concatenate(central_texts(rows, vectors, labels, TEXTS_READ)))
     answers = _answers(embedder, rows, question, read, options)
     words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
@@ -212,14 +230,18 @@ def cluster(
         texts=rows,
         labels=labels,
         keywords=words,
-        examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, directions, labels)],
+        examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, vectors, labels)],
         answers=answers,
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreement=agreement(labels, given) if given is not None else None,
-        titles=name_groups(name, contents(rows, answers, directions, labels, words)),
-        stability=group_stability(directions, labels, group, seed),
+        titles=name_groups(name, contents(rows, answers, vectors, labels, words)),
+        stability=group_stability(vectors, labels, regrouping(method), seed),
         wordings=wordings,
+        choice=found.choice,
+        branches=found.branches,
+        left_out=found.left_out,
+        origin=Origin.of(embedder, [str(question), *(one for one in wordings if one != question)] if wordings else question),
     )
 
 
@@ -237,62 +259,3 @@ def _answers(
     for row, answer in zip(read.tolist(), answers, strict=True):
         by_row[row] = str(answer)
     return by_row
-
-
-def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
-    """k-means.
-
-    Args:
-        vectors: Shape (n, d), of length 1.
-        k: Number of groups, or "auto": the most groups, among 2 .. 12 and of ten texts on average, whose silhouette is
-            the best or within 0.02 of it.
-        seed: Seed of the starting points.
-
-    Returns:
-        Group of each row, shape (n,), numbered by falling size.
-
-    Raises:
-        InputError: When k is neither "auto" nor a number between 1 and the number of distinct rows.
-    """
-    _check_k(k, len(vectors))
-    distinct = len(np.unique(vectors, axis=0))
-    if k != "auto":
-        if int(k) > distinct:
-            raise InputError(f"k={k}, but the texts have only {distinct} distinct vectors. Choose a smaller k.")
-        return _k_means(vectors, int(k), seed)
-    if distinct < 3:
-        return _k_means(vectors, distinct, seed)
-    rows = np.random.default_rng(seed).permutation(len(vectors))[:SILHOUETTE_SAMPLE]
-    tried: list[tuple[float, Labels]] = []
-    for count in AUTO_RANGE:
-        if count >= distinct or count > max(2, len(vectors) // TEXTS_PER_GROUP):
-            break
-        labels = _k_means(vectors, count, seed)
-        tried.append((_silhouette(vectors[rows], labels[rows]), labels))
-    best = max(score for score, _ in tried)
-    return next(labels for score, labels in reversed(tried) if score >= best - ALIKE)
-
-
-def _silhouette(vectors: Vectors, labels: Labels) -> float:
-    """Mean silhouette, -1 to 1; -1 where the sample holds a single group or only groups of one."""
-    from sklearn.metrics import silhouette_score
-
-    return float(silhouette_score(vectors, labels)) if 1 < len(np.unique(labels)) < len(labels) else -1.0
-
-
-def _k_means(vectors: Vectors, k: int, seed: int) -> Labels:
-    from sklearn.cluster import KMeans
-
-    labels = KMeans(n_clusters=k, n_init=10, random_state=seed).fit_predict(vectors)
-    order = np.argsort(-np.bincount(labels, minlength=k), kind="stable")
-    rank = np.empty(k, dtype=np.int64)
-    rank[order] = np.arange(k)
-    ranked: Labels = rank[labels]
-    return ranked
-
-
-def _check_k(k: int | str, count: int) -> None:
-    if k == "auto":
-        return
-    if isinstance(k, str) or not 1 <= whole_number("k", k) <= count:
-        raise InputError(f"k must be 'auto' or a number from 1 to {count} (the number of texts), not {k!r}.")

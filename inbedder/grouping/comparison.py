@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import ClusterResult, Labels, cluster, group
+from inbedder.grouping.clustering import ClusterResult, cluster
+from inbedder.grouping.partition import Labels, group
 from inbedder.grouping.wordings import check_wordings, mean_over_wordings
 from inbedder.prompting import check_texts
 from inbedder.vectors import unit

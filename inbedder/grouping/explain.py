@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.vectors import unit
 from inbedder.words import stopwords
 
 Weighting = Literal["paper", "standing-out", "class-tfidf"]
@@ -113,7 +114,7 @@ def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: ND
 
     Args:
         texts: n texts.
-        vectors: Shape (n, d), of length 1.
+        vectors: Shape (n, d); only their directions count.
         labels: Cluster of each text, shape (n,).
         top: Most texts per cluster.
 
@@ -123,7 +124,8 @@ def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: ND
     chosen = []
     for cluster in range(int(labels.max()) + 1 if len(labels) else 0):
         rows = np.flatnonzero(labels == cluster)
-        closeness = vectors[rows] @ vectors[rows].mean(axis=0)
+        directions = unit(vectors[rows])
+        closeness = directions @ directions.mean(axis=0)
         distinct: dict[str, int] = {}
         for row in rows[np.argsort(-closeness, kind="stable")]:
             distinct.setdefault(texts[row].strip(), int(row))

@@ -28,7 +28,7 @@ import numpy as np
 from inbedder.errors import InputError, shown
 from inbedder.grouping.explain import keywords
 from inbedder.grouping.titles import TitleWriter
-from inbedder.vectors import Vectors
+from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -131,7 +131,7 @@ def contents(
     Args:
         texts: n texts.
         answers: n answers.
-        vectors: Shape (n, d), of length 1.
+        vectors: Shape (n, d).
         labels: Group of each text, shape (n,), 0 .. k-1.
         words: Keywords of each group, k lists.
 
@@ -142,7 +142,7 @@ def contents(
     for number, found in enumerate(words):
         rows = np.flatnonzero(labels == number)
         listed = rows.tolist()
-        groups.append(GroupContents([texts[i] for i in listed], [answers[i] for i in listed], vectors[rows], list(found)))
+        groups.append(GroupContents([texts[i] for i in listed], [answers[i] for i in listed], unit(vectors[rows]), list(found)))
     return groups
 
 

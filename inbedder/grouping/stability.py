@@ -30,7 +30,7 @@ def group_stability(
     """Bootstrap stability of each group.
 
     Args:
-        vectors: Shape (n, d), of length 1.
+        vectors: Shape (n, d).
         labels: Group of each row, shape (n,), 0 .. k-1; rows below 0 are in no group.
         regroup: Groups rows: vectors, number of groups and seed to labels.
         seed: Seed of the draws.

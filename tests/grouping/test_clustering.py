@@ -3,55 +3,7 @@ import pytest
 
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import group
-from tests.conftest import TEXTS
-
-
-def blobs(sizes, seed=0):
-    rng = np.random.default_rng(seed)
-    centres = np.eye(len(sizes), 8, dtype=np.float32)
-    rows = np.concatenate([centre + 0.05 * rng.normal(size=(n, 8)) for centre, n in zip(centres, sizes, strict=True)])
-    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
-
-
-@pytest.mark.parametrize("sizes", [(30, 20), (30, 20, 10), (20, 15, 10, 5, 4)])
-def test_auto_finds_the_number_of_groups_and_numbers_them_by_size(sizes):
-    labels = group(blobs(sizes))
-    assert labels.tolist() == [i for i, size in enumerate(sizes) for _ in range(size)]
-
-
-def test_a_given_k_is_kept_and_follows_its_seed():
-    vectors = blobs((30, 20, 10))
-    assert len(set(group(vectors, 5, seed=1).tolist())) == 5
-    assert np.array_equal(group(vectors, 5, seed=1), group(vectors, 5, seed=1))
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_or_equal_texts_are_grouped_without_fuss(count):
-    assert group(np.ones((count, 4), dtype=np.float32) / 2).tolist() == [0] * count
-    assert len(set(group(np.eye(count, 4, dtype=np.float32)).tolist())) <= count
-
-
-@pytest.mark.parametrize("k", [0, -1, 61, "three"])
-def test_a_k_that_does_not_fit_is_refused(k):
-    with pytest.raises(InputError, match="k must be 'auto' or a number from 1 to 60"):
-        group(blobs((30, 20, 10)), k)
-
-
-def test_more_groups_than_distinct_vectors_are_refused():
-    with pytest.raises(InputError, match="only 1 distinct"):
-        group(np.ones((3, 4), dtype=np.float32), 2)
-
-
-def test_auto_does_not_split_few_texts_into_many_groups():
-    assert group(np.eye(60, dtype=np.float32)).max() < 6
-    assert group(np.eye(8, dtype=np.float32)).max() == 1
-
-
-def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.clustering.SILHOUETTE_SAMPLE", 20)
-    vectors = np.concatenate([blobs((200,)), -blobs((1,))])
-    assert len(group(vectors)) == 201
+from tests.conftest import TEXTS, blobs
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +103,19 @@ def test_groupings_are_compared_by_what_they_hold_and_print_no_corpus(make_model
     assert one != "a grouping"
     assert "12 texts" in repr(one)
     assert "text number 3" not in repr(one)
+
+
+def test_a_result_says_how_its_number_was_chosen_and_what_was_left_out(make_model):
+    model = InBedder(make_model("bert"), backbone="instructor")
+    scattered = np.random.default_rng(0).normal(size=(15, 8)).astype(np.float32)
+    vectors = np.concatenate([blobs((60, 40)), scattered])
+    texts = [f"text {i}" for i in range(115)]
+    assert cluster(texts[:100], None, model, embeddings=vectors[:100]).choice.k == 2
+    assert cluster(texts, None, model, k=2, embeddings=vectors).choice is None
+    found = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
+    assert found.left_out == 2
+    assert found.names[2] == "fits no group"
+    assert sum(found.sizes) == 115
+    assert found.rows()[int(np.flatnonzero(found.labels == 2)[0])]["keywords"] == "fits no group"
+    tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
+    assert len(tree.branches) == 9

@@ -1,0 +1,135 @@
+"""``inbedder assign``, and where ``inbedder cluster --save`` keeps groupings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from inbedder.cli.inputs import read_texts
+from inbedder.cli.options import (
+    BatchSize,
+    Cache,
+    CacheSize,
+    Device,
+    Dtype,
+    GuardCells,
+    Input,
+    SkipBad,
+    TextColumn,
+    check_output,
+    say,
+)
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+    from inbedder.grouping.assignment import Assignment
+    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.keeping import Grouping
+
+
+def assign(
+    folder: Annotated[Path, typer.Argument(metavar="GROUPS", help="A folder that inbedder cluster --save wrote.")],
+    source: Input,
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file: your table and each row's group."),
+    ] = Path("assigned.csv"),
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Add groups where texts that fit none form one of their own, and keep them in GROUPS."),
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(help="Where the model lies now, if no longer where it was; another model is refused.")
+    ] = None,
+    dtype: Dtype = None,
+    device: Device = None,
+    text_column: TextColumn = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+    cache: Cache = None,
+    cache_size: CacheSize = None,
+    guard_cells: GuardCells = True,
+) -> None:
+    """Put new texts into kept groups, and say which fit none of them."""
+    check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"), source)
+    from inbedder.grouping.keeping import Grouping
+
+    folders = kept_folders(folder)
+    opened: dict[str, InBedder] = {}
+    groupings: list[Grouping] = []
+    how: dict[str, Any] = {"dtype": dtype, "device": device, "cache": cache, "cache_size": cache_size}
+    for place in folders:
+        grouping = Grouping.load(place, **how)
+        known = opened.get(grouping.origin.shared)
+        groupings.append(grouping if known is None and model is None else Grouping.load(place, known or model, **how))
+        opened[grouping.origin.shared] = groupings[-1].model
+    table = read_texts(source, text_column, skip_bad)
+    found = []
+    for place, grouping in zip(folders, groupings, strict=True):
+        before = len(grouping.groups)
+        found.append((grouping.update if update else grouping.assign)(table.texts, batch_size=batch_size))
+        _tell(grouping, found[-1], before)
+        if len(grouping.groups) > before:
+            grouping.save(place)
+    from inbedder.outputs import write_records
+
+    write_records(_rows(table.records, found), output, guard_cells=guard_cells)
+    say(f"Written: {output}")
+
+
+def kept_folders(folder: Path) -> list[Path]:
+    """Folders of the groupings of one run: the folder itself, or its folders 1, 2, ... where there were several questions."""
+    several = [path for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []
+    return sorted(several, key=lambda path: int(path.name)) or [folder]
+
+
+def check_kept(folder: Path | None, count: int) -> None:
+    """Refuse a folder for groupings before the work that could not be kept after it."""
+    if folder is None:
+        return
+    from inbedder.errors import InputError
+    from inbedder.grouping.kept_files import check_folder
+
+    try:
+        for place in _places(folder, count):
+            check_folder(place)
+        there = kept_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
+        if there and len(there) != count:
+            raise InputError(f"{folder} holds something else than the groups of {count} questions. Name a new folder.")
+    except InputError as error:
+        raise typer.BadParameter(str(error), param_hint="--save") from error
+
+
+def save_groupings(results: Sequence[ClusterResult], folder: Path) -> None:
+    """Keep the grouping of one question in the folder, those of several in its folders 1, 2, ..."""
+    for result, place in zip(results, _places(folder, len(results)), strict=True):
+        result.save(place)
+    say(f"Kept: {folder}; put new texts into these groups with: inbedder assign {folder} NEW.csv")
+
+
+def _places(folder: Path, count: int) -> list[Path]:
+    return [folder] if count == 1 else [folder / str(number) for number in range(1, count + 1)]
+
+
+def _tell(grouping: Grouping, found: Assignment, before: int) -> None:
+    say(f"{grouping.question}")
+    counts = Counter(found.labels[found.fits].tolist())
+    for number, name in enumerate(grouping.names):
+        say(f"  {counts[number]:6d}  {name}{' (new)' if number >= before else ''}")
+    say(f"  {int((~found.fits).sum()):6d}  fit no group")
+
+
+def _rows(records: Sequence[dict[str, Any]], found: Sequence[Assignment]) -> list[dict[str, Any]]:
+    """The user's rows, each with what was found: numbered behind a blank where there are several questions."""
+    columns = list(dict.fromkeys(name for record in records for name in record))
+    rows = [{name: record.get(name) for name in columns} for record in records]
+    for number, assignment in enumerate(found, start=1):
+        for row, new in zip(rows, assignment.rows(), strict=True):
+            for name, value in new.items():
+                column = name if len(found) == 1 else f"{name} {number}"
+                row[f"{column} (inbedder)" if column in columns else column] = value
+    return rows

@@ -1,0 +1,76 @@
+"""New texts in the groups of a kept grouping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.errors import MissingExtraError
+from inbedder.vectors import Vectors
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+UNFIT = 0.05
+"""Texts of a lower fit belong to no group."""
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """New texts in the groups of a kept grouping."""
+
+    texts: list[str]
+    """The texts, n."""
+    labels: NDArray[np.int64]
+    """Nearest group of each text, shape (n,), also where it does not fit."""
+    distances: Vectors
+    """Distance of each text's vector, of length 1, to the centre of its group, shape (n,); 0 to 2."""
+    fit: Vectors
+    """Share of the kept texts that lie as far from their centre, 0 to 1, shape (n,)."""
+    answers: list[str]
+    """What the model answered for each text; empty strings of a model that does not answer."""
+    names: list[str]
+    """Name of each text's group, n strings."""
+
+    @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Whether each text fits its group, shape (n,)."""
+        fitting: NDArray[np.bool_] = self.fit >= UNFIT
+        return fitting
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One table row per text.
+
+        Returns:
+            Rows of group (counted from 1, as in the page), name, answer, distance, fit and fits.
+        """
+        columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.fit, self.fits.tolist())
+        return [
+            {
+                "group": label + 1,
+                "name": name,
+                "answer": answer,
+                "distance": round(float(distance), 4),
+                "fit": round(float(fit), 4),
+                "fits": fitting,
+            }
+            for label, name, answer, distance, fit, fitting in zip(*columns, strict=True)
+        ]
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a data frame, with the texts.
+
+        Returns:
+            Columns text, group, name, answer, distance, fit, fits.
+
+        Raises:
+            MissingExtraError: When pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise MissingExtraError("pandas", "report") from error
+        return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(), strict=True)])
