@@ -13,20 +13,21 @@ ROOT = Path(__file__).parents[1]
 # One floor a line (a deeper line goes on with the floor above it), the lowest first: a file imports files of lower floors alone.
 FLOORS = {
     "inbedder": """
-        errors
-        arguments backbones batching grouping grouping.report grouping.titles models models.home vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain guided pooling
-            prompting
+        cli.ends errors
+        arguments backbones batching grouping grouping.alike grouping.report grouping.titles models models.home text_columns
+            vectors words
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.rows guided
+            pooling prompting
         cache_checks models.checksums
         backbones.file_checks models.gguf tokenization
-        backbones.adapters backbones.sentence_modules cache
+        backbones.adapters backbones.sentence_modules cache spreadsheets
         backbones.base grouping.report.page models.installing outputs
         backbones.masked formats models.bundled scheduling
         backbones.onnx backbones.revision tables
         backbones.weights conditional.rated_rows distributed.folder
         backbones.causal backbones.embedding backbones.vllm prompt_encoder reencode
         backbones.seq2seq backbones.shared_prefix cli.options
-        backbones.families cli.kept cli.models cli.research
+        backbones.families cli.groupings cli.kept cli.models cli.research
         conditional.encoding embedder
         cli.inputs conditional.base distributed.pipeline grouping.clustering
         cli.groups conditional.encoder distributed.job

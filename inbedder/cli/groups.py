@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
+from inbedder.cli.groupings import write_groups
+from inbedder.cli.inputs import load_embedder, read_texts, vectors_of
 from inbedder.cli.options import (
     Backbone,
     BatchSize,
     Cache,
     CacheSize,
+    Delimiter,
     Device,
     Dtype,
     GuardCells,
@@ -34,20 +35,22 @@ from inbedder.cli.options import (
     say,
 )
 
-if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
-    from inbedder.tables import Table
-
 
 def cluster(
     source: Input,
     instructions: Instructions,
     output: Annotated[
         list[Path],
-        typer.Option("-o", "--output", help="A .html report or a .csv, .json or .parquet file of assignments; may repeat."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="A .html report, or your table with the groups (.csv .tsv .jsonl .json .parquet .xlsx); may repeat.",
+        ),
     ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
-    label_column: Annotated[str | None, typer.Option(help="A column of known labels to compare the groups with.")] = None,
+    label_column: Annotated[
+        list[str] | None, typer.Option(help="A column of known labels to compare the groups with; may repeat.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     model: Model = "mini",
     pooling: Pooling = None,
@@ -60,6 +63,7 @@ def cluster(
     dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
@@ -70,11 +74,11 @@ def cluster(
     titles: Annotated[bool, typer.Option("--titles", help="Let the model write a title per group (best with small).")] = False,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
-    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"), source)
+    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
-    table = read_texts(source, text_column, skip_bad)
-    given = None if label_column is None else table.column(label_column)
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    given = {name: table.column(name) for name in label_column or ()}
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
@@ -82,34 +86,13 @@ def cluster(
     embedder = load_embedder(model, **how)
     from inbedder.grouping.clustering import cluster as cluster_texts
 
-    found: Any = (
-        embedder.encode_many(table.texts, instructions, batch_size=batch_size)
-        if guided is None
-        else guided_vectors(embedder, table.texts, instructions, guided, batch_size)
-    )
-    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
-    options["titles"] = titles
+    found = vectors_of(embedder, table.texts, instructions, guided, batch_size)
+    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given}
+    options |= {"batch_size": batch_size, "titles": titles}
     results = [
         cluster_texts(table.texts, instruction, model=embedder, embeddings=vectors, **options)
         for instruction, vectors in zip(instructions, found, strict=True)
     ]
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
-    _write_groups(results, table, output, guard_cells)
-
-
-def _write_groups(results: Sequence[ClusterResult], table: Table, output: Sequence[Path], guard_cells: bool) -> None:
-    for path in output:
-        if path.suffix.lower() == ".html":
-            from inbedder.grouping.report.page import save_report
-
-            save_report(results, path)
-        else:
-            from inbedder.outputs import write_records
-
-            write_records((row for result in results for row in result.rows(table.rows)), path, guard_cells=guard_cells)
-    for result in results:
-        say(f"{result.instruction}")
-        for name, size in zip(result.names, result.sizes, strict=True):
-            say(f"  {size:6d}  {name}")
-    say(f"Written: {', '.join(str(path) for path in output)}")
+    write_groups(results, table, output, guard_cells)

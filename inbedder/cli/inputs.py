@@ -28,30 +28,32 @@ def load_embedder(model: str, **options: Any) -> InBedder:
     return embedder
 
 
-def read_texts(source: str, text_column: str | None, skip_bad: bool) -> Table:
+def read_texts(source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None) -> Table:
     """Read a table; say which column was taken for the texts and how many bad rows were left out."""
     from inbedder.tables import read_table
 
-    table = read_table(source, text_column, skip_bad=skip_bad)
+    table = read_table(source, text_column, skip_bad=skip_bad, delimiter=delimiter)
     _say_what_was_read(source, text_column, table)
     return table
 
 
-def _say_what_was_read(source: str, text_column: str | None, read: Table | TextStream) -> None:
+def _say_what_was_read(source: str, text_column: list[str] | None, read: Table | TextStream) -> None:
     from inbedder.formats import kind_of
 
-    if text_column is None and source != "-" and kind_of(Path(source)) != ".txt":
-        say_columns([read.text_column])
+    if not text_column and source != "-" and kind_of(Path(source)) != ".txt":
+        say_columns(read.text_columns)
     if read.skipped:
         say(f"{read.skipped} bad rows were left out.")
 
 
 @contextmanager
-def stream_texts(source: str, text_column: str | None, skip_bad: bool) -> Iterator[TextStream]:
+def stream_texts(
+    source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None
+) -> Iterator[TextStream]:
     """As ``read_texts``, of texts that are not kept."""
     from inbedder.tables import open_texts
 
-    with open_texts(source, text_column, skip_bad=skip_bad) as texts:
+    with open_texts(source, text_column, skip_bad=skip_bad, delimiter=delimiter) as texts:
         _say_what_was_read(source, text_column, texts)
         yield texts
 
@@ -88,6 +90,15 @@ def embed_stream(
         limit, where = embedder.tokenizer.max_length, SIDES[embedder.tokenizer.truncation_side]
         say(f"warning: {cut} of {texts.count} texts were cut at their {where} to {limit} tokens; --max-length raises it.")
     return width
+
+
+def vectors_of(
+    embedder: InBedder, texts: list[str], instructions: Sequence[str], guided: int | None, batch_size: int
+) -> Sequence[Any]:
+    """Vectors under each instruction, from a sample that is read where ``guided`` says how many texts that are."""
+    if guided is not None:
+        return guided_vectors(embedder, texts, instructions, guided, batch_size)
+    return list(embedder.encode_many(texts, instructions, batch_size=batch_size))
 
 
 def guided_vectors(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from inbedder.arguments import entries, known_vectors, seed_number, whole_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
+from inbedder.grouping.alike import tell_apart
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
+from inbedder.grouping.rows import group_columns
 from inbedder.grouping.titles import group_titles
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
@@ -58,16 +60,20 @@ class ClusterResult:
     """float32, shape (n, d), as the model gave them."""
     head_words: list[list[str]]
     """The answer head's words for cluster mean minus corpus mean, k lists (empty where the head cannot read the layer)."""
-    label_agreement: LabelAgreement | None = None
-    """How the clusters relate to given labels."""
+    label_agreements: dict[str, LabelAgreement] = field(default_factory=dict)
+    """How the clusters relate to given labels, by the labels' name."""
     titles: list[str] | None = None
     """Titles that the model wrote from each cluster's answers, k strings; None when none were asked for."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of the groups, in sentences: which were merged or have the same answers."""
+    index: Any = None
+    """Index of the texts where they came as a column of pandas; None for others."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClusterResult):
             return NotImplemented
         pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+        return all(np.array_equal(a, b) if hasattr(a, "__array__") else a == b for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -86,34 +92,20 @@ class ClusterResult:
         pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
         return [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
 
-    def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """One table row per text.
 
-        Args:
-            numbers: Row number of each text; None counts from 1.
-
         Returns:
-            Rows of row, text, instruction, answer, cluster and the cluster's keywords.
+            Rows of text, group (from 1), group_name, answer and fit (the cosine to the group's centre, see ``rows.fits``).
         """
-        names = self.names
-        numbers = range(1, len(self.texts) + 1) if numbers is None else numbers
-        return [
-            {
-                "row": number,
-                "text": text,
-                "instruction": self.instruction,
-                "answer": answer,
-                "cluster": label,
-                "keywords": names[label],
-            }
-            for number, text, answer, label in zip(numbers, self.texts, self.answers, self.labels.tolist(), strict=True)
-        ]
+        columns = {"text": self.texts, **group_columns([self])}
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
     def to_frame(self) -> pd.DataFrame:
         """The rows as a data frame.
 
         Returns:
-            Columns row, text, instruction, answer, cluster, keywords.
+            Columns text, group, group_name, answer, fit; its index is that of the texts where they were a column of pandas.
 
         Raises:
             MissingExtraError: When pandas is not installed.
@@ -122,7 +114,7 @@ class ClusterResult:
             import pandas as pd
         except ImportError as error:
             raise MissingExtraError("pandas", "report") from error
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(self.rows(), index=self.index)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write one self-contained page: map, keywords and examples.
@@ -143,7 +135,7 @@ def cluster(
     seed: int = 0,
     *,
     embeddings: Vectors | None = None,
-    given_labels: Sequence[Any] | None = None,
+    given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     titles: bool = False,
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
@@ -158,7 +150,7 @@ def cluster(
         seed: Seed of k-means.
         embeddings: The texts' vectors under the instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
-        given_labels: Known labels, one per text, to compare the groups with.
+        given_labels: Known labels, one per text, to compare the groups with; or several such lists by their names.
         titles: Let the model write a short title for each group from the group's answers (see ``titles``); for models that
             answer in words of their own, such as ``small``.
         batch_size: Most texts in one pass.
@@ -173,9 +165,7 @@ def cluster(
     rows = check_texts(texts, None)[0]
     if not rows:
         raise InputError("There is no text to cluster.")
-    given = None if given_labels is None else entries("given_labels", given_labels)
-    if given is not None and len(given) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(given)} labels: give one label per text.")
+    given = _given(given_labels, len(rows))
     _check_k(k, len(rows))
     seed = seed_number(seed)
     if embeddings is not None:
@@ -194,6 +184,7 @@ def cluster(
     else:
         logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
         answers = [""] * len(rows)
+    labels, notes = tell_apart(answers, labels, merge=k == "auto")
     return ClusterResult(
         instruction=instruction or embedder.defaults.any or "(no instruction)",
         texts=rows,
@@ -203,9 +194,21 @@ def cluster(
         answers=answers,
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
-        label_agreement=agreement(labels, given) if given is not None else None,
+        label_agreements={name: agreement(labels, values) for name, values in given.items()},
         titles=group_titles(embedder, answers, labels) if titles and embedder.backbone.answers else None,
+        notes=notes,
+        index=texts.index if hasattr(texts, "iloc") else None,
     )
+
+
+def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
+    """Lists of labels by name."""
+    named = labels if isinstance(labels, Mapping) else {} if labels is None else {"label": labels}
+    given = {name: entries("given_labels", values) for name, values in named.items()}
+    for values in given.values():
+        if len(values) != count:
+            raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
+    return given
 
 
 def _answers(

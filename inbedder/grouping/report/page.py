@@ -55,9 +55,8 @@ class _Group:
     answers: list[tuple[str, int]]
     examples: list[str]
     head_words: list[str]
-    composition: list[tuple[str, int, float]]
-    """(label, texts, share of the cluster), the rest as one entry at the end; empty without labels."""
-    entropy: float | None
+    labels: list[tuple[str, list[tuple[str, int, float]], float]]
+    """Each column of labels: name, (label, texts, share of the cluster) with the rest as one entry at the end, and entropy."""
     badge: tuple[float, float] | None
     """Where its number stands on the map; None when the sample holds none of its texts."""
 
@@ -71,7 +70,9 @@ class _View:
     dots: list[tuple[float, float, int]]
     """(x, y, cluster) of each text on the map."""
     method: str
-    v_measure: float | None
+    v_measures: list[tuple[str, float]]
+    """Of each column of labels."""
+    notes: list[str]
 
 
 def save_report(results: Sequence[ClusterResult], path: str | os.PathLike[str], *, title: str = "inbedder report") -> None:
@@ -165,19 +166,19 @@ def _view(result: ClusterResult, rows: NDArray[np.int64]) -> _View:
     scale = (box / np.maximum(np.ptp(points, axis=0), 1e-9)).min()
     placed = ((points - (points.max(axis=0) + points.min(axis=0)) / 2) * scale + np.array([WIDTH, HEIGHT]) / 2).round(1)
     labels = result.labels[rows]
-    agreement = result.label_agreement
     return _View(
         question=_question(result.instruction),
         groups=[_group(result, cluster, placed[labels == cluster]) for cluster in range(len(result.keywords))],
         dots=[(*place, label) for place, label in zip(placed.tolist(), labels.tolist(), strict=True)],
         method=method,
-        v_measure=agreement.v_measure if agreement else None,
+        v_measures=[(name, agreement.v_measure) for name, agreement in result.label_agreements.items()],
+        notes=result.notes,
     )
 
 
 def _group(result: ClusterResult, cluster: int, points: Points) -> _Group:
     members = np.flatnonzero(result.labels == cluster)
-    agreement = result.label_agreement
+    labels = [(name, _shares(each.composition[cluster]), each.entropy[cluster]) for name, each in result.label_agreements.items()]
     return _Group(
         name=_clip(result.names[cluster], ANSWER_TEXT),
         colour=cluster % len(LIGHT),
@@ -188,8 +189,7 @@ def _group(result: ClusterResult, cluster: int, points: Points) -> _Group:
         answers=_frequent(result.answers[i] for i in members) if any(result.answers) else [],
         examples=[_clip(text, EXAMPLE_TEXT) for text in result.examples[cluster][:TOP_EXAMPLES]],
         head_words=list(result.head_words[cluster]) if result.head_words else [],
-        composition=_shares(agreement.composition[cluster]) if agreement else [],
-        entropy=agreement.entropy[cluster] if agreement else None,
+        labels=labels,
         badge=_badge(points),
     )
 
