@@ -20,7 +20,7 @@ FLOORS = {
             pooling prompting
         cache_checks models.checksums
         backbones.file_checks models.gguf tokenization
-        backbones.adapters backbones.sentence_modules cache spreadsheets
+        backbones.adapters backbones.sentence_modules cache legibility spreadsheets
         backbones.base grouping.report.page models.installing outputs
         backbones.masked formats models.bundled scheduling
         backbones.onnx backbones.revision tables

@@ -65,12 +65,15 @@ def embed_stream(
     from tqdm.auto import tqdm
 
     from inbedder.errors import TextCutWarning
+    from inbedder.legibility import warn_of_unreadable
     from inbedder.scheduling import LONG_WORK, WINDOW
 
     stream, width, cut = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < LONG_WORK or None) as bar:
         while window := list(islice(stream, WINDOW)):
             rows, strings = (list(column) for column in zip(*window, strict=True))
+            if not width:
+                warn_of_unreadable(strings, embedder)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 vectors = embedder.encode(
@@ -98,6 +101,9 @@ def vectors_of(
     """Vectors under each instruction, from a sample that is read where ``guided`` says how many texts that are."""
     if guided is not None:
         return guided_vectors(embedder, texts, instructions, guided, batch_size)
+    from inbedder.legibility import warn_of_unreadable
+
+    warn_of_unreadable(texts, embedder)
     return list(embedder.encode_many(texts, instructions, batch_size=batch_size))
 
 
@@ -105,6 +111,9 @@ def guided_vectors(
     embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int
 ) -> list[Any]:
     """Vectors under each instruction from a sample that is read; how well that went is said."""
+    from inbedder.legibility import warn_of_unreadable
+
+    warn_of_unreadable(texts, embedder)
     generic = embedder.encode(texts, batch_size=batch_size)
     found = []
     for instruction in instructions:

@@ -208,6 +208,9 @@ def answer(
     how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
+    from inbedder.legibility import warn_of_unreadable
+
+    warn_of_unreadable(table.texts, embedder)
     found = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[answer] if isinstance(answer, str) else answer for answer in found]
     if output is None:

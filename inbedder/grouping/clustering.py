@@ -24,6 +24,7 @@ from inbedder.grouping.alike import tell_apart
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 from inbedder.grouping.rows import group_columns
 from inbedder.grouping.titles import group_titles
+from inbedder.legibility import warn_of_unreadable
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
 
@@ -172,6 +173,8 @@ def cluster(
         known_vectors("embeddings", embeddings, len(rows))
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    if embeddings is None:
+        warn_of_unreadable(rows, embedder)
     vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asarray(embeddings)
     directions = unit(vectors)
     labels = group(directions, k, seed)
