@@ -58,7 +58,7 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
                 workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
             sheet, *others = workbook.worksheets
             sheet.reset_dimensions()  # some programs write wrong ones
-            rows = sheet.iter_rows(values_only=True)
+            rows = sheet.iter_rows()
         except Exception as error:  # a damaged archive makes openpyxl raise many kinds
             raise _damaged(path, error) from error
         if others:
@@ -70,7 +70,7 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
 
 def _next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None:
     try:
-        cells = list(next(rows))
+        cells = [_value(cell) for cell in next(rows)]
     except StopIteration:
         return None
     except Exception as error:
@@ -78,6 +78,16 @@ def _next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None:
     while cells and cells[-1] is None:
         cells.pop()
     return cells
+
+
+def _value(cell: Any) -> Any:
+    """The value of a cell; a day where it shows no time."""
+    value = cell.value
+    if isinstance(value, datetime.datetime):
+        from openpyxl.styles.numbers import is_datetime
+
+        return value.date() if is_datetime(cell.number_format) == "date" else value
+    return value
 
 
 def _damaged(path: str, error: Exception) -> InputError:

@@ -66,17 +66,20 @@ class Table:
             columns: Name and values, one per text. A name that the table has already gets a number behind it.
 
         Returns:
-            One row per parsed row, in their order; rows without a text have None in the new columns.
+            One row per parsed row, in their order, all with the same columns; rows without a text have None in the new ones.
         """
-        taken = set(columns_of([record for _, record in self.parsed]))
-        names = []
+        own = columns_of([record for _, record in self.parsed])
+        taken, names = set(own), []
         for name in columns:
             free = next(other for i in count(1) if (other := name if i == 1 else f"{name}_{i}") not in taken)
             names.append(free)
             taken.add(free)
         added = dict(zip(self.rows, zip(*columns.values(), strict=True), strict=True))
         nothing = (None,) * len(names)
-        return [{**record, **dict(zip(names, added.get(number, nothing), strict=True))} for number, record in self.parsed]
+        return [
+            {name: record.get(name) for name in own} | dict(zip(names, added.get(number, nothing), strict=True))
+            for number, record in self.parsed
+        ]
 
 
 def read_table(

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         cli.ends errors
-        arguments backbones batching grouping grouping.alike grouping.report grouping.titles models models.home text_columns
+        arguments backbones batching grouping grouping.report grouping.titles models models.home text_columns
             vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.rows guided
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.explain grouping.rows guided
             pooling prompting
         cache_checks models.checksums
         backbones.file_checks models.gguf tokenization

@@ -60,7 +60,7 @@ NOON = datetime.datetime(2024, 1, 2, 12)
         ("t.csv", {"day": "2024-01-02", "noon": "2024-01-02 12:00:00", "price": "1.50", "tags": '["é", 1]', "mixed": "a"}),
         ("t.jsonl", {"day": "2024-01-02", "noon": "2024-01-02 12:00:00", "price": "1.50", "tags": ["é", 1], "mixed": "a"}),
         ("t.parquet", {"day": DAY, "noon": NOON, "price": Decimal("1.50"), "tags": '["é", 1]', "mixed": "a"}),
-        ("t.xlsx", {"day": datetime.datetime(2024, 1, 2), "noon": NOON, "price": 1.5, "tags": '["é", 1]', "mixed": "a"}),
+        ("t.xlsx", {"day": DAY, "noon": NOON, "price": 1.5, "tags": '["é", 1]', "mixed": "a"}),
     ],
 )
 def test_dates_and_other_values_of_a_users_columns_are_written(tmp_path, name, cells):

@@ -24,7 +24,7 @@ def workbook(path, *rows, sheets=("first",)):
 
 
 def test_texts_numbers_and_dates_of_a_sheet_keep_their_types(tmp_path):
-    day = datetime.datetime(2024, 5, 1)
+    day = datetime.date(2024, 5, 1)
     path = workbook(
         tmp_path / "t.xlsx", ["id", "review", "day", 2024], [1, "I love it", day, 0.5], [2, "not so much", None, True]
     )

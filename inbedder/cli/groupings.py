@@ -32,7 +32,7 @@ def write_groups(results: Sequence[ClusterResult], table: Table, output: Sequenc
         write_records(rows, path, guard_cells=guard_cells)
     _say_groups(results)
     if tables and table.unparsed:
-        say(f"{table.unparsed} rows that could not be read are not in the written table.")
+        say(f"Not in the written table, since they could not be read: {table.unparsed} rows.")
     say(f"Written: {', '.join(str(path) for path in output)}")
 
 

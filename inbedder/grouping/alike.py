@@ -1,7 +1,8 @@
 """Groups that vectors set apart and answers do not, and questions that are answered as another one is.
 
-A reader can only tell two groups apart by what the model answered in them. How alike two groups are is the overlap of their
-answers: the share of the smaller counts, sum over answers of min(p, q), 1 where both hold the same answers equally often.
+A reader can only tell two groups apart by what the model answered in them. The answers of a group are counted word by word, in
+each answer the first word double the second and so on, without stopwords. How alike two groups are is the overlap of their words:
+the sum over words of the smaller share, 1 where both have the same words equally often.
 """
 
 from __future__ import annotations
@@ -14,30 +15,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.words import stopwords
+
 if TYPE_CHECKING:
     from inbedder.grouping.clustering import ClusterResult
 
 ALIKE = 0.8
 """Two groups from this overlap on do not differ in their answers."""
-FEWEST_ANSWERS = 5
-"""Groups with fewer answers are not compared."""
 SAME_ANSWERS = 0.6
 """Two questions whose answers agree by this much beyond chance (Cohen's kappa) are told of."""
 
-Counts = Counter[str]
+Weights = Counter[str]
 
 
-def overlap(left: Counts, right: Counts) -> float:
-    """Overlap of the answers of two groups.
+def overlap(left: Weights, right: Weights) -> float:
+    """Overlap of the words of two groups.
 
     Args:
-        left: How often each answer was given in one group, at least one.
+        left: Weight of each word in one group.
         right: The same of the other.
 
     Returns:
         0 to 1.
     """
-    return sum(min(count / left.total(), right[answer] / right.total()) for answer, count in left.items())
+    mine, others = left.total(), right.total()
+    return float(sum(min(weight / mine, right[word] / others) for word, weight in left.items()))
 
 
 def alike_groups(answers: Sequence[str], labels: NDArray[np.int64]) -> list[list[int]]:
@@ -50,11 +52,8 @@ def alike_groups(answers: Sequence[str], labels: NDArray[np.int64]) -> list[list
     Returns:
         Groups of each set, in rising order, one set after the other; groups that differ from all others are in none.
     """
-    counts: dict[int, Counts] = {}
-    for answer, label in zip(answers, labels.tolist(), strict=True):
-        if answer and label >= 0:
-            counts.setdefault(label, Counter())[_plain(answer)] += 1
-    sets = [([label], count) for label, count in sorted(counts.items()) if count.total() >= FEWEST_ANSWERS]
+    sets = [([group], _words_of(answers, labels == group)) for group in range(int(labels.max(initial=-1)) + 1)]
+    sets = [(groups, words) for groups, words in sets if words]
     while len(sets) > 1:
         pairs = [(overlap(sets[i][1], sets[j][1]), i, j) for i, j in combinations(range(len(sets)), 2)]
         most, i, j = max(pairs)
@@ -82,10 +81,10 @@ def tell_apart(answers: Sequence[str], labels: NDArray[np.int64], *, merge: bool
     if not merge:
         notes = []
         for groups in sets:
-            count = Counter(_plain(answer) for answer, label in zip(answers, labels.tolist(), strict=True) if label in groups)
+            words = _words_of(answers, np.isin(labels, groups))
             numbers = ", ".join(str(group + 1) for group in groups[:-1]) + f" and {groups[-1] + 1}"
             notes.append(
-                f"Groups {numbers} do not differ in their answers (mostly {count.most_common(1)[0][0]!r}): "
+                f"Groups {numbers} do not differ in their answers (mostly {words.most_common(1)[0][0]!r}): "
                 "ask for fewer groups, or take -k auto, which merges them."
             )
         return labels, notes
@@ -120,6 +119,17 @@ def same_answers(results: Sequence[ClusterResult]) -> list[str]:
                 "mean the same, the model does not understand one of them. Ask it in plainer words, or take a larger model."
             )
     return notes
+
+
+def _words_of(answers: Sequence[str], chosen: NDArray[np.bool_]) -> Weights:
+    """Weight of each word in some answers."""
+    weights: Weights = Counter()
+    for answer, times in Counter(answers[row] for row in np.flatnonzero(chosen).tolist()).items():
+        said = _plain(answer).split()
+        words = [word for word in said if word not in stopwords()] or said
+        for place, word in enumerate(words):  # of each answer the weights are 1 in sum
+            weights[word] += times * 2.0**-place / (2 - 2.0 ** (1 - len(words)))  # type: ignore[assignment]
+    return weights
 
 
 def _plain(answer: str) -> str:

@@ -42,6 +42,13 @@ def test_groups_that_share_few_answers_are_left_as_they_are():
     assert notes == []
 
 
+def test_the_first_words_of_answers_count_most_and_stopwords_nothing():
+    answers, labels = grouped({"negative positive": 2, "the negative": 8}, {"negative": 5}, {"positive negative": 5})
+    assert alike_groups(answers, labels) == [[0, 1]]
+    answers, labels = grouped({"the": 5}, {"the": 5}, {"of": 5})
+    assert alike_groups(answers, labels) == [[0, 1]]
+
+
 def test_merging_does_not_go_from_neighbour_to_neighbour():
     answers, labels = grouped(*({"a": 10 - i, "b": i} for i in range(0, 11, 2)))
     sets = alike_groups(answers, labels)
@@ -51,6 +58,8 @@ def test_merging_does_not_go_from_neighbour_to_neighbour():
 
 def test_texts_without_an_answer_or_a_group_are_not_compared():
     answers, labels = grouped({"": 50, "a": 2}, {"": 50, "a": 2}, {"a": 20})
+    assert alike_groups(answers, labels) == [[0, 1, 2]]
+    answers, labels = grouped({"": 5}, {"": 5})
     assert alike_groups(answers, labels) == []
     answers, labels = grouped({"a": 10}, {"a": 20}, {"b": 5})
     labels[:3] = -1
