@@ -16,8 +16,8 @@ FLOORS = {
         cli.ends errors
         arguments backbones batching grouping grouping.report grouping.titles models models.home text_columns
             vectors words
-        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.explain grouping.rows guided
-            pooling prompting
+        backbones.drawing backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.explain
+            grouping.rows guided pooling prompting
         cache_checks models.checksums
         backbones.file_checks models.gguf tokenization
         backbones.adapters backbones.sentence_modules cache legibility spreadsheets

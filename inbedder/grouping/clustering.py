@@ -97,7 +97,7 @@ class ClusterResult:
         """One table row per text.
 
         Returns:
-            Rows of text, group (from 1), group_name, answer and fit (the cosine to the group's centre, see ``rows.fits``).
+            Rows of text, group (from 1), group_name, answer and fit (see ``inbedder.grouping.rows.fits``).
         """
         columns = {"text": self.texts, **group_columns([self])}
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
