@@ -144,10 +144,10 @@ def _embed_with_ray(
 ) -> None:
     columns = options["text_column"] or [None]
     if len(columns) > 1 or options.pop("delimiter") is not None:
-        raise typer.BadParameter(
-            "with --engine ray the texts stand in one column, set apart by what is found.",
-            param_hint="--text-column, --delimiter",
+        message = (
+            "with --engine ray the texts are in one column, and delimiters are found. Leave these out, or leave out --engine."
         )
+        raise typer.BadParameter(message, param_hint="--text-column, --delimiter")
     options["text_column"] = columns[0]
     if guided is not None:
         raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
