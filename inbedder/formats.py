@@ -27,6 +27,8 @@ DELIMITERS = ",;\t|"
 """What can stand between the cells of a .csv; of equally good ones the first is taken."""
 NAMED_DELIMITER = re.compile(r'"?sep=(.)"?\r?\n?')
 """The first line of a .csv by which spreadsheets are told its delimiter."""
+SET_APART = "set apart by"
+"""What messages say of a delimiter."""
 HEAD_LINES = 100
 """Lines of a .csv from which its delimiter is told."""
 GZIP = b"\x1f\x8b"
@@ -201,8 +203,7 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
             lines.go_back()
             continue
         if cells and header and len(cells) != len(header):
-            how = f"cells are set apart by {delimiter!r}, unless --delimiter names another"
-            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns ({how}).")
+            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns, {SET_APART} {delimiter!r}.")
         elif cells and header:
             yield number, dict(zip(header, cells, strict=True))
 

@@ -14,7 +14,7 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from inbedder.errors import InputError, shown, shown_names
-from inbedder.formats import BadRow, Record, kind_of, rows_of
+from inbedder.formats import SET_APART, BadRow, Record, kind_of, rows_of
 from inbedder.text_columns import GUESSED_FROM, LINE_COLUMN, columns_of, text_columns_of, text_of
 
 READABLE = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
@@ -126,7 +126,8 @@ def read_table(
 
 
 def _bad_row(source: str, number: int, reason: str) -> InputError:
-    return InputError(f"{shown(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.")
+    other = " If something else stands between the cells, name it with --delimiter." if SET_APART in reason else ""
+    return InputError(f"{shown(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.{other}")
 
 
 def _is_plain(source: str) -> bool:

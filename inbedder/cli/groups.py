@@ -44,7 +44,8 @@ def cluster(
         typer.Option(
             "-o",
             "--output",
-            help="A .html report, or your own table with group, group_name, answer and fit (.csv .tsv .jsonl .json .parquet .xlsx). May repeat.",
+            help="A .html report, or your own table with group, group_name, answer and fit (.csv .tsv .jsonl .json .parquet "
+            ".xlsx). May repeat.",
         ),
     ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
