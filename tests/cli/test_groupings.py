@@ -133,3 +133,18 @@ def test_what_a_model_cannot_read_is_said_once(folder, monkeypatch, capsys, make
     for command in (["answer"], ["embed"], ["cluster", "-i", "Why?", "-k", "2"]):
         assert run(monkeypatch, command[0], "t.txt", *command[1:], *options) == 0
         assert capsys.readouterr().err.count("warning: 100% of the texts seem to be in a language") == 1
+
+
+def test_groups_and_questions_that_do_not_differ_are_told_of(folder, monkeypatch, capsys, make_model):
+    moods = ["good", "bad"] * 10
+    (folder / "t.txt").write_text("".join(f"text {i} is {mood}\n" for i, mood in enumerate(moods)))
+    monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: moods)
+    options = ("-i", "How is it?", "-i", "How fast is it?", "-k", "1", "-o", "out.csv", "--model", make_model("bert"))
+    assert run(monkeypatch, "cluster", "t.txt", *options) == 0
+    assert "100% of the answers to 'How fast is it?' are those to 'How is it?'" in capsys.readouterr().err
+    monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: ["good"] * 20)
+    assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", "-k", "3", *options[6:]) == 0
+    assert "Groups 1, 2 and 3 do not differ in their answers (mostly 'good')" in capsys.readouterr().err
+    assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", *options[6:]) == 0
+    assert "2 groups became 1: those whose answers do not differ were merged." in capsys.readouterr().err
+    assert {row["group"] for row in read_rows("out.csv")} == {"1"}
