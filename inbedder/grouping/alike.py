@@ -43,7 +43,7 @@ def overlap(left: Weights, right: Weights) -> float:
 
 
 def alike_groups(answers: Sequence[str], labels: NDArray[np.int64]) -> list[list[int]]:
-    """Sets of groups whose answers do not differ: the two most alike are put together, until none are alike enough.
+    """Sets of groups whose answers do not differ: in each set every two groups are alike (complete linkage).
 
     Args:
         answers: One answer per text, n strings; empty ones are not counted.
@@ -52,16 +52,18 @@ def alike_groups(answers: Sequence[str], labels: NDArray[np.int64]) -> list[list
     Returns:
         Groups of each set, in rising order, one set after the other; groups that differ from all others are in none.
     """
-    sets = [([group], _words_of(answers, labels == group)) for group in range(int(labels.max(initial=-1)) + 1)]
-    sets = [(groups, words) for groups, words in sets if words]
-    while len(sets) > 1:
-        pairs = [(overlap(sets[i][1], sets[j][1]), i, j) for i, j in combinations(range(len(sets)), 2)]
-        most, i, j = max(pairs)
-        if most < ALIKE:
-            break
-        sets[i] = (sorted(sets[i][0] + sets[j][0]), sets[i][1] + sets[j][1])
-        del sets[j]
-    return sorted(groups for groups, _ in sets if len(groups) > 1)
+    words = {group: _words_of(answers, labels == group) for group in range(int(labels.max(initial=-1)) + 1)}
+    groups = [group for group in words if words[group]]
+    if len(groups) < 2:
+        return []
+    from sklearn.cluster import AgglomerativeClustering
+
+    apart = np.array([[1 - overlap(words[left], words[right]) for right in groups] for left in groups])
+    linkage = AgglomerativeClustering(None, metric="precomputed", linkage="complete", distance_threshold=1 - ALIKE + 1e-9)
+    sets: dict[int, list[int]] = {}
+    for group, number in zip(groups, linkage.fit_predict(apart).tolist(), strict=True):
+        sets.setdefault(number, []).append(group)
+    return sorted(each for each in sets.values() if len(each) > 1)
 
 
 def tell_apart(answers: Sequence[str], labels: NDArray[np.int64], *, merge: bool) -> tuple[NDArray[np.int64], list[str]]:
