@@ -68,6 +68,15 @@ class MissingExtraError(InbedderError):
         super().__init__(f"This needs {package}. Install it with: pip install 'inbedder[{extra}]'")
 
 
+class UnreadableTextWarning(UserWarning):
+    """Texts are in a language or in signs that the model cannot read."""
+
+    def __init__(self, message: str, share: float = 0.0) -> None:
+        """Say so, and keep their share."""
+        super().__init__(message)
+        self.share = share
+
+
 class TextCutWarning(UserWarning):
     """Texts were cut to fit the longest prompt."""
 

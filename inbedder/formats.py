@@ -1,4 +1,4 @@
-"""How each kind of file gives its rows: lines, csv, tsv, jsonl, json (each also compressed by gzip) and parquet."""
+"""How each kind of file gives its rows: lines, csv, tsv, jsonl, json (each also compressed by gzip), parquet and xlsx."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import json
+import re
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -17,12 +18,17 @@ from typing import IO, Any
 
 from inbedder.errors import InputError, shown, shown_names
 from inbedder.outputs import import_parquet
+from inbedder.spreadsheets import read_sheet
+from inbedder.text_columns import LINE_COLUMN
 
-LINE_COLUMN = "text"
 PARQUET_BATCH = 1024
 """Rows of a parquet file in memory at once."""
 DELIMITERS = ",;\t|"
 """What can stand between the cells of a .csv; of equally good ones the first is taken."""
+NAMED_DELIMITER = re.compile(r'"?sep=(.)"?\r?\n?')
+"""The first line of a .csv by which spreadsheets are told its delimiter."""
+SET_APART = "set apart by"
+"""What messages say of a delimiter."""
 HEAD_LINES = 100
 """Lines of a .csv from which its delimiter is told."""
 GZIP = b"\x1f\x8b"
@@ -47,15 +53,18 @@ def kind_of(path: Path) -> str:
     """The suffix that says how a file is read, such as ".csv" of ``rows.CSV.gz``; only text can be compressed."""
     kind = path.suffix.lower()
     inner = Path(path.stem).suffix.lower()
-    return inner if kind == ".gz" and inner != ".parquet" else kind
+    return inner if kind == ".gz" and inner not in (".parquet", ".xlsx") else kind
 
 
-def rows_of(source: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record | BadRow]]:
+def rows_of(
+    source: str, columns: Sequence[str] | None = None, delimiter: str | None = None
+) -> Iterator[tuple[int, Record | BadRow]]:
     """The rows of a file, one by one.
 
     Args:
         source: A file of a known kind, or "-" for lines on standard input.
         columns: The columns that are needed; a parquet file then reads no other.
+        delimiter: What stands between the cells of a .csv or .tsv; None finds it, or takes the tab of a .tsv.
 
     Yields:
         The row's number in the file, from 1, and the row, or why it cannot be read.
@@ -68,6 +77,9 @@ def rows_of(source: str, columns: Sequence[str] | None = None) -> Iterator[tuple
     if kind == ".parquet":
         yield from _read_parquet(source, columns)
         return
+    if kind == ".xlsx":
+        yield from _read_xlsx(source)
+        return
     with _open_text(source, newline="" if kind in (".csv", ".tsv") else None) as file:
         if kind == ".jsonl":
             yield from _read_jsonl(file)
@@ -76,7 +88,7 @@ def rows_of(source: str, columns: Sequence[str] | None = None) -> Iterator[tuple
         elif kind == ".txt":
             yield from _read_lines(file)
         else:
-            yield from _read_delimited(file, "\t" if kind == ".tsv" else DELIMITERS)
+            yield from _read_delimited(file, delimiter or ("\t" if kind == ".tsv" else DELIMITERS))
 
 
 @contextmanager
@@ -174,8 +186,10 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
     """Rows of a csv. One that cannot be read is left at its first line, so that an open quote takes no other rows with it."""
     csv.field_size_limit(2**31 - 1)
     lines = _Lines(file)
-    delimiter = _delimiter_of(list(islice(lines, HEAD_LINES)), delimiters)
-    lines.go_back(0)
+    head = list(islice(lines, HEAD_LINES))
+    named = NAMED_DELIMITER.fullmatch(head[0]) if head else None
+    delimiter = named[1] if named else _delimiter_of(head, delimiters)
+    lines.go_back(1 if named else 0)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header = _header(reader)
     for number in count(1):
@@ -189,7 +203,7 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
             lines.go_back()
             continue
         if cells and header and len(cells) != len(header):
-            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns.")
+            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns, {SET_APART} {delimiter!r}.")
         elif cells and header:
             yield number, dict(zip(header, cells, strict=True))
 
@@ -204,17 +218,22 @@ def _header(reader: Iterator[list[str]]) -> list[str]:
 
 
 def _delimiter_of(head: list[str], delimiters: str) -> str:
-    """The delimiter that cuts the most rows into as many cells as the header, more than one; the first one if none does."""
+    """The delimiter that cuts the most rows into as many cells as the header, more than one.
 
-    def fitting(delimiter: str) -> float:
+    Where none does so to most rows, the one that cuts the header, and most rows into that many cells or more; else the first.
+    """
+
+    def fitting(delimiter: str) -> tuple[float, float]:
         try:
             header, *rows = filter(None, csv.reader(head, delimiter=delimiter))
         except (csv.Error, ValueError):  # no header
-            return 0
+            return 0, 0
+        if len(header) < 2:
+            return 0, 0
         whole = sum(len(row) == len(header) for row in rows)
         cut = 1 < len(rows[-1]) < len(header) if rows else False  # the last line of the head may be the middle of a row
-        share = (whole + cut) / max(1, len(rows))
-        return share if len(header) > 1 and share > 0.5 else 0
+        shares = (whole + cut) / max(1, len(rows)), sum(len(row) >= len(header) for row in rows) / max(1, len(rows))
+        return shares[0] * (shares[0] > 0.5), shares[1] * (shares[1] > 0.5)
 
     return max(delimiters, key=fitting)
 
@@ -231,6 +250,18 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
                     yield number, record
     except pyarrow.ArrowInvalid as error:
         raise InputError(f"{shown(path)} is not a parquet file ({error}).") from error
+
+
+def _read_xlsx(path: str) -> Rows:
+    rows = read_sheet(path)
+    first = next(filter(None, rows), [])
+    header = [f"column {number}" if name is None else str(name) for number, name in enumerate(first, start=1)]
+    _refuse_repeated(header, f"The header of {shown(path)}")
+    for number, cells in enumerate(rows, start=1):
+        if len(cells) > len(header):
+            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns.")
+        elif cells:
+            yield number, dict(zip(header, [*cells, *[None] * (len(header) - len(cells))], strict=True))
 
 
 def _refuse_repeated(names: Sequence[str], where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,12 +15,15 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError, MissingExtraError, shown
 from inbedder.files import atomic_write, check_target
+from inbedder.spreadsheets import import_openpyxl, write_sheet
 from inbedder.tokenization import clean_text
 
 Record = dict[str, Any]
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
+NUMBER = re.compile(r"[+-][\d.,]*%?")
+"""What begins as a formula and is a number, or a dash for a missing one."""
 
 
 def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
@@ -35,6 +39,8 @@ def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
     check_target(path, sources)
     if path.suffix.lower() == ".parquet":
         import_parquet()
+    elif path.suffix.lower() == ".xlsx":
+        import_openpyxl()
 
 
 def import_parquet() -> tuple[Any, Any]:
@@ -58,8 +64,9 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
     """Write rows, all at once or not at all.
 
     Args:
-        records: The rows, all with the same columns.
-        path: A .csv, .tsv, .jsonl, .json or .parquet file.
+        records: The rows. Where their columns differ, a table has those of all, with empty cells; .json and .jsonl hold each row
+            as it is.
+        path: A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file.
         guard_cells: Put an apostrophe before each text of a .csv or .tsv that a spreadsheet would take for a formula, which may
             run programs or send data away. Numbers stay as they are.
 
@@ -67,27 +74,44 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
         InputError: When the type is unknown or the file cannot be written.
     """
     path, kind, rows = Path(path), Path(path).suffix.lower(), list(records)
+    columns = list(dict.fromkeys(str(name) for row in rows for name in row))
     with atomic_write(path) as temporary:
         if kind == ".parquet":
             pyarrow, parquet = import_parquet()
-            cleaned = [{k: clean_text(v) if isinstance(v, str) else v for k, v in row.items()} for row in rows]
-            parquet.write_table(pyarrow.Table.from_pylist(cleaned), temporary, write_page_checksum=True)
+            table = {name: _arrow_column(pyarrow, [row.get(name) for row in rows]) for name in columns}
+            parquet.write_table(pyarrow.table(table), temporary, write_page_checksum=True)
+        elif kind == ".xlsx":
+            write_sheet(columns, [[_cell(row.get(name)) for name in columns] for row in rows], temporary)
         elif kind == ".json":
-            temporary.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+            temporary.write_text(json.dumps(rows, indent=1, default=str), encoding="utf-8")
         elif kind == ".jsonl":
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            temporary.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
         elif kind in (".csv", ".tsv"):
             with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                columns = list(rows[0]) if rows else []
-                writer = csv.DictWriter(file, columns, delimiter="\t" if kind == ".tsv" else ",")
-                for row in ({column: column for column in columns}, *rows):
-                    writer.writerow({name: _guarded(cell) for name, cell in row.items()} if guard_cells else row)
+                writer = csv.writer(file, delimiter="\t" if kind == ".tsv" else ",")
+                for cells in (columns, *([_cell(row.get(name)) for name in columns] for row in rows)):
+                    writer.writerow([_guarded(cell) for cell in cells] if guard_cells else cells)
         else:
-            raise InputError(f"{shown(str(path))}: cannot write {shown(kind)}. Give .csv, .tsv, .jsonl, .json or .parquet.")
+            raise InputError(f"{shown(str(path))}: cannot write {shown(kind)}. Give .csv, .tsv, .jsonl, .json, .parquet, .xlsx.")
+
+
+def _cell(value: Any) -> Any:
+    """A value as the cell of a table without nested ones."""
+    return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
+
+
+def _arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
+    """A column in the type that its values have; as text where they have none in common."""
+    cleaned = [clean_text(value) if isinstance(value, str) else value for value in values]
+    try:
+        return pyarrow.array(cleaned)
+    except (pyarrow.ArrowException, OverflowError):
+        texts = (value if value is None or isinstance(value, str) else _cell(value) for value in cleaned)
+        return pyarrow.array([None if text is None else clean_text(str(text)) for text in texts])
 
 
 def _guarded(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(cell) else cell
 
 
 class VectorWriter:

@@ -1,25 +1,23 @@
-"""The one reader of tables: csv, tsv, jsonl, json, plain text (each also compressed by gzip), parquet, and standard input."""
+"""The one reader of tables: csv, tsv, jsonl, json, plain text (each also compressed by gzip), parquet, xlsx, standard input."""
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
 from inbedder.errors import InputError, shown, shown_names
-from inbedder.formats import LINE_COLUMN, BadRow, Record, kind_of, rows_of
+from inbedder.formats import SET_APART, BadRow, Record, kind_of, rows_of
+from inbedder.text_columns import GUESSED_FROM, LINE_COLUMN, columns_of, text_columns_of, text_of
 
-READABLE = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".txt")
-GUESSED_FROM = 1000
-"""Rows that are looked at to find the column of the texts."""
+READABLE = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,17 @@ class Table:
     """The whole rows, as read."""
     rows: list[int]
     """Row number of each text in the file, from 1, the header not counted."""
-    text_column: str
-    """The column of the texts, asked for or guessed."""
+    text_columns: list[str]
+    """The columns of the texts, asked for or guessed."""
     skipped: int
     """Bad rows that were left out."""
+    parsed: list[tuple[int, Record]]
+    """All rows that could be parsed, those without a text too, each behind its number."""
+
+    @property
+    def unparsed(self) -> int:
+        """Bad rows of which not even the cells are known."""
+        return self.skipped - (len(self.parsed) - len(self.texts))
 
     def column(self, name: str) -> list[Any]:
         """Values of one column.
@@ -49,22 +54,47 @@ class Table:
         Raises:
             InputError: When there is no such column.
         """
-        columns = _columns(self.records)
+        columns = columns_of(self.records)
         if name not in columns:
             raise InputError(f"No column {shown(name)}. The columns are: {shown_names(columns)}.")
         return [record.get(name) for record in self.records]
 
+    def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> list[Record]:
+        """The table as it was read, with more columns behind its own.
 
-def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = False) -> Table:
+        Args:
+            columns: Name and values, one per text. A name that the table has already gets a number behind it.
+
+        Returns:
+            One row per parsed row, in their order, all with the same columns; rows without a text have None in the new ones.
+        """
+        own = columns_of([record for _, record in self.parsed])
+        taken, names = set(own), []
+        for name in columns:
+            free = next(other for i in count(1) if (other := name if i == 1 else f"{name}_{i}") not in taken)
+            names.append(free)
+            taken.add(free)
+        added = dict(zip(self.rows, zip(*columns.values(), strict=True), strict=True))
+        nothing = (None,) * len(names)
+        return [
+            {name: record.get(name) for name in own} | dict(zip(names, added.get(number, nothing), strict=True))
+            for number, record in self.parsed
+        ]
+
+
+def read_table(
+    source: str, text_column: str | Sequence[str] | None = None, *, skip_bad: bool = False, delimiter: str | None = None
+) -> Table:
     """Read texts with their rows.
 
     Args:
-        source: A file (.csv .tsv .jsonl .json .txt, also compressed by gzip, or .parquet), or "-" for one text per line on
-            standard input. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark; cells of a .csv are set apart by commas,
-            semicolons, tabs or bars, whichever fits header and first rows best.
-        text_column: The column that holds the texts. None takes the one called "text", or else the only one that contains text,
-            if no other is empty.
+        source: A file (.csv .tsv .jsonl .json .txt, also compressed by gzip, .parquet or the first sheet of an .xlsx), or "-" for
+            one text per line on standard input. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark; cells of a .csv are
+            set apart by commas, semicolons, tabs or bars, whichever fits header and first rows best.
+        text_column: The column that holds the texts, or several, whose cells are joined by line breaks. None takes the one called
+            "text", or else the only one that contains text, if no other is empty.
         skip_bad: Leave out rows without a text or that cannot be parsed, instead of stopping at the first.
+        delimiter: What stands between the cells of a .csv or .tsv; None finds it.
 
     Returns:
         The table.
@@ -72,38 +102,43 @@ def read_table(source: str, text_column: str | None = None, *, skip_bad: bool = 
     Raises:
         InputError: When the file, its type, a row or the column is not what it should be; the message says which.
     """
-    parsed, bad = _parse(source)
+    parsed, bad = _parse(source, delimiter)
     if bad and not skip_bad:
         raise _bad_row(source, *bad[0])
     if not parsed:
         raise InputError(f"{shown(source)} holds no rows{' that can be read' if bad else ''}.")
-    plain = source == "-" or kind_of(Path(source)) == ".txt"
-    column = _text_column([record for _, record in parsed], LINE_COLUMN if plain else text_column)
-    reasons = [why_no_text(record.get(column)) for _, record in parsed]
-    good = [entry for entry, reason in zip(parsed, reasons, strict=True) if reason is None]
+    columns = text_columns_of([record for _, record in parsed], LINE_COLUMN if _is_plain(source) else text_column)
+    found = [text_of(record, columns) for _, record in parsed]
+    good = [i for i, (_, reason) in enumerate(found) if reason is None]
     if len(good) < len(parsed) and not skip_bad:
-        first = next(i for i, reason in enumerate(reasons) if reason is not None)
-        raise _bad_row(source, parsed[first][0], f"column {shown(column)} {reasons[first]}.")
+        first = next(i for i, (_, reason) in enumerate(found) if reason is not None)
+        raise _bad_row(source, parsed[first][0], str(found[first][1]))
     if not good:
-        raise InputError(f"{shown(source)}: no row has a text in column {shown(column)}.")
+        raise InputError(f"{shown(source)}: no row has a text in column {shown_names(columns)}.")
     return Table(
-        texts=[str(record[column]) for _, record in good],
-        records=[record for _, record in good],
-        rows=[number for number, _ in good],
-        text_column=column,
+        texts=[found[i][0] for i in good],
+        records=[parsed[i][1] for i in good],
+        rows=[parsed[i][0] for i in good],
+        text_columns=columns,
         skipped=len(bad) + len(parsed) - len(good),
+        parsed=parsed,
     )
 
 
 def _bad_row(source: str, number: int, reason: str) -> InputError:
-    return InputError(f"{shown(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.")
+    other = " If something else stands between the cells, name it with --delimiter." if SET_APART in reason else ""
+    return InputError(f"{shown(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.{other}")
 
 
-def _parse(source: str) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
+def _is_plain(source: str) -> bool:
+    return source == "-" or kind_of(Path(source)) == ".txt"
+
+
+def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
     """Rows that parse and rows that do not, each with its number."""
     parsed: list[tuple[int, Record]] = []
     bad: list[tuple[int, str]] = []
-    for number, row in stream_rows(source):
+    for number, row in stream_rows(source, delimiter=delimiter):
         if isinstance(row, BadRow):
             bad.append((number, str(row)))
         else:
@@ -111,12 +146,15 @@ def _parse(source: str) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]
     return parsed, bad
 
 
-def stream_rows(source: str, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Record | BadRow]]:
+def stream_rows(
+    source: str, columns: Sequence[str] | None = None, *, delimiter: str | None = None
+) -> Iterator[tuple[int, Record | BadRow]]:
     """Read a table row by row, so that memory does not grow with it.
 
     Args:
         source: As for ``read_table``.
         columns: The columns that are needed; a parquet file then reads no other.
+        delimiter: As for ``read_table``.
 
     Yields:
         The row's number in the file, from 1, and the row, or why it cannot be read.
@@ -129,7 +167,7 @@ def stream_rows(source: str, columns: Sequence[str] | None = None) -> Iterator[t
         readable = f"{' '.join(READABLE)} (texts also as .gz)"
         raise InputError(f"{name}: unknown file type {shown(kind)}. Give one of {readable}, or - for lines on stdin.")
     try:
-        yield from rows_of(source, columns)
+        yield from rows_of(source, columns, delimiter)
     except UnicodeDecodeError as error:
         if not error.encoding.startswith("utf-8"):
             raise InputError(f"{name} begins as {error.encoding} text does but is damaged ({error.reason}).") from error
@@ -144,12 +182,14 @@ class TextStream:
 
     source: str
     """The file."""
-    text_column: str
-    """The column of the texts."""
+    text_columns: list[str]
+    """The columns of the texts."""
     count: int
     """How many texts there are."""
     skipped: int
     """Bad rows that are left out."""
+    delimiter: str | None = None
+    """What stands between the cells of a .csv; None finds it."""
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Read the file anew.
@@ -161,22 +201,26 @@ class TextStream:
             InputError: When the file gives other rows than before.
         """
         found = 0
-        for number, row in stream_rows(self.source, [self.text_column]):
-            if not isinstance(row, BadRow) and why_no_text(row.get(self.text_column)) is None:
+        for number, row in stream_rows(self.source, self.text_columns, delimiter=self.delimiter):
+            text, reason = ("", "") if isinstance(row, BadRow) else text_of(row, self.text_columns)
+            if reason is None:
                 found += 1
-                yield number, str(row[self.text_column])
+                yield number, text
         if found != self.count:
             raise InputError(f"{shown(self.source)} changed while it was read. Run again when nobody writes to it.")
 
 
 @contextmanager
-def open_texts(source: str, text_column: str | None = None, *, skip_bad: bool = False) -> Iterator[TextStream]:
+def open_texts(
+    source: str, text_column: str | Sequence[str] | None = None, *, skip_bad: bool = False, delimiter: str | None = None
+) -> Iterator[TextStream]:
     """Read a table once to find out whether all of it can be used, and keep none of it.
 
     Args:
         source: As for ``read_table``; standard input is copied to a temporary file.
         text_column: As for ``read_table``.
         skip_bad: As for ``read_table``.
+        delimiter: As for ``read_table``.
 
     Yields:
         The texts; standard input's are there within the block alone.
@@ -191,16 +235,16 @@ def open_texts(source: str, text_column: str | None = None, *, skip_bad: bool = 
             shutil.copyfileobj(sys.stdin.buffer, copy)
             copy.flush()
             path = copy.name
-        column = find_columns(path, text_column, name=source)
-        count = skipped = 0
-        for number, row in stream_rows(path, [column]):
-            reason = str(row) if isinstance(row, BadRow) else why_no_text(row.get(column))
+        columns = find_columns(path, text_column, name=source, delimiter=delimiter)
+        texts = skipped = 0
+        for number, row in stream_rows(path, columns, delimiter=delimiter):
+            reason = str(row) if isinstance(row, BadRow) else text_of(row, columns)[1]
             if reason is not None and not skip_bad:
-                raise _bad_row(source, number, reason if isinstance(row, BadRow) else f"column {shown(column)} {reason}.")
-            count, skipped = count + (reason is None), skipped + (reason is not None)
-        if not count:
-            raise InputError(f"{shown(source)}: no row has a text in column {shown(column)}.")
-        yield TextStream(path, column, count, skipped)
+                raise _bad_row(source, number, reason)
+            texts, skipped = texts + (reason is None), skipped + (reason is not None)
+        if not texts:
+            raise InputError(f"{shown(source)}: no row has a text in column {shown_names(columns)}.")
+        yield TextStream(path, columns, texts, skipped, delimiter)
 
 
 def read_rows(source: str) -> list[Record]:
@@ -223,71 +267,34 @@ def read_rows(source: str) -> list[Record]:
     return rows
 
 
-def find_columns(source: str, text_column: str | None, id_column: str | None = None, *, name: str | None = None) -> str:
-    """Find the column of the texts from the first rows alone.
+def find_columns(
+    source: str,
+    text_column: str | Sequence[str] | None,
+    id_column: str | None = None,
+    *,
+    name: str | None = None,
+    delimiter: str | None = None,
+) -> list[str]:
+    """Find the columns of the texts from the first rows alone.
 
     Args:
         source: A file.
-        text_column: The column asked for; None guesses.
+        text_column: The column or columns asked for; None guesses one.
         id_column: A column that has to be there too.
         name: What messages call the source, if not by its own name.
+        delimiter: As for ``read_table``.
 
     Returns:
-        The name of the texts' column.
+        The names of the texts' columns.
 
     Raises:
         InputError: When there is no such column, or no row.
     """
-    head = [row for _, row in islice(stream_rows(source), GUESSED_FROM) if not isinstance(row, BadRow)]
+    rows = islice(stream_rows(source, delimiter=delimiter), GUESSED_FROM)
+    head = [row for _, row in rows if not isinstance(row, BadRow)]
     if not head:
         raise InputError(f"{shown(name or source)} holds no rows.")
-    if id_column is not None and id_column not in _columns(head):
-        names = shown_names(_columns(head))
+    if id_column is not None and id_column not in columns_of(head):
+        names = shown_names(columns_of(head))
         raise InputError(f"No column {shown(id_column)}. The columns are: {names}. Name one with --id-column.")
-    return _text_column(head, LINE_COLUMN if kind_of(Path(source)) == ".txt" else text_column)
-
-
-def why_no_text(value: Any) -> str | None:
-    """Why a value is no text that can be embedded, or None."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "is empty (NaN)"
-    if isinstance(value, str):
-        return None if value.strip() else "is empty"
-    return f"is {shown(value)}, not text"
-
-
-def _columns(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(str(name) for record in records for name in record))
-
-
-def _text_column(records: Sequence[Record], wanted: str | None) -> str:
-    columns = _columns(records)
-    if wanted is not None and wanted not in columns:
-        raise InputError(f"No column {shown(wanted)}. The columns are: {shown_names(columns)}. Name one with --text-column.")
-    if wanted is not None:
-        return wanted
-    if LINE_COLUMN in columns:
-        return LINE_COLUMN
-    filled = {name: _filled(records, name) for name in columns}
-    wordy = [name for name in columns if _mostly(filled[name], lambda value: any(letter.isalpha() for letter in value))]
-    if len(wordy) > 1:
-        several = [name for name in wordy if _mostly(filled[name], lambda value: " " in value.strip())]
-        wordy = several if len(several) == 1 else wordy
-    empty = [name for name in columns if name.strip() and not filled[name]]
-    if len(wordy) == 1 and not empty:
-        return wordy[0]
-    if len(wordy) == 1:  # what is filled may be a label of the texts that are missing
-        found = f"only {shown(wordy[0])} holds text, but the texts may belong to an empty column ({shown_names(empty)})"
-    else:
-        found = "several columns hold text" if wordy else "no column holds text"
-    raise InputError(f"{found[0].upper()}{found[1:]}; the columns are: {shown_names(columns)}. Name one with --text-column.")
-
-
-def _filled(records: Sequence[Record], name: str) -> list[Any]:
-    """What the first rows hold in a column."""
-    values = [record.get(name) for record in records[:GUESSED_FROM]]
-    return [value for value in values if why_no_text(value) not in ("is empty (NaN)", "is empty")]
-
-
-def _mostly(values: Sequence[Any], holds: Callable[[str], bool]) -> bool:
-    return sum(isinstance(value, str) and holds(value) for value in values) > 0.5 * len(values)
+    return text_columns_of(head, LINE_COLUMN if _is_plain(source) else text_column)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inbedder.errors import InputError
 from inbedder.formats import _read_delimited
-from inbedder.tables import read_rows, read_table
+from inbedder.tables import open_texts, read_rows, read_table
 
 ROWS = [{"id": "1", "text": "Grüße, cats"}, {"id": "2", "text": 'dogs; "too"\nand birds'}]
 CSV = 'id,text\n1,"Grüße, cats"\n2,"dogs; ""too""\nand birds"\n'
@@ -67,6 +67,28 @@ def test_a_csv_without_commas_is_cut_by_what_fits_its_first_rows(tmp_path, delim
 def test_a_semicolon_in_a_csv_with_commas_is_text(tmp_path, content, rows):
     (tmp_path / "t.csv").write_text(content)
     assert read_rows(str(tmp_path / "t.csv")) == rows
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"'])
+def test_a_csv_may_name_its_delimiter_in_its_first_line(tmp_path, first):
+    (tmp_path / "t.csv").write_text(f"{first}\r\na,b;c\r\n1,2;3\r\n")
+    assert read_rows(str(tmp_path / "t.csv")) == [{"a,b": "1,2", "c": "3"}]
+
+
+def test_a_delimiter_that_is_given_is_taken(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text:n,n;n\nI love cats:1,2;3\n")
+    assert read_table(str(path), "text", delimiter=":").texts == ["I love cats"]
+    with open_texts(str(path), "text", delimiter=":") as texts:
+        assert list(texts) == [(1, "I love cats")]
+
+
+def test_unquoted_semicolons_in_most_texts_do_not_make_lines_of_the_rows(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id;text;n\n1;a, b; c;1\n2;d; e;2\n3;f;3\n")
+    with pytest.raises(InputError, match=r"row 1: 4 cells under 3 columns, set apart by ';'\..*name it with --delimiter"):
+        read_table(str(path), "text")
+    assert read_table(str(path), "text", skip_bad=True).texts == ["f"]
 
 
 def test_a_bad_row_and_a_row_of_many_lines_do_not_hide_the_semicolons(tmp_path):

@@ -15,22 +15,27 @@ FLOORS = {
     "inbedder": """
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
             vectors words
-        arguments backbones.hub backbones.transformer cache_file cache_size files grouping.dates grouping.explain
-            grouping.report.maps grouping.stability pooling
-        cache_checks grouping.crossing grouping.naming guided models.checksums prompting
-        backbones.file_checks cache grouping.over_time grouping.wordings models.gguf tokenization
-        backbones.adapters backbones.base backbones.sentence_modules grouping.report.views models.installing outputs
-            scheduling
-        backbones.masked formats grouping.report.rows models.bundled
-        backbones.onnx backbones.revision grouping.report.page tables
-        backbones.weights conditional.rated_rows distributed.folder prompt_encoder
-        backbones.causal backbones.embedding backbones.vllm conditional.encoding reencode
+        arguments backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.assignment
+            grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows grouping.stability
+            pooling text_columns
+        cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided models.checksums
+            prompting
+        backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
+        backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
+            scheduling spreadsheets
+        backbones.masked grouping.report.rows models.bundled outputs
+        backbones.onnx backbones.revision formats grouping.report.page
+        backbones.weights prompt_encoder tables
+        backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
+            distributed.folder reencode
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base
-        backbones.families cli.crossing cli.kept cli.models cli.research conditional.encoder
+        backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
-        cli.inputs distributed.pipeline grouping.clustering
-        cli.groups distributed.job grouping.comparison
-        cli.texts cli.wordings distributed
+        cli.inputs distributed.pipeline grouping.origin
+        distributed.job grouping.keeping
+        cli.assigning cli.texts distributed grouping.clustering
+        cli.groups grouping.comparison
+        cli.wordings
         cli.app
         cli
         __main__

@@ -42,8 +42,8 @@ class Data:
     """Add the papers' own sets from the hub, at pinned revisions."""
     criteria: Mapping[str, str] | None = None
     """Instruction by label column, two of them, for a table."""
-    text_column: str | None = None
-    """Column of the texts, for a table."""
+    text_column: str | Sequence[str] | None = None
+    """Column of the texts, or several, for a table."""
     limit: int | None = None
     """At most so many rows of the table, or of each set of the folder."""
     protocol: str = "k-means"

@@ -152,14 +152,14 @@ def nyt_of_hub() -> TwoCriteriaCorpus:
 
 
 def corpus_of_table(
-    path: str, criteria: Mapping[str, str], text_column: str | None = None, limit: int | None = None
+    path: str, criteria: Mapping[str, str], text_column: str | Sequence[str] | None = None, limit: int | None = None
 ) -> TwoCriteriaCorpus:
     """A user's own table.
 
     Args:
         path: A table, as ``inbedder.tables`` reads it.
         criteria: Instruction by label column, two of them.
-        text_column: Column of the texts; required if several columns contain text.
+        text_column: Column of the texts, or several; required if several columns contain text.
         limit: At most so many rows, drawn with seed 0.
 
     Returns:

@@ -29,9 +29,20 @@ app = typer.Typer(
 )
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        from inbedder import __version__
+
+        typer.echo(f"inbedder {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and stop.", is_eager=True, callback=_say_version)
+    ] = False,
 ) -> None:
     """Text embeddings that follow an instruction, by answering it."""
 

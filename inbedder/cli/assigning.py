@@ -14,6 +14,7 @@ from inbedder.cli.options import (
     BatchSize,
     Cache,
     CacheSize,
+    Delimiter,
     Device,
     Dtype,
     GuardCells,
@@ -36,7 +37,7 @@ def assign(
     source: Input,
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file: your table and each row's group."),
+        typer.Option("-o", "--output", help="Your table with each row's group (.csv .tsv .jsonl .json .parquet .xlsx)."),
     ] = Path("assigned.csv"),
     update: Annotated[
         bool,
@@ -48,6 +49,7 @@ def assign(
     dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
@@ -55,7 +57,7 @@ def assign(
     guard_cells: GuardCells = True,
 ) -> None:
     """Put new texts into kept groups, and say which fit none of them."""
-    check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"), source)
+    check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
     from inbedder.grouping.keeping import Grouping
 
     folders = kept_folders(folder)
@@ -67,7 +69,7 @@ def assign(
         known = opened.get(grouping.origin.shared)
         groupings.append(grouping if known is None and model is None else Grouping.load(place, known or model, **how))
         opened[grouping.origin.shared] = groupings[-1].model
-    table = read_texts(source, text_column, skip_bad)
+    table = read_texts(source, text_column, skip_bad, delimiter)
     found = []
     for place, grouping in zip(folders, groupings, strict=True):
         before = len(grouping.groups)
@@ -77,7 +79,9 @@ def assign(
             grouping.save(place)
     from inbedder.outputs import write_records
 
-    write_records(_rows(table.records, found), output, guard_cells=guard_cells)
+    write_records(table.with_columns(_columns(groupings, found)), output, guard_cells=guard_cells)
+    if table.unparsed:
+        say(f"Not in the written table, since they could not be read: {table.unparsed} rows.")
     say(f"Written: {output}")
 
 
@@ -123,13 +127,14 @@ def _tell(grouping: Grouping, found: Assignment, before: int) -> None:
     say(f"  {int((~found.fits).sum()):6d}  fit no group")
 
 
-def _rows(records: Sequence[dict[str, Any]], found: Sequence[Assignment]) -> list[dict[str, Any]]:
-    """The user's rows, each with what was found: numbered behind a blank where there are several questions."""
-    columns = list(dict.fromkeys(name for record in records for name in record))
-    rows = [{name: record.get(name) for name in columns} for record in records]
-    for number, assignment in enumerate(found, start=1):
-        for row, new in zip(rows, assignment.rows(), strict=True):
-            for name, value in new.items():
-                column = name if len(found) == 1 else f"{name} {number}"
-                row[f"{column} (inbedder)" if column in columns else column] = value
-    return rows
+def _columns(groupings: Sequence[Grouping], found: Sequence[Assignment]) -> dict[str, list[Any]]:
+    """What was found, a list per column; with the question behind each name where there are several."""
+    columns: dict[str, list[Any]] = {}
+    for grouping, assignment in zip(groupings, found, strict=True):
+        suffix = f": {grouping.question}" if len(found) > 1 else ""
+        while f"group{suffix}" in columns:  # the same question once more
+            suffix += " (again)"
+        for row in assignment.rows():
+            for name, value in row.items():
+                columns.setdefault(f"{name}{suffix}", []).append(value)
+    return columns

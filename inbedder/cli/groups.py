@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.cli.assigning import check_kept, save_groupings
 from inbedder.cli.crossing import By, Crossing, DateFormat, Every, Over
-from inbedder.cli.inputs import guided_vectors, load_embedder, read_texts
+from inbedder.cli.groupings import write_groups
+from inbedder.cli.inputs import load_embedder, read_texts, vectors_of
 from inbedder.cli.options import (
     Backbone,
     BatchSize,
     Cache,
     CacheSize,
+    Delimiter,
     Device,
     Dtype,
     GuardCells,
@@ -37,22 +39,45 @@ from inbedder.cli.options import (
 
 if TYPE_CHECKING:
     from inbedder.grouping.clustering import ClusterResult
-    from inbedder.tables import Table
+
+Outputs = Annotated[
+    list[Path],
+    typer.Option(
+        "-o",
+        "--output",
+        help="A .html report, or your own table with group, group_name, answer and fit (.csv .tsv .jsonl .json .parquet "
+        ".xlsx). May repeat.",
+    ),
+]
+LabelColumns = Annotated[list[str] | None, typer.Option(help="A column of known labels to compare the groups with; may repeat.")]
+Method = Annotated[str, typer.Option(help="k-means, agglomerative (a tree), or hdbscan (some texts may fit no group).")]
+Namer = Annotated[
+    str,
+    typer.Option(
+        help="What names the groups: words (of the answers), class-tfidf, central (the most central answer), model (a title "
+        "that the model writes, best with small) or model:NAME."
+    ),
+]
+OneQuestion = Annotated[
+    bool, typer.Option("--one-question", help="The -i are wordings of one question: group once, by the mean of their vectors.")
+]
+Save = Annotated[Path | None, typer.Option(help="A folder that keeps the groups; inbedder assign puts new texts into them.")]
 
 
 def cluster(
     source: Input,
     instructions: Instructions,
-    output: Annotated[
-        list[Path],
-        typer.Option("-o", "--output", help="A .html report or a .csv, .json or .parquet file of assignments; may repeat."),
-    ] = [Path("report.html")],  # noqa: B006 - typer copies defaults
+    output: Outputs = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
-    label_column: Annotated[str | None, typer.Option(help="A column of known labels to compare the groups with.")] = None,
+    method: Method = "k-means",
+    label_column: LabelColumns = None,
     by: By = None,
     over: Over = None,
     every: Every = "auto",
     date_format: DateFormat = None,
+    namer: Namer = "words",
+    one_question: OneQuestion = False,
+    save: Save = None,
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     model: Model = "mini",
     pooling: Pooling = None,
@@ -65,6 +90,7 @@ def cluster(
     dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
@@ -72,81 +98,55 @@ def cluster(
     guided: Guided = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
-    namer: Annotated[
-        str,
-        typer.Option(
-            help="What names the groups: words (of the answers), class-tfidf, central (the most central answer), model (a title "
-            "that the model writes, best with small) or model:NAME."
-        ),
-    ] = "words",
-    one_question: Annotated[
-        bool,
-        typer.Option("--one-question", help="The -i are wordings of one question: group once, by the mean of their vectors."),
-    ] = False,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
-    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet"), source)
+    check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     if one_question and guided is not None:
         raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
-    table = read_texts(source, text_column, skip_bad)
-    given = None if label_column is None else table.column(label_column)
+    check_kept(save, 1 if one_question else len(instructions))
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    _check_groups(k, len(table.texts), method)
     crossing = Crossing(table, by or [], over, every, date_format)
+    given = {name: table.column(name) for name in label_column or ()}
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how["truncation_side"] = truncation_side
-    how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device}
-    how |= {"subtract_instruction": subtract_instruction, "cache_size": cache_size}
+    how |= {"truncation_side": truncation_side, "quantization": quantization, "backbone": backbone, "dtype": dtype}
+    how |= {"device": device, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
-    from inbedder.grouping.naming import find_namer, set_apart
-
-    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "seed": seed, "given_labels": given, "batch_size": batch_size}
-    options |= {"model": embedder, "namer": find_namer(namer, embedder)}  # looked up before the work that needs it last
-    results = _grouped(table.texts, instructions, one_question, guided, options)
+    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "method": method, "seed": seed, "given_labels": given}
+    options |= {"model": embedder, "batch_size": batch_size}
+    results = _grouped(table.texts, instructions, one_question, guided, namer, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
-    results = set_apart(results)
     crossing.cross(results)
-    _write_groups(results, table, crossing, output, guard_cells)
+    write_groups(results, table, crossing, output, guard_cells)
     crossing.show()
+    if save is not None:
+        save_groupings(results, save)
+
+
+def _check_groups(k: str, count: int, method: str) -> None:
+    """Find out before the model is loaded."""
+    from inbedder.grouping.partition import check_groups
+
+    check_groups(k if k == "auto" else int(k), count, method)
 
 
 def _grouped(
-    texts: list[str], instructions: list[str], one_question: bool, guided: int | None, options: dict[str, Any]
+    texts: list[str], instructions: list[str], one_question: bool, guided: int | None, namer: str, options: dict[str, Any]
 ) -> list[ClusterResult]:
-    """One grouping per instruction, or one for all of them."""
+    """One grouping per instruction, or one for all of them; no name comes twice."""
     from inbedder.grouping.clustering import cluster as cluster_texts
+    from inbedder.grouping.naming import find_namer, set_apart
 
+    options["namer"] = find_namer(namer, options["model"])  # looked up before the work that needs it last
     if one_question:
         return [cluster_texts(texts, instructions, **options)]
-    embedder, batch_size = options["model"], options["batch_size"]
-    found: Any = (
-        embedder.encode_many(texts, instructions, batch_size=batch_size)
-        if guided is None
-        else guided_vectors(embedder, texts, instructions, guided, batch_size)
+    found = vectors_of(options["model"], texts, instructions, guided, options["batch_size"])
+    return set_apart(
+        [
+            cluster_texts(texts, instruction, embeddings=vectors, **options)
+            for instruction, vectors in zip(instructions, found, strict=True)
+        ]
     )
-    return [
-        cluster_texts(texts, instruction, embeddings=vectors, **options)
-        for instruction, vectors in zip(instructions, found, strict=True)
-    ]
-
-
-def _write_groups(
-    results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
-) -> None:
-    from inbedder.grouping.stability import mark
-
-    for path in output:
-        if path.suffix.lower() == ".html":
-            from inbedder.grouping.report.page import save_report
-
-            save_report(results, path, crossings=crossing.tables, timelines=crossing.timelines, numbers=table.rows)
-        else:
-            from inbedder.outputs import write_records
-
-            write_records((row for result in results for row in result.rows(table.rows)), path, guard_cells=guard_cells)
-    for result in results:
-        say(" / ".join(result.wordings or [result.instruction]))
-        for name, size, stability in zip(result.names, result.sizes, result.stability or (), strict=True):
-            say(f"  {size:6d}  {name}" + (f"  (shaky: {stability:.2f})" if mark(stability) == "shaky" else ""))
-    say(f"Written: {', '.join(str(path) for path in output)}")

@@ -28,30 +28,32 @@ def load_embedder(model: str, **options: Any) -> InBedder:
     return embedder
 
 
-def read_texts(source: str, text_column: str | None, skip_bad: bool) -> Table:
+def read_texts(source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None) -> Table:
     """Read a table; say which column was taken for the texts and how many bad rows were left out."""
     from inbedder.tables import read_table
 
-    table = read_table(source, text_column, skip_bad=skip_bad)
+    table = read_table(source, text_column, skip_bad=skip_bad, delimiter=delimiter)
     _say_what_was_read(source, text_column, table)
     return table
 
 
-def _say_what_was_read(source: str, text_column: str | None, read: Table | TextStream) -> None:
+def _say_what_was_read(source: str, text_column: list[str] | None, read: Table | TextStream) -> None:
     from inbedder.formats import kind_of
 
-    if text_column is None and source != "-" and kind_of(Path(source)) != ".txt":
-        say_columns([read.text_column])
+    if not text_column and source != "-" and kind_of(Path(source)) != ".txt":
+        say_columns(read.text_columns)
     if read.skipped:
         say(f"{read.skipped} bad rows were left out.")
 
 
 @contextmanager
-def stream_texts(source: str, text_column: str | None, skip_bad: bool) -> Iterator[TextStream]:
+def stream_texts(
+    source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None
+) -> Iterator[TextStream]:
     """As ``read_texts``, of texts that are not kept."""
     from inbedder.tables import open_texts
 
-    with open_texts(source, text_column, skip_bad=skip_bad) as texts:
+    with open_texts(source, text_column, skip_bad=skip_bad, delimiter=delimiter) as texts:
         _say_what_was_read(source, text_column, texts)
         yield texts
 
@@ -63,12 +65,15 @@ def embed_stream(
     from tqdm.auto import tqdm
 
     from inbedder.errors import TextCutWarning
+    from inbedder.legibility import warn_of_unreadable
     from inbedder.scheduling import LONG_WORK, WINDOW
 
     stream, width, cut = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < LONG_WORK or None) as bar:
         while window := list(islice(stream, WINDOW)):
             rows, strings = (list(column) for column in zip(*window, strict=True))
+            if not width:
+                warn_of_unreadable(strings, embedder)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 vectors = embedder.encode(
@@ -90,10 +95,25 @@ def embed_stream(
     return width
 
 
+def vectors_of(
+    embedder: InBedder, texts: list[str], instructions: Sequence[str], guided: int | None, batch_size: int
+) -> Sequence[Any]:
+    """Vectors under each instruction, from a sample that is read where ``guided`` says how many texts that are."""
+    if guided is not None:
+        return guided_vectors(embedder, texts, instructions, guided, batch_size)
+    from inbedder.legibility import warn_of_unreadable
+
+    warn_of_unreadable(texts, embedder)
+    return list(embedder.encode_many(texts, instructions, batch_size=batch_size))
+
+
 def guided_vectors(
     embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int
 ) -> list[Any]:
     """Vectors under each instruction from a sample that is read; how well that went is said."""
+    from inbedder.legibility import warn_of_unreadable
+
+    warn_of_unreadable(texts, embedder)
     generic = embedder.encode(texts, batch_size=batch_size)
     found = []
     for instruction in instructions:

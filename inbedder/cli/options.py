@@ -18,7 +18,8 @@ INPUT, MODEL, ANSWERS, SPEED, JOBS = "Input", "Model", "Answers", "Speed", "Jobs
 Input = Annotated[
     str,
     typer.Argument(
-        metavar="INPUT", help="A .csv, .tsv, .jsonl, .json, .txt (also .gz) or .parquet file, or - for lines on standard input."
+        metavar="INPUT",
+        help="A .csv, .tsv, .jsonl, .json, .txt (also .gz), .parquet or .xlsx file, or - for standard input.",
     ),
 ]
 Instruction = Annotated[
@@ -28,8 +29,19 @@ Instructions = Annotated[
     list[str], typer.Option("-i", "--instruction", help="The question to group by; repeat to compare several groupings.")
 ]
 TextColumn = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column with the texts; by default the one called text, or the only one that contains text. Repeat to join several."
+    ),
+]
+Delimiter = Annotated[
     str | None,
-    typer.Option(help="Column with the texts; by default the one called text, or the only one that contains text."),
+    typer.Option(
+        help="What stands between the cells of a .csv, such as ';' or tab; by default found among commas, semicolons, tabs and "
+        "bars.",
+        callback=lambda value: _one_character(value),
+        rich_help_panel=INPUT,
+    ),
 ]
 GuardCells = Annotated[
     bool,
@@ -151,6 +163,14 @@ Address = Annotated[
     str | None,
     typer.Option(help="With --engine ray: address of a running cluster; by default this machine.", rich_help_panel=JOBS),
 ]
+
+
+def _one_character(value: str | None) -> str | None:
+    """A delimiter, also by a name that is easier to type."""
+    delimiter = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
+    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+        raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
+    return delimiter
 
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}

@@ -80,8 +80,8 @@ def evaluate(
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
     tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions), task)
-    if data is not None and criteria and text_column is None:
-        say_columns([find_columns(str(data), None)])
+    if data is not None and criteria and not text_column:
+        say_columns(find_columns(str(data), None))
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "cache": cache, "cache_size": cache_size}
     how |= {"subtract_instruction": subtract_instruction, "truncation_side": "left" if protocol == "paper" else "right"}
     embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]

@@ -16,6 +16,7 @@ from inbedder.cli.options import (
     BatchSize,
     Cache,
     CacheSize,
+    Delimiter,
     Device,
     Dtype,
     Engine,
@@ -72,6 +73,7 @@ def embed(
     dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
@@ -99,13 +101,14 @@ def embed(
     how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
     if engine == "ray":
         options: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
+        options["delimiter"] = delimiter
         where = {"workers": workers, "threads": threads, "address": address}
         how |= {"reencoding": reencoding if pooling == "re-enc" else None, "normalize_embeddings": normalize}
         _embed_with_ray(source, output, instruction, guided, where, model=model, **options, **how)
         return
     _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
     check_output(output, (".npy", ".parquet"), source)
-    with stream_texts(source, text_column, skip_bad) as texts:
+    with stream_texts(source, text_column, skip_bad, delimiter) as texts:
         embedder = load_embedder(model, **how)
         embedder.reencoding = reencoding
         from inbedder.outputs import vector_writer
@@ -139,6 +142,13 @@ def _embed_guided(
 def _embed_with_ray(
     source: str, output: Path, instruction: str | None, guided: int | None, where: dict[str, Any], **options: Any
 ) -> None:
+    columns = options["text_column"] or [None]
+    if len(columns) > 1 or options.pop("delimiter") is not None:
+        message = (
+            "with --engine ray the texts are in one column, and delimiters are found. Leave these out, or leave out --engine."
+        )
+        raise typer.BadParameter(message, param_hint="--text-column, --delimiter")
+    options["text_column"] = columns[0]
     if guided is not None:
         raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
     check_folder(output, source)
@@ -167,7 +177,7 @@ def answer(
     instruction: Instruction = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json or .parquet file; without it, lines on stdout."),
+        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file; without it, lines on stdout."),
     ] = None,
     n: Number = 1,
     temperature: Temperature = 0.0,
@@ -183,6 +193,7 @@ def answer(
     dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
@@ -191,12 +202,15 @@ def answer(
 ) -> None:
     """Answer the instruction for each text: one line per text, several answers set apart by tabs."""
     if output is not None:
-        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet"), source)
-    table = read_texts(source, text_column, skip_bad)
+        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
+    table = read_texts(source, text_column, skip_bad, delimiter)
     how: dict[str, Any] = {"template": template, "max_length": max_length, "max_new_tokens": max_new_tokens, "cache": cache}
     how["truncation_side"] = truncation_side
     how |= {"quantization": quantization, "backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
+    from inbedder.legibility import warn_of_unreadable
+
+    warn_of_unreadable(table.texts, embedder)
     found = embedder.answer(table.texts, instruction, n=n, temperature=temperature, top_p=top_p, seed=seed, batch_size=batch_size)
     answers = [[answer] if isinstance(answer, str) else answer for answer in found]
     if output is None:

@@ -21,7 +21,8 @@ from typing import Any
 
 from inbedder.errors import InputError, shown, shown_names
 from inbedder.formats import BadRow
-from inbedder.tables import stream_rows, why_no_text
+from inbedder.tables import stream_rows
+from inbedder.text_columns import why_no_text
 
 logger = logging.getLogger(__name__)
 

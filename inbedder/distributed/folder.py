@@ -85,7 +85,7 @@ def survey(source: str, text_column: str | None = None, id_column: str | None = 
     first, kinds = 0, set[type]()
     keys, numbers = array("q"), array("q")
     for path in _source_files(source):
-        files.append(SourceFile(path, first, find_columns(path, text_column, id_column)))
+        files.append(SourceFile(path, first, find_columns(path, text_column, id_column)[0]))
         last = 0
         for last, row in stream_rows(path, [id_column or files[-1].text_column]):
             if id_column is not None and not isinstance(row, BadRow):

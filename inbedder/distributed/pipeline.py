@@ -31,7 +31,8 @@ from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, 
 from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, shown
 from inbedder.files import atomic_write
 from inbedder.formats import BadRow
-from inbedder.tables import stream_rows, why_no_text
+from inbedder.tables import stream_rows
+from inbedder.text_columns import why_no_text
 from inbedder.tokenization import clean_text
 
 ROWS_READ = 1024

@@ -45,13 +45,13 @@ class Assignment:
         """One table row per text.
 
         Returns:
-            Rows of group (counted from 1, as in the page), name, answer, distance, fit and fits.
+            Rows of group (counted from 1, as in the page), group_name, answer, distance, fit and fits.
         """
         columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.fit, self.fits.tolist())
         return [
             {
                 "group": label + 1,
-                "name": name,
+                "group_name": name,
                 "answer": answer,
                 "distance": round(float(distance), 4),
                 "fit": round(float(fit), 4),
@@ -64,7 +64,7 @@ class Assignment:
         """The rows as a data frame, with the texts.
 
         Returns:
-            Columns text, group, name, answer, distance, fit, fits.
+            Columns text, group, group_name, answer, distance, fit, fits.
 
         Raises:
             MissingExtraError: When pandas is not installed.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 from inbedder.arguments import entries, known_vectors, seed_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, TextCutWarning
+from inbedder.grouping.alike import tell_apart
 from inbedder.grouping.choosing import Choice
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 from inbedder.grouping.keeping import Grouping
 from inbedder.grouping.naming import Namer, contents, find_namer, name_groups
 from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels, check_groups, partition, regrouping
+from inbedder.grouping.rows import group_columns
 from inbedder.grouping.stability import group_stability
 from inbedder.grouping.wordings import check_wordings, encode_wordings
+from inbedder.legibility import warn_of_unreadable
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors
 
@@ -56,8 +59,8 @@ class ClusterResult:
     """float32, shape (n, d), as the model gave them."""
     head_words: list[list[str]]
     """The answer head's words for cluster mean minus corpus mean, k lists (empty where the head cannot read the layer)."""
-    label_agreement: LabelAgreement | None = None
-    """How the clusters relate to given labels."""
+    label_agreements: dict[str, LabelAgreement] = field(default_factory=dict)
+    """How the clusters relate to given labels, by the labels' name."""
     titles: list[str] | None = None
     """The clusters' names as the namer gave them, k strings; None for their first keywords."""
     stability: list[float] | None = None
@@ -72,12 +75,16 @@ class ClusterResult:
     """Number of the cluster of texts that fit none; None where each fits one."""
     origin: Origin | None = None
     """Model, settings and instruction."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader should know of the groups, in sentences: which were merged or have the same answers."""
+    index: Any = None
+    """Index of the texts where they came as a column of pandas; None for others."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClusterResult):
             return NotImplemented
         pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return all(np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b for a, b in pairs)
+        return all(np.array_equal(a, b) if hasattr(a, "__array__") else a == b for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -97,34 +104,20 @@ class ClusterResult:
         names = [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
         return [LEFT_OUT if i == self.left_out else name for i, name in enumerate(names)]
 
-    def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """One table row per text.
 
-        Args:
-            numbers: Row number of each text; None counts from 1.
-
         Returns:
-            Rows of row, text, instruction, answer, cluster and the cluster's keywords.
+            Rows of text, group (from 1), group_name, answer and fit (see ``inbedder.grouping.rows.fits``).
         """
-        names = self.names
-        numbers = range(1, len(self.texts) + 1) if numbers is None else numbers
-        return [
-            {
-                "row": number,
-                "text": text,
-                "instruction": self.instruction,
-                "answer": answer,
-                "cluster": label,
-                "keywords": names[label],
-            }
-            for number, text, answer, label in zip(numbers, self.texts, self.answers, self.labels.tolist(), strict=True)
-        ]
+        columns = {"text": self.texts, **group_columns([self])}
+        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
     def to_frame(self) -> pd.DataFrame:
         """The rows as a data frame.
 
         Returns:
-            Columns row, text, instruction, answer, cluster, keywords.
+            Columns text, group, group_name, answer, fit; its index is that of the texts where they were a column of pandas.
 
         Raises:
             MissingExtraError: When pandas is not installed.
@@ -133,7 +126,7 @@ class ClusterResult:
             import pandas as pd
         except ImportError as error:
             raise MissingExtraError("pandas", "report") from error
-        return pd.DataFrame(self.rows())
+        return pd.DataFrame(self.rows(), index=self.index)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
         """Write one self-contained page: map, keywords and examples.
@@ -166,7 +159,7 @@ def cluster(
     *,
     method: str = "k-means",
     embeddings: Vectors | None = None,
-    given_labels: Sequence[Any] | None = None,
+    given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     namer: str | Namer = "words",
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
@@ -183,7 +176,7 @@ def cluster(
         method: "k-means", "agglomerative" or "hdbscan", see ``partition``.
         embeddings: The texts' vectors under the one instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
-        given_labels: Known labels, one per text, to compare the groups with.
+        given_labels: Known labels, one per text, to compare the groups with; or several such lists by their names.
         namer: What names the groups (see ``naming``): "words" of the answers, "class-tfidf", "central" (the most central answer),
             "model" (a title that the model writes, best with ``small``), "model:NAME", or a callable.
         batch_size: Most texts in one pass.
@@ -199,9 +192,7 @@ def cluster(
     rows = check_texts(texts, None)[0]
     if not rows:
         raise InputError("There is no text to cluster.")
-    given = None if given_labels is None else entries("given_labels", given_labels)
-    if given is not None and len(given) != len(rows):
-        raise InputError(f"{len(rows)} texts but {len(given)} labels: give one label per text.")
+    given = _given(given_labels, len(rows))
     check_groups(k, len(rows), method)
     seed = seed_number(seed)
     if embeddings is not None:
@@ -210,8 +201,10 @@ def cluster(
     if wordings and embeddings is not None:
         raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
-    name = find_namer(namer, embedder)
+    names = find_namer(namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    if embeddings is None:
+        warn_of_unreadable(rows, embedder)
     if wordings:
         vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
     else:
@@ -224,6 +217,7 @@ def cluster(
     if len(read) < len(rows):
         read = np.union1d(read, np.concatenate(central_texts(rows, vectors, labels, TEXTS_READ)))
     answers = _answers(embedder, rows, question, read, options)
+    labels, left_out, notes = tell_apart(answers, labels, left_out=found.left_out, merge=k == "auto" and found.branches is None)
     words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
         instruction=question or embedder.defaults.any or "(no instruction)",
@@ -234,15 +228,27 @@ def cluster(
         answers=answers,
         embeddings=vectors,
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
-        label_agreement=agreement(labels, given) if given is not None else None,
-        titles=name_groups(name, contents(rows, answers, vectors, labels, words)),
+        label_agreements={name: agreement(labels, values) for name, values in given.items()},
+        titles=name_groups(names, contents(rows, answers, vectors, labels, words)),
         stability=group_stability(vectors, labels, regrouping(method), seed),
         wordings=wordings,
         choice=found.choice,
         branches=found.branches,
-        left_out=found.left_out,
+        left_out=left_out,
         origin=Origin.of(embedder, [str(question), *(one for one in wordings if one != question)] if wordings else question),
+        notes=notes,
+        index=texts.index if hasattr(texts, "iloc") else None,
     )
+
+
+def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
+    """Lists of labels by name."""
+    named = labels if isinstance(labels, Mapping) else {} if labels is None else {"label": labels}
+    given = {name: entries("given_labels", values) for name, values in named.items()}
+    for values in given.values():
+        if len(values) != count:
+            raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
+    return given
 
 
 def _answers(

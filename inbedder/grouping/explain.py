@@ -23,6 +23,7 @@ from inbedder.words import stopwords
 Weighting = Literal["paper", "standing-out", "class-tfidf"]
 WORD = r"(?u)\b\w[\w'-]+\b"
 TOLD_APART = 1e-9  # scores below are rounding
+NO_LABEL = "(no label)"
 STANDS_OUT = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
 
 
@@ -36,6 +37,8 @@ class LabelAgreement:
     """Entropy of each cluster's labels, in bits; 0 when they are all alike."""
     v_measure: float
     """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
+    unlabelled: int = 0
+    """Texts without a label: they stand in the composition as "(no label)" and in neither measure."""
 
 
 def keywords(
@@ -155,18 +158,25 @@ def agreement(labels: NDArray[np.int64], given: Sequence[Any]) -> LabelAgreement
 
     Args:
         labels: Cluster of each text, shape (n,).
-        given: A label of each text.
+        given: A label of each text; None, NaN and blanks are none.
 
     Returns:
-        Composition and entropy of each cluster, and the V-measure.
+        Composition and entropy of each cluster, and the V-measure; texts without a label are counted in neither measure.
     """
     from sklearn.metrics import v_measure_score
 
-    names = [str(label) for label in given]
+    names = np.array([NO_LABEL if _is_blank(label) else str(label).strip() for label in given], dtype=object)
+    labelled = names != NO_LABEL
     composition, entropy = [], []
     for cluster in range(int(labels.max()) + 1):
-        counts = Counter(names[i] for i in np.flatnonzero(labels == cluster))
-        shares = np.array(list(counts.values())) / counts.total()
-        composition.append(dict(counts.most_common()))
+        counts = Counter(names[labels == cluster])
+        blank = counts.pop(NO_LABEL, 0)
+        shares = np.array(list(counts.values())) / max(1, counts.total())
+        composition.append(dict(counts.most_common()) | ({NO_LABEL: blank} if blank else {}))
         entropy.append(float(max(0.0, -(shares * np.log2(shares)).sum())))
-    return LabelAgreement(composition, entropy, float(v_measure_score(names, labels)))
+    v_measure = float(v_measure_score(names[labelled].tolist(), labels[labelled])) if labelled.any() else 0.0
+    return LabelAgreement(composition, entropy, v_measure, int((~labelled).sum()))
+
+
+def _is_blank(label: Any) -> bool:
+    return label is None or label != label or not str(label).strip()

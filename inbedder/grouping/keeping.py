@@ -305,10 +305,10 @@ class Grouping:
         examples = central_texts([rows[row] for row in members], vectors[members], labels - first, EXAMPLES)
         for number, group in enumerate(new):
             mine, centre = words[first + number], vectors[group].mean(axis=0)
-            name = ", ".join(mine[:3]) or f"group {first + number + 1}"
+            name = ", ".join(mine[:WORDS]) or f"group {first + number + 1}"
             self.groups.append(
                 KeptGroup(
-                    name=f"{name} ({first + number + 1})" if name in self.names else name,
+                    name=distinct([name], [mine], self.names)[0],
                     size=len(group),
                     keywords=mine,
                     examples=[rows[members[place]] for place in examples[number]],

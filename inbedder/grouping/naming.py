@@ -32,7 +32,8 @@ from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.clustering import ClusterResult, Labels
+    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.partition import Labels
 
 WORDS = 3
 """Keywords of a name."""

@@ -77,8 +77,8 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert "What?" in page and "Who?" in page
     lines = (folder / "r.csv").read_text().splitlines()
-    assert lines[0] == "row,text,instruction,answer,cluster,keywords"
-    assert len(lines) == 1 + 2 * 4
+    assert lines[0].startswith("id,review,stars,group: What?,group_name: What?,answer: What?,fit: What?,group: Who?,")
+    assert len(lines) == 1 + 4
     assert "Written: r.html, r.csv" in capsys.readouterr().err
 
 
@@ -280,7 +280,7 @@ def test_guided_reads_a_sample_and_says_so(folder, monkeypatch, make_model, caps
     assert run(monkeypatch, "cluster", "many.txt", *options) == 0
     assert capsys.readouterr().err.count("60 of 120 texts were read") == 2
     with (folder / "groups.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == 240
+        assert len(list(csv.DictReader(file))) == 120
 
 
 def test_a_model_that_does_not_answer_clusters_and_says_so(folder, monkeypatch, make_model, capsys):
@@ -291,7 +291,7 @@ def test_a_model_that_does_not_answer_clusters_and_says_so(folder, monkeypatch, 
     assert "does not answer, so the groups are named by the words of their texts" in said
     assert "Most frequent answers" not in (folder / "r.html").read_text(encoding="utf-8")
     rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
-    assert len(rows) == 8 and {row["answer"] for row in rows} == {""} and all(row["keywords"] for row in rows)
+    assert len(rows) == 4 and {row["answer: @topic"] for row in rows} == {""} and all(row["group_name: @topic"] for row in rows)
     assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", *options) == 1
     assert "it embeds and does not answer" in capsys.readouterr().err
     for pooling, code in (("mean", 0), ("1st-gen", 1)):

@@ -137,11 +137,12 @@ def test_texts_that_a_spreadsheet_would_run_are_guarded_unless_asked_otherwise(f
     for command, options in (("answer", ()), ("cluster", ("-k", "2"))):
         assert invoke(command, "reviews.csv", *options, "-o", "out.csv", *model)[0] == 0
         rows = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
-        assert [row["text"] for row in rows][:2] == ["'=I love cats", "'-5 for late boxes"]
-        assert [row["row"] for row in rows] == ["1", "2", "3", "4"]
+        column = "text" if command == "answer" else "review"
+        assert [row[column] for row in rows][:2] == ["'=I love cats", "'-5 for late boxes"]
+        assert [row["row" if command == "answer" else "id"] for row in rows] == ["1", "2", "3", "4"]
         assert invoke(command, "reviews.csv", *options, "-o", "out.csv", "--no-guard-cells", *model)[0] == 0
         rows = list(csv.DictReader(io.StringIO((folder / "out.csv").read_text())))
-        assert [row["text"] for row in rows][:2] == ["=I love cats", "-5 for late boxes"]
+        assert [row[column] for row in rows][:2] == ["=I love cats", "-5 for late boxes"]
 
 
 def test_the_column_that_was_taken_for_the_texts_is_said(folder, make_model):

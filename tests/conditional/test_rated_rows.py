@@ -44,7 +44,7 @@ def test_rows_come_from_every_kind_of_table(tmp_path, kind):
         ("vehicle,2", "vehicle,", "row 2 has '' in column 'label', not a rating"),
         ("vehicle,2", "vehicle,nan", "row 2 has 'nan' in column 'label', not a rating"),
         ("What the animals do", " ", r"row 3 has no text in column 'condition' \(it is empty\)"),
-        ("vehicle,2", "vehicle,2,9", r"row 2 cannot be read: 5 cells under 4 columns. Mend"),
+        ("vehicle,2", "vehicle,2,9", r"row 2 cannot be read: 5 cells under 4 columns, set apart by ','. Mend"),
     ],
 )
 def test_what_cannot_be_used_is_named_and_may_be_left_out(tmp_path, old, new, message):

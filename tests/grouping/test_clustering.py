@@ -1,8 +1,9 @@
 import numpy as np
+import pandas
 import pytest
 
 from inbedder import InBedder, cluster
-from inbedder.errors import InputError
+from inbedder.errors import InputError, TextCutWarning
 from tests.conftest import TEXTS, blobs
 
 
@@ -18,10 +19,47 @@ def test_a_result_holds_one_entry_a_text_and_one_a_group(model):
     assert sum(result.sizes) == len(TEXTS)
     assert result.sizes == sorted(result.sizes, reverse=True)
     assert all(text in TEXTS for texts in result.examples for text in texts)
-    assert sum(sum(counts.values()) for counts in result.label_agreement.composition) == len(TEXTS)
+    assert sum(sum(counts.values()) for counts in result.label_agreements["label"].composition) == len(TEXTS)
     frame = result.to_frame()
-    assert frame.columns.tolist() == ["row", "text", "instruction", "answer", "cluster", "keywords"]
-    assert frame["cluster"].tolist() == result.labels.tolist()
+    assert frame.columns.tolist() == ["text", "group", "group_name", "answer", "fit"]
+    assert frame["group"].tolist() == (result.labels + 1).tolist()
+    assert frame["group_name"].tolist() == [result.names[label] for label in result.labels]
+    assert frame.index.tolist() == list(range(len(TEXTS)))
+    assert result.index is None
+
+
+def test_a_frame_keeps_the_index_of_a_column_of_texts(model):
+    texts = pandas.Series([f"text {i}" for i in range(12)], index=[f"id {i}" for i in range(12)])
+    frame = pandas.DataFrame({"review": texts, "place": range(12)})[::-1]
+    result = cluster(frame["review"], "What?", model=model, k=2)
+    joined = frame.join(result.to_frame())
+    assert joined["text"].tolist() == joined["review"].tolist() == texts.tolist()[::-1]
+    assert result == cluster(frame["review"], "What?", model=model, k=2)
+    assert result != cluster(texts.tolist()[::-1], "What?", model=model, k=2)
+
+
+def test_groups_whose_answers_do_not_differ_are_merged_with_auto_and_named_for_a_given_k(make_model, monkeypatch):
+    model = InBedder(make_model("opt"))
+    answers = ["positive"] * 20 + ["Positive"] * 15 + ["negative"] * 10
+    monkeypatch.setattr(model, "answer", lambda *_, **__: answers)
+    texts = [f"text {i}" for i in range(45)]
+    vectors = np.pad(blobs((20, 15, 10)), ((0, 0), (0, 24)))
+    result = cluster(texts, "Good?", model, embeddings=vectors)
+    assert result.sizes == [35, 10]
+    assert result.names == ["positive", "negative"]
+    assert result.notes == ["3 groups became 2: those whose answers do not differ were merged."]
+    result = cluster(texts, "Good?", model, k=3, embeddings=vectors)
+    assert result.sizes == [20, 15, 10]
+    assert "Groups 1 and 2 do not differ in their answers (mostly 'positive')" in result.notes[0]
+
+
+def test_labels_of_several_columns_are_each_compared(model):
+    labels = {"place": list("aabbaab"), "mood": ["x", None, float("nan"), " ", "", "x", "y"]}
+    result = cluster(TEXTS, "What?", model=model, k=2, given_labels=labels)
+    assert list(result.label_agreements) == ["place", "mood"]
+    assert result.label_agreements["mood"].unlabelled == 4
+    with pytest.raises(InputError, match="7 texts but 1 labels"):
+        cluster(TEXTS, "What?", model=model, given_labels={"place": list("aabbaab"), "mood": ["x"]})
 
 
 def test_one_text_is_one_group(model):
@@ -30,9 +68,9 @@ def test_one_text_is_one_group(model):
 
 
 def test_long_texts_are_warned_of_once(model):
-    with pytest.warns(UserWarning, match="texts were cut") as caught:
+    with pytest.warns(UserWarning) as caught:
         cluster(["long " * 3000, "short", "other"], "What?", model=model)
-    assert len(caught) == 1
+    assert [warning.category for warning in caught].count(TextCutWarning) == 1
 
 
 def test_no_text_and_wrong_labels_are_refused(model):

@@ -90,7 +90,18 @@ def test_mean_differences_are_cluster_means_minus_the_corpus_mean():
 
 def test_agreement_gives_composition_entropy_in_bits_and_v_measure():
     result = agreement(LABELS, ["x", "x", "y", "y", None])
-    assert result.composition == [{"x": 2, "y": 1}, {"y": 1, "None": 1}]
-    assert result.entropy == pytest.approx([0.9182958, 1.0])
+    assert result.composition == [{"x": 2, "y": 1}, {"y": 1, "(no label)": 1}]
+    assert result.entropy == pytest.approx([0.9182958, 0.0])
+    assert result.unlabelled == 1
     assert agreement(LABELS, ["a", "a", "a", "b", "b"]).v_measure == pytest.approx(1.0)
     assert agreement(LABELS, ["a", "a", "a", "b", "b"]).entropy == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("blank", [None, float("nan"), "", "  "])
+def test_texts_without_a_label_are_in_no_measure(blank):
+    result = agreement(LABELS, ["a", blank, "a", "b", "b"])
+    assert result.composition == [{"a": 2, "(no label)": 1}, {"b": 2}]
+    assert (result.v_measure, result.entropy, result.unlabelled) == (1.0, [0.0, 0.0], 1)
+    nothing = agreement(LABELS, [blank] * 5)
+    assert nothing.composition == [{"(no label)": 3}, {"(no label)": 2}]
+    assert (nothing.v_measure, nothing.entropy, nothing.unlabelled) == (0.0, [0.0, 0.0], 5)

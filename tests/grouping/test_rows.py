@@ -1,61 +1,45 @@
-import re
-
+import numpy as np
 import pytest
 
-from inbedder.errors import InputError
-from inbedder.grouping.crossing import crosstab
-from inbedder.grouping.over_time import over_time
-from inbedder.grouping.report import rows
-from inbedder.grouping.report.page import render_report
-from tests.grouping.test_page import Page, dots, grouping
+from inbedder.grouping.rows import fits, group_columns
+from tests.grouping.test_page import grouping
 
 
-@pytest.mark.parametrize(("name", "room"), [("MAX_ROWS", 20), ("MAX_CHARACTERS", 20 * (7 + 8))])
-def test_rows_beyond_the_budget_are_sampled_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch, name: str, room: int) -> None:
-    monkeypatch.setattr(rows, name, room)
-    texts = [f"text {i:02}" for i in range(50)]
-    html = render_report([grouping([0] * 30 + [1] * 20, texts=texts)], numbers=range(101, 151))
-    data = Page(html).data
-    assert len(data["texts"]) == len(data["views"][0]["markOf"]) == len(data["dimensions"][0]["of"]) == 20
-    assert "random sample of 20 of the 50 texts" in html
-    assert "30 texts · 60%" in html
-    assert data["numbers"] == sorted(data["numbers"]) == [101 + int(text[5:]) for text in data["texts"]]
-    assert len(dots(html)) == 50
+def test_the_fit_is_one_at_the_centre_nought_between_two_groups_and_negative_nearer_to_another():
+    vectors = np.array([[2, 0], [0, 3], [-5, 0], [0, 1]], dtype=np.float32)
+    near, far, centre, wrong = fits(vectors, np.array([0, 0, 1, 1])).tolist()
+    own, other = 0.5**0.5, 2.5**0.5  # the centres are (0.5, 0.5) and (-0.5, 0.5)
+    assert near == pytest.approx((other - own) / other)
+    assert far == wrong == pytest.approx(0, abs=1e-6)
+    assert centre == pytest.approx(near)
+    assert fits(vectors, np.array([0, 1, 2, 0]))[3] == pytest.approx(-1, abs=1e-3)
+    assert fits(vectors, np.array([0, 1, 2, 1])).tolist() == pytest.approx([1, 1, 1, 1], abs=1e-3)
 
 
-def test_a_long_text_is_cut_and_the_page_says_so() -> None:
-    html = render_report([grouping([0, 0], texts=["word " * 1000, "short\n\n text"])])
-    assert [len(text) for text in Page(html).data["texts"]] == [2000, 10]
-    assert Page(html).data["texts"][0].endswith("…") and "Texts are cut after 2,000 characters" in html
-    assert "Texts are cut" not in render_report([grouping([0, 0])])
+def test_a_text_fits_no_better_where_there_is_one_group():
+    assert np.isnan(fits(np.eye(3, dtype=np.float32), np.zeros(3, dtype=int))).all()
+    assert group_columns([grouping([0, 0])])["fit"] == [None, None]
 
 
-def test_cells_beyond_chance_are_marked_and_said() -> None:
-    labels = [0] * 30 + [1] * 30
-    cells = Page(render_report([grouping(labels)], crossings=crosstab(grouping(labels), {"kind": labels}))).cells
-    assert [cell.count("▲") - cell.count("▼") for cell in cells[1][1:3]] == [1, -1]
-    html = render_report([grouping(labels)], crossings=crosstab(grouping(labels), {"kind": labels}))
-    assert html.count('<span class="unseen">more than chance</span>') == 2
-    assert "× <bdi>kind</bdi>" in html.replace('<span class="times">×</span>', "×") and "Adjusted Rand index <b>" not in html
+def test_equal_vectors_in_two_groups_have_a_fit_of_nought():
+    assert fits(np.ones((2, 2), dtype=np.float32), np.array([0, 1])).tolist() == [0, 0]
 
 
-def test_time_shows_a_chart_per_group_what_rises_first() -> None:
-    labels = [0, 1, 2] * 8 + [0, 0, 2] * 8
-    dates = [f"2024-01-{1 + i // 3:02}" for i in range(48)]
-    html = render_report([grouping(labels)], timelines=over_time(grouping(labels), [*dates[:-1], None]))
-    charts = re.findall(r'aria-label="Share of ([^"]*)"', html)
-    assert len(charts) == 3 and charts[-1].endswith("no clear change") and charts[-1].startswith("word2")
-    assert {chart.rsplit(": ")[1] for chart in charts[:2]} == {"rising", "falling"}
-    assert "1 text without a date is left out." in html
-    assert Page(html).data["dimensions"][1]["names"][0] == "2024-01-01"
-    assert Page(html).data["dimensions"][1]["of"][-1] == -1
+def test_a_text_in_no_group_has_no_fit_and_no_number():
+    result = grouping([0, 0, 1])
+    result.labels[1] = -1
+    columns = group_columns([result])
+    assert columns["group"] == [1, None, 2]
+    assert columns["group_name"] == ["word0, more0", "", "word1, more1"]
+    assert columns["fit"][1] is None
+    assert np.isnan(fits(result.embeddings, result.labels)[1])
 
 
-def test_tables_of_other_texts_or_groupings_are_refused():
-    some, more = grouping([0, 1, 0, 1]), grouping([0, 1, 0, 1, 1])
-    days = ["2024-01-01"] * 3 + ["2024-01-02"]
-    with pytest.raises(InputError, match="is of other texts"):
-        render_report([some], crossings=crosstab(more, {"kind": list("abbab")}))
-    with pytest.raises(InputError, match="not among the results"):
-        render_report([some], timelines=over_time(grouping([0, 0, 1, 1]), days))
-    assert 'data-table="0"' in render_report([some], timelines=over_time(some, days))
+def test_columns_of_several_questions_hold_the_question():
+    results = [grouping([0, 1]), grouping([0, 0], instruction="Who?"), grouping([0, 1])]
+    columns = group_columns(results)
+    assert columns["group: What is it?"] == columns["group: What is it? (again)"] == [1, 2]
+    assert columns["group: Who?"] == [1, 1]
+    assert columns["answer: Who?"] == ["answer 0", "answer 0"]
+    assert len(columns) == 12
+    assert list(group_columns(results[:1])) == ["group", "group_name", "answer", "fit"]

@@ -18,7 +18,6 @@ from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
     from inbedder.grouping.clustering import ClusterResult
-    from inbedder.grouping.explain import LabelAgreement
 
 EXAMPLE_TEXT, ANSWER_TEXT = 240, 80
 TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
@@ -93,37 +92,31 @@ def view_of(result: ClusterResult) -> View:
         mark_of=mark_of,
         method=method,
         dense=dense,
-        v_measures=[(column, agreement.v_measure) for column, agreement in _agreements(result).items()],
+        v_measures=[(column, agreement.v_measure) for column, agreement in result.label_agreements.items()],
         notes=_notes(result),
         branches=_branches(result),
     )
 
 
-def _agreements(result: ClusterResult) -> dict[str, LabelAgreement]:
-    """How the groups relate to each column of labels."""
-    return {"": result.label_agreement} if result.label_agreement else {}
-
-
 def _notes(result: ClusterResult) -> list[str]:
     """What was chosen, asked and found."""
-    notes = [] if (choice := getattr(result, "choice", None)) is None else [str(choice)]
-    if wordings := getattr(result, "wordings", None):
-        notes.append(f"Grouped by the mean over {len(wordings)} wordings: {' · '.join(wordings)}")
-    return [*notes, *getattr(result, "notes", [])]
+    notes = [] if result.choice is None else [str(result.choice)]
+    if result.wordings:
+        notes.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
+    return [*notes, *result.notes]
 
 
 def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
     """The texts and groups of each branch, the branch with the most texts first."""
-    branch_of = np.array(getattr(result, "branches", None) or [], dtype=np.int64)
+    branch_of = np.array(result.branches or [], dtype=np.int64)
     branches = [np.flatnonzero(branch_of == branch).tolist() for branch in np.unique(branch_of)]
     return sorted(((sum(result.sizes[group] for group in groups), groups) for groups in branches), reverse=True)
 
 
 def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed: Points) -> Group:
     members = np.flatnonzero(labels == number)
-    known = number < len(result.keywords) and number != getattr(result, "left_out", None)  # others have no words of their own
-    stability = getattr(result, "stability", None)
-    agreements = _agreements(result) if known else {}
+    known = number < len(result.keywords) and number != result.left_out  # others have no words of their own
+    agreements = result.label_agreements if known else {}
     return Group(
         name=clip(name, ANSWER_TEXT),
         colour=number % len(LIGHT) if known else "none",
@@ -135,7 +128,7 @@ def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed
         examples=[clip(text, EXAMPLE_TEXT) for text in result.examples[number][:TOP_EXAMPLES]] if known else [],
         head_words=list(result.head_words[number]) if known and result.head_words else [],
         labels=[(name, _shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
-        stability=stability[number] if known and stability else None,
+        stability=result.stability[number] if known and result.stability else None,
         badge=maps.middle_of(placed[members]) if known else None,
     )
 
