@@ -211,13 +211,10 @@ def cluster(
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asanyarray(embeddings)
     question = None if instruction is None else str(instruction)
     found = partition(vectors, k, seed, method=method)
-    labels = found.labels
-    sample = getattr(embeddings, "sample", None)
-    read = np.arange(len(rows)) if sample is None else sample
-    if len(read) < len(rows):
-        read = np.union1d(read, np.concatenate(central_texts(rows, vectors, labels, TEXTS_READ)))
-    answers = _answers(embedder, rows, question, read, options)
-    labels, left_out, notes = tell_apart(answers, labels, left_out=found.left_out, merge=k == "auto" and found.branches is None)
+    answers = _answers(embedder, rows, question, _rows_to_answer(rows, vectors, found.labels), options)
+    labels, left_out, notes = tell_apart(
+        answers, found.labels, left_out=found.left_out, merge=k == "auto" and found.branches is None
+    )
     words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
         instruction=question or embedder.defaults.any or "(no instruction)",
@@ -249,6 +246,14 @@ def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: in
         if len(values) != count:
             raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
     return given
+
+
+def _rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:
+    """All rows; of mapped vectors the sample and the rows nearest to each centre."""
+    sample = getattr(vectors, "sample", None)
+    if sample is None:
+        return np.arange(len(texts))
+    return np.union1d(sample, np.concatenate(central_texts(texts, vectors, labels, TEXTS_READ)))
 
 
 def _answers(

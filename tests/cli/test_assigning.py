@@ -58,19 +58,20 @@ def rows_of(path):
 def test_new_rows_get_the_groups_of_old_ones_beside_the_users_columns(folder, kept, monkeypatch, capsys):
     assert run(monkeypatch, "assign", "groups/", "new.csv", "-o", "assigned.csv") == 0
     rows = rows_of(folder / "assigned.csv")
-    assert list(rows[0]) == ["review", "stars", "group", "name", "answer", "distance", "fit", "fits"]
+    assert list(rows[0]) == ["review", "stars", "group", "group_name", "answer", "distance", "fit", "fits"]
     found = Grouping.load(kept).assign(["I love dogs", "A lamp came late"])
     assert [int(row["group"]) for row in rows] == (found.labels + 1).tolist()
-    assert [row["name"] for row in rows] == found.names
+    assert [row["group_name"] for row in rows] == found.names
     assert [row["stars"] for row in rows] == ["5", "1"]
     assert "fit no group" in capsys.readouterr().err
 
 
 def test_columns_of_the_users_own_are_not_lost_to_ours(folder, kept, monkeypatch):
-    assert run(monkeypatch, "assign", "groups", "reviews.csv", "--text-column", "review", "-o", "assigned.json") == 0
+    (folder / "mine.csv").write_text("review,fit\nI love cats,slim\n")
+    assert run(monkeypatch, "assign", "groups", "mine.csv", "--text-column", "review", "-o", "assigned.json") == 0
     first = json.loads((folder / "assigned.json").read_text())[0]
-    assert first["name"] == "a"
-    assert "name (inbedder)" in first
+    assert first["fit"] == "slim"
+    assert 0 <= first["fit_2"] <= 1
 
 
 def test_several_questions_are_kept_and_assigned_together(folder, monkeypatch, make_model):
@@ -78,7 +79,12 @@ def test_several_questions_are_kept_and_assigned_together(folder, monkeypatch, m
     assert run(monkeypatch, "cluster", "reviews.csv", *options, "--save", "groups") == 0
     assert run(monkeypatch, "assign", "groups", "new.csv", "-o", "assigned.csv") == 0
     columns = list(rows_of(folder / "assigned.csv")[0])
-    assert [name for name in columns if name.startswith("group")] == ["group 1", "group 2"]
+    assert [name for name in columns if name.startswith("group")] == [
+        "group: What?",
+        "group_name: What?",
+        "group: Who?",
+        "group_name: Who?",
+    ]
     assert Grouping.load(folder / "groups" / "2").question == "Who?"
 
 

@@ -23,10 +23,10 @@ def test_nine_groups_of_two_answers_are_two():
     moods = [{"positive": 10}, {"Positive ": 9}, {"negative": 8}] * 3
     answers, labels = grouped(*moods)
     assert alike_groups(answers, labels) == [[0, 1, 3, 4, 6, 7], [2, 5, 8]]
-    merged, notes = tell_apart(answers, labels, merge=True)
+    merged, _, notes = tell_apart(answers, labels, merge=True)
     assert np.bincount(merged).tolist() == [57, 24]
     assert notes == ["9 groups became 2: those whose answers do not differ were merged."]
-    kept, notes = tell_apart(answers, labels, merge=False)
+    kept, _, notes = tell_apart(answers, labels, merge=False)
     assert (kept == labels).all()
     assert [note.split(":")[0] for note in notes] == [
         "Groups 1, 2, 4, 5, 7 and 8 do not differ in their answers (mostly 'positive')",
@@ -37,7 +37,7 @@ def test_nine_groups_of_two_answers_are_two():
 def test_groups_that_share_few_answers_are_left_as_they_are():
     answers, labels = grouped({"food": 6, "service": 4}, {"food": 3, "price": 7}, {"food": 1, "place": 9})
     assert alike_groups(answers, labels) == []
-    same, notes = tell_apart(answers, labels, merge=True)
+    same, _, notes = tell_apart(answers, labels, merge=True)
     assert same is labels
     assert notes == []
 
@@ -62,9 +62,11 @@ def test_texts_without_an_answer_or_a_group_are_not_compared():
     answers, labels = grouped({"": 5}, {"": 5})
     assert alike_groups(answers, labels) == []
     answers, labels = grouped({"a": 10}, {"a": 20}, {"b": 5})
-    labels[:3] = -1
-    merged, _ = tell_apart(answers, labels, merge=True)
-    assert merged.tolist() == [-1] * 3 + [0] * 27 + [1] * 5
+    labels[:3] = 3
+    merged, left_out, _ = tell_apart(answers, labels, merge=True, left_out=3)
+    assert merged.tolist() == [2] * 3 + [0] * 27 + [1] * 5
+    assert left_out == 2
+    assert tell_apart(answers, labels, merge=False, left_out=3)[1] == 3
 
 
 def test_a_question_answered_with_the_answers_to_another_is_told_of():

@@ -91,7 +91,7 @@ def test_texts_of_no_group_do_not_fit_and_still_have_a_nearest_one(grouping):
 def test_rows_and_frame_count_groups_as_the_page_does(grouping):
     found = grouping.assign(TEXTS[:2], embeddings=np.concatenate([blobs(SIZES)[:1], others(1)]))
     first, second = found.rows()
-    assert list(first) == ["group", "name", "answer", "distance", "fit", "fits"]
+    assert list(first) == ["group", "group_name", "answer", "distance", "fit", "fits"]
     assert (first["group"], first["fits"], second["fits"]) == (1, True, False)
     assert found.to_frame()["text"].tolist() == TEXTS[:2]
 
@@ -228,9 +228,10 @@ def test_of_mapped_vectors_those_that_were_read_say_how_far_texts_are(model):
     assert sum(group.size for group in kept.groups) == 300
 
 
-def test_rows_that_were_left_out_are_no_group_to_assign_to(model):
+def test_rows_that_were_left_out_are_no_group_to_assign_to(make_model):
+    model = InBedder(make_model("bert"), backbone="instructor")
     vectors = np.concatenate([blobs((60, 40)), scattered(15)])
-    result = cluster([f"text {i}" for i in range(115)], "What?", model, method="hdbscan", embeddings=vectors)
+    result = cluster([f"text {i}" for i in range(115)], None, model, method="hdbscan", embeddings=vectors)
     assert result.names[result.left_out] == "fits no group"
     kept = Grouping.of(result)
     assert len(kept.groups) == 2

@@ -26,13 +26,12 @@ def test_equal_vectors_in_two_groups_have_a_fit_of_nought():
 
 
 def test_a_text_in_no_group_has_no_fit_and_no_number():
-    result = grouping([0, 0, 1])
-    result.labels[1] = -1
+    result = grouping([0, 2, 1], left_out=2)
     columns = group_columns([result])
     assert columns["group"] == [1, None, 2]
-    assert columns["group_name"] == ["word0, more0", "", "word1, more1"]
+    assert columns["group_name"] == ["word0, more0", "fits no group", "word1, more1"]
     assert columns["fit"][1] is None
-    assert np.isnan(fits(result.embeddings, result.labels)[1])
+    assert np.isnan(fits(result.embeddings, np.array([0, -1, 1]))[1])
 
 
 def test_columns_of_several_questions_hold_the_question():

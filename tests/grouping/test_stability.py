@@ -3,9 +3,9 @@ import pytest
 
 from inbedder import InBedder, cluster
 from inbedder.grouping import stability
-from inbedder.grouping.clustering import group
+from inbedder.grouping.partition import group
 from inbedder.grouping.stability import group_stability, mark
-from tests.grouping.test_clustering import blobs
+from tests.conftest import blobs
 
 
 def test_groups_that_stand_apart_come_back_whole_in_every_draw():
