@@ -197,9 +197,7 @@ def cluster(
     seed = seed_number(seed)
     if embeddings is not None:
         known_vectors("embeddings", embeddings, len(rows))
-    wordings = None if instruction is None or isinstance(instruction, str) else check_wordings(instruction)
-    if wordings and embeddings is not None:
-        raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
+    wordings = _wordings(instruction, embeddings)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     names = find_namer(namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
@@ -212,9 +210,8 @@ def cluster(
     question = None if instruction is None else str(instruction)
     found = partition(vectors, k, seed, method=method)
     answers = _answers(embedder, rows, question, _rows_to_answer(rows, vectors, found.labels), options)
-    labels, left_out, notes = tell_apart(
-        answers, found.labels, left_out=found.left_out, merge=k == "auto" and found.branches is None
-    )
+    merge = k == "auto" and found.branches is None
+    labels, left_out, notes = tell_apart(answers, found.labels, left_out=found.left_out, merge=merge)
     words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
         instruction=question or embedder.defaults.any or "(no instruction)",
@@ -236,6 +233,15 @@ def cluster(
         notes=notes,
         index=texts.index if hasattr(texts, "iloc") else None,
     )
+
+
+def _wordings(instruction: str | Sequence[str] | None, embeddings: Vectors | None) -> list[str] | None:
+    """The wordings of the question where there are several."""
+    if instruction is None or isinstance(instruction, str):
+        return None
+    if embeddings is not None:
+        raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
+    return check_wordings(instruction)
 
 
 def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
