@@ -16,21 +16,22 @@ FLOORS = {
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
             vectors words
         arguments backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.stability
-            pooling
+            pooling search.engine
         cache_checks grouping.naming guided models.checksums prompting
         backbones.file_checks cache grouping.wordings models.gguf tokenization
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.page models.installing outputs
             scheduling
         backbones.masked formats models.bundled
         backbones.onnx backbones.revision tables
-        backbones.weights conditional.rated_rows distributed.folder prompt_encoder
-        backbones.causal backbones.embedding backbones.vllm conditional.encoding reencode
-        backbones.seq2seq backbones.shared_prefix cli.options conditional.base
+        backbones.weights conditional.rated_rows distributed.folder prompt_encoder search.rows
+        backbones.causal backbones.embedding backbones.vllm conditional.encoding reencode search.arrays search.storage
+        backbones.seq2seq backbones.shared_prefix cli.options conditional.base search.checks search.ranking
         backbones.families cli.kept cli.models cli.research conditional.encoder
         conditional embedder
-        cli.inputs distributed.pipeline grouping.clustering
-        cli.groups distributed.job grouping.comparison
-        cli.texts cli.wordings distributed
+        cli.inputs distributed.pipeline grouping.clustering search.reading
+        cli.groups distributed.job grouping.comparison search.searching
+        cli.texts cli.wordings distributed search.index
+        search
         cli.app
         cli
         __main__
