@@ -31,7 +31,7 @@ FLOORS = {
         cli.inputs distributed.pipeline grouping.clustering search.reading
         cli.groups distributed.job grouping.comparison search.searching
         cli.texts cli.wordings distributed search.index
-        search
+        cli.search search
         cli.app
         cli
         __main__

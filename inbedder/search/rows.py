@@ -135,11 +135,12 @@ def typed(values: Sequence[Any], wanted: Any = None, name: str = "") -> Any:
     """
     pa, _ = import_parquet()
     given = [value for value in values if value is not None]
-    if given and all(isinstance(value, str) for value in given):
+    strings = [value for value in given if isinstance(value, str)]
+    if strings and (wanted is not None or len(strings) == len(given)):
         for pattern, number in ((WHOLE, int), (DECIMAL, float)):
             is_wanted = wanted is None or (pa.types.is_integer(wanted) if number is int else pa.types.is_floating(wanted))
-            if is_wanted and all(pattern.fullmatch(value) for value in given):
-                values = [None if value is None else number(value) for value in values]
+            if is_wanted and all(pattern.fullmatch(value) for value in strings):
+                values = [number(value) if isinstance(value, str) else value for value in values]
                 break
     if not given:
         return pa.nulls(len(values), wanted or pa.string())
@@ -147,6 +148,8 @@ def typed(values: Sequence[Any], wanted: Any = None, name: str = "") -> Any:
         return pa.array(values, wanted)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         if wanted is None or pa.types.is_string(wanted):
-            strings = [json.dumps(value, default=str) if not isinstance(value, (str, type(None))) else value for value in values]
-            return pa.array(strings, pa.string())
+            return pa.array(
+                [value if value is None or isinstance(value, str) else json.dumps(value, default=str) for value in values],
+                pa.string(),
+            )
         raise InputError(f"Column {shown(name)} holds {wanted}, and a new value is not: {error}. Mend the value.") from error
