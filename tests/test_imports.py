@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[1]
 # One floor a line (a deeper line goes on with the floor above it), the lowest first: a file imports files of lower floors alone.
 FLOORS = {
     "inbedder": """
-        backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
-            vectors words
+        backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles integrations models
+            models.home vectors words
         arguments backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.stability
             pooling search.engine
         cache_checks grouping.naming guided models.checksums prompting
@@ -29,7 +29,8 @@ FLOORS = {
         backbones.families cli.kept cli.models cli.research conditional.encoder
         conditional embedder
         cli.inputs distributed.pipeline grouping.clustering search.reading
-        cli.groups distributed.job grouping.comparison search.searching
+        cli.groups distributed.job grouping.comparison integrations.langchain integrations.lancedb integrations.rerankers
+            search.searching
         cli.texts cli.wordings distributed search.index
         cli.search search
         cli.app
@@ -56,7 +57,7 @@ FLOORS = {
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
         mteb_results runner tasks.detail
         few_shot tasks
-        sweeps
+        search_sweep sweeps
     """,
 }
 ABOVE = {"inbedder": set(), "finetune": {"inbedder"}, "evaluation": {"inbedder"}}

@@ -8,12 +8,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from inbedder.cache import Store
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, shown
 from inbedder.prompting import resolve_instruction
 from inbedder.search.rows import INSTRUCTED
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, row_cosines, unit
 
 SETTINGS = ("pooling", "layer", "max_length", "truncation_side", "subtract_instruction")
 """What ``InBedder`` takes that changes vectors, beside model, revision and template."""
@@ -144,3 +147,19 @@ def column_of(instruction: str) -> str:
         A name made of a hash of the question.
     """
     return INSTRUCTED + blake2b(resolve_instruction(instruction).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def instructed_scores(model: InBedder, query: str, texts: Sequence[str], instruction: str) -> NDArray[np.float64]:
+    """How near texts are to a query in what is asked.
+
+    Args:
+        model: The model.
+        query: What is searched for.
+        texts: n texts.
+        instruction: A question, or ``@name``.
+
+    Returns:
+        Cosines, shape (n,).
+    """
+    vectors = instructed_vectors(model, [query, *texts], instruction, False)
+    return row_cosines(vectors[1:], np.broadcast_to(vectors[0], vectors[1:].shape))
