@@ -46,8 +46,10 @@ EXPECTED = {
 def perform(operation: str, folder: Path, model: Any, tell: Callable[[Any], None]) -> None:
     """Do it, and tell of each commit how many rows there are (of an update: have changed) since the beginning."""
     from inbedder.search import index as home
+    from inbedder.search.engine import import_lancedb
     from inbedder.search.storage import Storage
 
+    import_lancedb()
     home.BATCH = BATCH
     done = 0
 
@@ -71,7 +73,7 @@ def perform(operation: str, folder: Path, model: Any, tell: Callable[[Any], None
     elif operation == "update":
         index.update(CHANGED)
     else:
-        index.compact(timedelta(0))
+        index.compact(timedelta(milliseconds=1))
 
 
 def prepare(operation: str, folder: Path, model: Any) -> None:

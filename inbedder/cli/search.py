@@ -129,7 +129,7 @@ def search(
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Find candidates by their words too (BM25).")] = False,
     weight: Annotated[
         str, typer.Option(help="Of the generic score beside the instructed one: a number from 0 to 1, or auto.")
-    ] = "0",
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line instead of a table.")] = False,
 ) -> None:
     """Find the texts of an index that are nearest to a query in what is asked."""

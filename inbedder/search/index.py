@@ -98,7 +98,7 @@ class Index:
         with lock(path):
             index = cls(Storage.create(path, schema_of(rows, width), reading.about(embedder)), embedder)
             index._append(rows, show_progress_bar)
-            index.storage.compact()
+            index.storage.compact(timedelta(milliseconds=1))  # nobody reads older versions of an unfinished index
             index.storage.make_indexes()
             index.storage.note(TEXT, **{BUILT: "yes"})
         return index
@@ -295,7 +295,7 @@ class Index:
         where: str | None = None,
         hybrid: bool = False,
         *,
-        weight: float | str = 0.0,
+        weight: float | str = "auto",
     ) -> pd.DataFrame:
         """Find the rows nearest to a query in what is asked.
 
@@ -306,7 +306,7 @@ class Index:
             candidates: How many of the rows that are nearest by generic vectors are read under the instruction.
             where: An SQL filter on the columns, such as "stars < 3".
             hybrid: Whether the candidates are found by their words too (BM25), fused by reciprocal rank.
-            weight: Of the generic score beside the instructed one, from 0 to 1, or "auto" (see ``ranking``).
+            weight: Of the generic score beside the instructed one, from 0 to 1, or "auto" (``ranking``, evaluation/README.md).
 
         Returns:
             At most k rows, the best first: id, text, the other columns, score, generic_score, and under an instruction

@@ -14,7 +14,7 @@ from inbedder.errors import InputError, MissingExtraError, shown
 from inbedder.search.arrays import matrix
 from inbedder.search.ranking import candidates as find_candidates
 from inbedder.search.ranking import mixed
-from inbedder.search.rows import GENERIC, TEXT
+from inbedder.search.rows import TEXT
 from inbedder.search.storage import Storage
 from inbedder.vectors import row_cosines
 
@@ -61,16 +61,16 @@ def search(
     k, candidates = whole_number("k", k, 1), whole_number("candidates", candidates, 1)
     if not isinstance(query, str) or not query.strip():
         raise InputError(f"The query has to be a text, not {shown(query)}.")
-    if not len(storage):
-        raise InputError(f"{shown(str(storage.folder))} holds no rows. Add some first.")
+    own, instructed = storage.columns, storage.instructed
     known = None if instruction is None else reading.column_of(instruction)
-    known = known if known in storage.instructed else None
+    known = known if known in instructed else None
     vector = reading.generic_vectors(model, [query], False)[0]
-    columns = [*storage.columns, GENERIC, *([known] if known else [])]
+    columns = [*own, *([known] if known else [])]
     count = k if instruction is None else max(k, candidates)
-    found = find_candidates(storage, vector, query if hybrid else None, count, where, columns)
+    found, generic = find_candidates(storage, vector, query if hybrid else None, count, where, columns)
     texts = found[TEXT].to_pylist()
-    generic = row_cosines(matrix(found[GENERIC]), np.broadcast_to(vector, (len(texts), len(vector))))
+    if not texts and not len(storage):
+        raise InputError(f"{shown(str(storage.folder))} holds no rows. Add some first.")
     scores: dict[str, NDArray[Any]] = {"generic_score": generic}
     if instruction is None:
         scores["score"] = np.asarray(found.get("_relevance_score", generic))
@@ -80,7 +80,7 @@ def search(
     else:
         scores["instructed_score"] = scores["score"] = generic
     order = np.argsort(-scores["score"], kind="stable")[:k]
-    rows = {name: found[name].take(order).to_pylist() for name in storage.columns}
+    rows = {name: found[name].take(order).to_pylist() for name in own}
     rows |= {name: scores[name][order].tolist() for name in ("score", "generic_score", "instructed_score") if name in scores}
     if instruction is not None and model.backbone.answers:
         rows["answer"] = list(model.answer(rows[TEXT], instruction, show_progress_bar=False)) if rows[TEXT] else []
