@@ -124,8 +124,6 @@ def test_a_reranking_of_a_local_file_gives_an_oracle_a_hundred(tmp_path):
     (offered,) = build_tasks(Data(tmp_path), ["reranking"])
     scores = offered.evaluate(lambda texts, _: np.array([np.eye(26)["abz".index(text[0])] for text in texts], dtype=np.float32))
     assert scores["map_at_1000"] == pytest.approx(100)
-        100
-    )
     backwards = offered.evaluate(lambda texts, _: np.array([[-1.0 if " one" in t else 1.0] for t in texts], dtype=np.float32))
     assert backwards["map_at_1000"] == pytest.approx(100 / 3, abs=0.01)
 
