@@ -14,23 +14,26 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
-            vectors words
+            server server.fields server.metrics server.refusals vectors words
         arguments backbones.hub backbones.transformer cache_file cache_size files grouping.explain grouping.stability
-            pooling
-        cache_checks grouping.naming guided models.checksums prompting
+            pooling server.settings
+        cache_checks grouping.naming guided models.checksums prompting server.guard
         backbones.file_checks cache grouping.wordings models.gguf tokenization
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.page models.installing outputs
             scheduling
-        backbones.masked formats models.bundled
+        backbones.masked formats models.bundled server.queue
         backbones.onnx backbones.revision tables
         backbones.weights conditional.rated_rows distributed.folder prompt_encoder
         backbones.causal backbones.embedding backbones.vllm conditional.encoding reencode
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base
         backbones.families cli.kept cli.models cli.research conditional.encoder
         conditional embedder
-        cli.inputs distributed.pipeline grouping.clustering
-        cli.groups distributed.job grouping.comparison
-        cli.texts cli.wordings distributed
+        cli.inputs distributed.pipeline grouping.clustering server.served
+        cli.groups distributed.job grouping.comparison server.routes
+        cli.texts cli.wordings distributed server.clusters
+        server.app
+        server.running
+        cli.serving
         cli.app
         cli
         __main__

@@ -14,6 +14,7 @@ from inbedder.cli.kept import cache
 from inbedder.cli.models import app as models_app
 from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
+from inbedder.cli.serving import serve
 from inbedder.cli.texts import answer, embed
 from inbedder.cli.wordings import compare_wordings
 
@@ -35,7 +36,7 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (embed, answer, cluster, compare_wordings, cache, finetune, evaluate):
+for _command in (embed, answer, cluster, compare_wordings, cache, serve, finetune, evaluate):
     app.command()(_command)
 app.add_typer(models_app, name="models")
 
