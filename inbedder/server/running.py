@@ -20,7 +20,7 @@ def serve(settings: Settings, say: Callable[[str], None] = lambda address: None)
 
     Args:
         settings: The server's; what is wrong with key and address shows before a model is loaded.
-        say: Called with the address when the server is about to listen.
+        say: Called with the address when the server listens.
 
     Raises:
         InputError: When a setting cannot be used, or the address is taken.
@@ -45,15 +45,28 @@ def serve(settings: Settings, say: Callable[[str], None] = lambda address: None)
         server_header=False,
         timeout_graceful_shutdown=settings.grace,
     )
-    server = uvicorn.Server(config)
-    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     host, port = listening.getsockname()[:2]
-    say(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    server = _Server(config, lambda: say(address))
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:  # uvicorn raises the signals that it met again, when all is done
         server.run(sockets=[listening])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class _Server(uvicorn.Server):
+    """A server that tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config, say: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._say = say
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._say()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -165,9 +165,10 @@ class ServedModel:
             raise RefusalError(422, f"{len(texts):,} texts. Send from 1 to {settings.max_items:,} per request.")
         if long := [number for number, text in enumerate(texts) if len(text) > settings.max_characters]:
             raise RefusalError(422, f"Text {long[0]} is longer than {settings.max_characters:,} characters. Split it.")
-        if instruction is None or isinstance(instruction, str):
-            given = self.reader(instruction).defaults.any if instruction is None else instruction
-            return [self._instruction(given)] * len(texts)
+        if instruction is None:
+            return [resolve_instruction(self.reader(None).defaults.any)] * len(texts)
+        if isinstance(instruction, str):
+            return [self._instruction(instruction)] * len(texts)
         if len(instruction) != len(texts):
             raise RefusalError(422, f"{len(texts)} texts but {len(instruction)} instructions. Send one, or one per text.")
         known = {given: self._instruction(given) for given in set(instruction)}

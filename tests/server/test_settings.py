@@ -48,7 +48,7 @@ def test_settings_that_make_no_sense_are_refused(given):
 @pytest.mark.parametrize("content", ["[1]", "a: [", "pord: 1"])
 def test_a_file_that_holds_no_settings_is_refused(tmp_path, content):
     (tmp_path / "serve.yaml").write_text(content)
-    with pytest.raises(InputError, match="serve.yaml"):
+    with pytest.raises(InputError, match=r"serve\.yaml"):
         load_settings(tmp_path / "serve.yaml")
 
 
