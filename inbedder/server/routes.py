@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
+from inbedder.cache import entry_key
 from inbedder.prompting import read_prompts
 from inbedder.server.fields import (
     Answers,
@@ -103,6 +104,8 @@ def _embeddings(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
     vectors, tokens = model.vectors(texts, instruction, truncate=fields.truncate, normalized=fields.normalized)
     vectors = model.shortened(vectors, fields.dimensions, normalized=fields.normalized)
     columns: dict[str, list[Any]] = {"embedding": _encoded(vectors, fields.encoding_format or "float")}
+    if model.embedder.store is not None:
+        columns["id"] = [entry_key(*pair).hex() for pair in zip(texts, model.check(texts, instruction), strict=True)]
     rows = zip(*columns.values(), strict=True)
     data = [{"object": "embedding", "index": i, **dict(zip(columns, row, strict=True))} for i, row in enumerate(rows)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -112,9 +112,8 @@ def test_who_is_cancelled_leaves_the_queue_and_is_not_computed(queue):
         while len(queue) < 2:
             time.sleep(0.001)
         ticket.cancel()
-        with pytest.raises(Exception, match="") as error:
+        with pytest.raises(CancelledError):
             gone.result(20)
-        assert type(error.value).__name__ == "CancelledError"
         backbone.go.set()
         assert stays.result(20).tolist() == [[8.0]]
         first.result(20)
