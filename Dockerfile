@@ -3,13 +3,15 @@
 FROM python:3.11-slim
 
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+# Such as --build-arg PIP_OPTIONS='--extra-index-url INDEX' for an index with builds of torch for CPUs alone.
+ARG PIP_OPTIONS=""
 WORKDIR /app
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY inbedder ./inbedder
 COPY finetune ./finetune
 COPY evaluation ./evaluation
 COPY prompts ./prompts
-RUN pip install --no-cache-dir -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu '.[mini,serve]' && \
+RUN pip install --no-cache-dir -c constraints.txt ${PIP_OPTIONS} '.[mini,serve]' && \
     useradd --create-home --uid 10001 inbedder && \
     mkdir /cache && chown inbedder /cache
 
