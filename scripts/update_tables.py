@@ -135,6 +135,22 @@ def index_table() -> list[list[str]]:
     ]
 
 
+def serve_table() -> list[list[str]]:
+    """Requests per second and waiting times of the server, by the number of clients.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    content = json.loads((BENCHMARKS / "serve.json").read_text(encoding="utf-8"))
+    rows = [["one text per request, on 2 cores", "clients", "requests per second", "p50 ms", "p95 ms", "p99 ms"]]
+    rows.append(["mini in a loop, no server", "", f"{content['one_at_a_time']:.0f}", "", "", ""])
+    for name, loads in content.items():
+        for load in loads if isinstance(loads, list) else ():
+            times = [f"{load[column]:.0f}" for column in ("p50", "p95", "p99")]
+            rows.append([name, str(load["clients"]), f"{load['per_second']:.0f}", *times])
+    return rows
+
+
 BESIDE = {
     "search.json": search_table,
     "index_speed.json": index_table,
@@ -142,6 +158,7 @@ BESIDE = {
     "beside_the_paper": on_written_sets,
     "wordings.json": wordings_table,
     "names.json": names_table,
+    "serve.json": serve_table,
 }
 """Tables that are not made of the main scores of one file of results."""
 

@@ -14,16 +14,16 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     "inbedder": """
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles integrations
-            models models.home vectors words
+            models models.home server server.fields server.metrics server.refusals vectors words
         arguments backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.assignment
             grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows grouping.stability
-            pooling search.engine text_columns
+            pooling search.engine server.settings text_columns
         cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided models.checksums
-            prompting
+            prompting server.guard
         backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
             scheduling spreadsheets
-        backbones.masked grouping.report.rows models.bundled outputs
+        backbones.masked grouping.report.rows models.bundled outputs server.queue
         backbones.onnx backbones.revision formats grouping.report.page
         backbones.weights prompt_encoder tables
         backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
@@ -32,12 +32,14 @@ FLOORS = {
         backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder search.checks
             search.ranking
         conditional embedder
-        cli.inputs distributed.pipeline grouping.origin search.reading
+        cli.inputs distributed.pipeline grouping.origin search.reading server.served
         distributed.job grouping.keeping integrations.lancedb integrations.langchain integrations.rerankers
-            search.searching
+            search.searching server.routes
         cli.assigning cli.texts distributed grouping.clustering search.index
-        cli.groups cli.search grouping.comparison search
-        cli.wordings
+        cli.groups cli.search grouping.comparison search server.clusters
+        cli.wordings server.app
+        server.running
+        cli.serving
         cli.app
         cli
         __main__

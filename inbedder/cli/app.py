@@ -17,6 +17,7 @@ from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
+from inbedder.cli.serving import serve
 from inbedder.cli.texts import answer, embed
 from inbedder.cli.wordings import compare_wordings
 
@@ -49,7 +50,7 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (embed, answer, cluster, assign, compare_wordings, cache, search, finetune, evaluate):
+for _command in (embed, answer, cluster, assign, compare_wordings, cache, serve, search, finetune, evaluate):
     app.command()(_command)
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")
