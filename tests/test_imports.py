@@ -24,13 +24,12 @@ FLOORS = {
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
             scheduling spreadsheets
         backbones.masked grouping.report.rows models.bundled outputs server.queue
-        backbones.onnx backbones.revision formats grouping.report.page
-        backbones.weights prompt_encoder tables
+        backbones.onnx backbones.revision formats grouping.report.page search.rows
+        backbones.weights prompt_encoder search.arrays search.storage tables
         backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
-            distributed.folder reencode search.rows
-        backbones.seq2seq backbones.shared_prefix cli.options conditional.base search.arrays search.storage
-        backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder search.checks
-            search.ranking
+            distributed.folder reencode search.checks search.ranking
+        backbones.seq2seq backbones.shared_prefix cli.options conditional.base
+        backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
         cli.inputs distributed.pipeline grouping.origin search.reading server.served
         distributed.job grouping.keeping integrations.lancedb integrations.langchain integrations.rerankers

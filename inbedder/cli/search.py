@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
-from inbedder.cli.options import CONTROLS, Input, Instruction, Model, SkipBad, TextColumn, say
+from inbedder.cli.options import CONTROLS, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +37,7 @@ def build(
     ] = [],  # noqa: B006 - typer copies defaults
     model: Model = "mini",
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     id_column: Ids = None,
     column: Columns = [],  # noqa: B006
     skip_bad: SkipBad = False,
@@ -46,8 +47,8 @@ def build(
     from inbedder.search.index import Index
 
     import_lancedb()
-    table = read_texts(source, text_column, skip_bad)
-    how = {"text_column": table.text_column, "id_column": id_column, "columns": column or None}
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    how = {"text_column": _name_of_texts(table), "id_column": id_column, "columns": column or None}
     index = Index.create(output, _records(table), load_embedder(model), **how)  # type: ignore[arg-type]
     for question in instruct:
         index.instruct(question)
@@ -59,6 +60,7 @@ def add(
     index: Folder,
     source: Input,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     id_column: Ids = None,
     column: Columns = [],  # noqa: B006
     skip_bad: SkipBad = False,
@@ -66,9 +68,9 @@ def add(
     """Add the rows whose ids are not there yet."""
     from inbedder.search.index import Index
 
-    table = read_texts(source, text_column, skip_bad)
+    table = read_texts(source, text_column, skip_bad, delimiter)
     opened = Index.open(index)
-    how = {"text_column": table.text_column, "id_column": id_column, "columns": column or None}
+    how = {"text_column": _name_of_texts(table), "id_column": id_column, "columns": column or None}
     added = opened.add(_records(table), **how)  # type: ignore[arg-type]
     say(f"{index}: {added:,} rows added, {len(table.texts) - added:,} were there already; it holds {len(opened):,}.")
 
@@ -149,7 +151,13 @@ def search(
 
 def _records(table: Table) -> list[dict[str, object]]:
     """Rows as they were read, those without a text left out."""
-    return [{**record, table.text_column: text} for record, text in zip(table.records, table.texts, strict=True)]
+    name = _name_of_texts(table)
+    return [{**record, name: text} for record, text in zip(table.records, table.texts, strict=True)]
+
+
+def _name_of_texts(table: Table) -> str:
+    """Column of the texts in the index: as in the table, or where several were joined, "text"."""
+    return table.text_columns[0] if len(table.text_columns) == 1 else "text"
 
 
 def _show(found: pd.DataFrame) -> None:

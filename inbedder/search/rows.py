@@ -12,7 +12,7 @@ from typing import Any
 
 from inbedder.errors import InputError, shown, shown_names
 from inbedder.outputs import import_parquet
-from inbedder.tables import why_no_text
+from inbedder.text_columns import why_no_text
 from inbedder.tokenization import clean_text
 
 ID, TEXT, GENERIC, INSTRUCTED = "id", "text", "generic", "instructed_"

@@ -7,8 +7,9 @@ import re
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from inbedder.grouping.clustering import cluster, group
+from inbedder.grouping.clustering import cluster
 from inbedder.grouping.explain import mean_differences
+from inbedder.grouping.partition import group
 from inbedder.server.fields import ClustersRequest, Groupings
 from inbedder.server.refusals import RefusalError
 from inbedder.server.routes import PROBLEMS, as_json, served
