@@ -3,7 +3,7 @@
 import pytest
 
 from inbedder import InBedder, cluster
-from inbedder.grouping.clustering import group
+from inbedder.grouping.partition import group
 from inbedder.vectors import unit
 
 TEXTS = ["I love cats", "I love dogs", "The delivery was late", "It came late", "cats and dogs", "late again"]
