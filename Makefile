@@ -2,7 +2,7 @@
 
 install:
 	python3 -m venv .venv
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,small,finetune,evaluation,onnx,ray,report,xlsx,dev]'
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,small,finetune,evaluation,onnx,ray,serve,report,search,langchain,rerankers,xlsx,dev]'
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .

@@ -184,10 +184,7 @@ class PromptEncoder(ABC):
         show_progress_bar: bool | None,
     ) -> Vectors:
         """Vectors as the model gives them and the cache keeps them, shape (m, n, d)."""
-        settings = {"pooling": self.pooling, "layer": self.layer, "filter_ids": filter_ids}
-        if self.sampling.temperature:
-            settings["drawn"] = {**asdict(self.sampling), "stream": "of the prompt"}
-        space = self._space(pack_vector, unpack_vector, **settings)
+        space = self._vector_space(filter_ids)
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar, "space": space}
         vectors = np.empty((1, 0, 0 if rows else self.dimension), dtype=np.float32)
         for places, results in run(self.tokenizer, rows, questions, embed, verb="Embedding", stacklevel=5, **options):
@@ -196,6 +193,27 @@ class PromptEncoder(ABC):
             for of_text, result in zip(vectors, results, strict=True):
                 of_text[places] = result
         return vectors
+
+    def _vector_space(self, filter_ids: Sequence[int] = ()) -> CacheSpace | None:
+        """Where vectors are kept."""
+        settings = {"pooling": self.pooling, "layer": self.layer, "filter_ids": list(filter_ids)}
+        if self.sampling.temperature:
+            settings["drawn"] = {**asdict(self.sampling), "stream": "of the prompt"}
+        return self._space(pack_vector, unpack_vector, **settings)
+
+    def kept_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Vectors in the cache, without their texts.
+
+        Args:
+            keys: What ``cache.entry_key`` makes of a text and its instruction, named ones resolved.
+
+        Returns:
+            float32, shape (d,), by key, as the model gave them (v("", i) is not taken away); those that are not kept are left
+            out.
+        """
+        space = self._vector_space()
+        found = {} if space is None else space.store.get(space.about, keys)
+        return {key: unpack_vector(data[1:]) for key, data in found.items()}
 
     def _space(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> CacheSpace | None:
         """Where results of these settings are kept; None without a cache."""

@@ -99,11 +99,66 @@ def names_table() -> list[list[str]]:
     return rows
 
 
+def search_table() -> list[list[str]]:
+    """The table of search: each criterion's nDCG@10 by way, and what of its relevant rows stands among 200 candidates.
+
+    Returns:
+        Rows, a header row first.
+    """
+    ways = {"base": "base", "@generic": "@generic", "both": "both", "all read": "instructed", "guided": "guided"}
+    ways |= {f"rerank {count}": f"rerank {count}" for count in (50, 100, 200, 500)}
+    ways |= {f"200, w {weight}": f"rerank 200, weight {weight}" for weight in ("0.25", "0.5", "auto")}
+    ways["recall at 200"] = "recall 200"
+    results = json.loads((RESULTS / "search.json").read_text(encoding="utf-8"))["results"]
+    rows = [[f"{row['set']}: {row['criterion']}", *(f"{row['scores'][way]:.1f}" for way in ways.values())] for row in results]
+    means = [f"{mean(row['scores'][way] for row in results):.1f}" for way in ways.values()]
+    return [["searched", *ways], *rows, ["mean", *means]]
+
+
+def index_table() -> list[list[str]]:
+    """The table of an index's speed and size.
+
+    Returns:
+        Rows, a header row first.
+    """
+    found = json.loads((BENCHMARKS / "index_speed.json").read_text(encoding="utf-8"))
+    header = ["rows", "engine", "cold", "warm", "warm, CPU", "candidates alone", "MB on disk", "recall of the exact 200"]
+    return [header] + [
+        [
+            f"{size['rows']:,}",
+            size["engine"].partition(":")[0].partition(" ")[0],
+            *(f"{size[name]:.0f}" for name in ("ms_cold", "ms_warm", "cpu_ms_warm", "ms_engine")),
+            f"{size['bytes'] / 1e6:,.0f}",
+            str(size.get("recall_of_exact", "1.0")),
+        ]
+        for size in found["sizes"]
+    ]
+
+
+def serve_table() -> list[list[str]]:
+    """Requests per second and waiting times of the server, by the number of clients.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    content = json.loads((BENCHMARKS / "serve.json").read_text(encoding="utf-8"))
+    rows = [["one text per request, on 2 cores", "clients", "requests per second", "p50 ms", "p95 ms", "p99 ms"]]
+    rows.append(["mini in a loop, no server", "", f"{content['one_at_a_time']:.0f}", "", "", ""])
+    for name, loads in content.items():
+        for load in loads if isinstance(loads, list) else ():
+            times = [f"{load[column]:.0f}" for column in ("p50", "p95", "p99")]
+            rows.append([name, str(load["clients"]), f"{load['per_second']:.0f}", *times])
+    return rows
+
+
 BESIDE = {
+    "search.json": search_table,
+    "index_speed.json": index_table,
     "paper.json": published_table,
     "beside_the_paper": on_written_sets,
     "wordings.json": wordings_table,
     "names.json": names_table,
+    "serve.json": serve_table,
 }
 """Tables that are not made of the main scores of one file of results."""
 

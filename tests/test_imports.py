@@ -13,29 +13,32 @@ ROOT = Path(__file__).parents[1]
 # One floor a line (a deeper line goes on with the floor above it), the lowest first: a file imports files of lower floors alone.
 FLOORS = {
     "inbedder": """
-        backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles models models.home
-            vectors words
+        backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles integrations
+            models models.home server server.fields server.metrics server.refusals vectors words
         arguments backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.assignment
             grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows grouping.stability
-            pooling text_columns
+            pooling search.engine server.settings text_columns
         cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided models.checksums
-            prompting
+            prompting server.guard
         backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
             scheduling spreadsheets
-        backbones.masked grouping.report.rows models.bundled outputs
-        backbones.onnx backbones.revision formats grouping.report.page
-        backbones.weights prompt_encoder tables
+        backbones.masked grouping.report.rows models.bundled outputs server.queue
+        backbones.onnx backbones.revision formats grouping.report.page search.rows
+        backbones.weights prompt_encoder search.arrays search.storage tables
         backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
-            distributed.folder reencode
+            distributed.folder reencode search.checks search.ranking
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base
         backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
-        cli.inputs distributed.pipeline grouping.origin
-        distributed.job grouping.keeping
-        cli.assigning cli.texts distributed grouping.clustering
-        cli.groups grouping.comparison
-        cli.wordings
+        cli.inputs distributed.pipeline grouping.origin search.reading server.served
+        distributed.job grouping.keeping integrations.lancedb integrations.langchain integrations.rerankers
+            search.searching server.routes
+        cli.assigning cli.texts distributed grouping.clustering search.index
+        cli.groups cli.search grouping.comparison search server.clusters
+        cli.wordings server.app
+        server.running
+        cli.serving
         cli.app
         cli
         __main__
@@ -59,7 +62,7 @@ FLOORS = {
             tasks.robustness tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
         mteb_results runner tasks.detail
-        few_shot tasks
+        few_shot search_sweep tasks
         sweeps
     """,
 }

@@ -23,7 +23,7 @@ from evaluation.tasks.robustness import (
     robustness_of_hub,
 )
 from evaluation.tasks.sets import KnownSet, known_sets
-from evaluation.tasks.standard import standard_task, task_of_mteb
+from evaluation.tasks.standard import reranking_of_file, standard_task, task_of_mteb
 from evaluation.tasks.text_evaluation import TextEvaluation
 from evaluation.tasks.wordings import WordingMeans
 from inbedder.conditional.rated_rows import COLUMNS
@@ -117,13 +117,15 @@ def _known(data: Data) -> Iterator[Offer]:
 
 
 def _is_there(known: KnownSet, data: Data) -> bool:
-    if known.hub or known.mteb or known.shipped:
-        return data.hub or known.shipped
-    return data.source is not None and (data.source / str(known.file)).is_file()
+    if known.shipped or (data.hub and (known.hub or known.mteb)):
+        return True
+    return data.source is not None and known.file is not None and (data.source / known.file).is_file()
 
 
 def _standard(known: KnownSet, data: Data) -> Iterator[Offer]:
-    build = partial(standard_task, folder=data.source, limit=data.limit) if known.mteb is None else task_of_mteb
+    build = task_of_mteb if known.mteb else partial(standard_task, folder=data.source, limit=data.limit)
+    if known.mteb and known.file and data.source is not None and (data.source / known.file).is_file():
+        build = partial(reranking_of_file, folder=data.source)
     yield f"{known.name} {known.kind}", lambda: build(known.kind, known.name)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,3 +210,39 @@ def task_of_mteb(kind: str, name: str) -> StandardTask:
     licence = str(about.license or "none stated")
     info = TaskInfo(f"{name} {kind}", about.main_score, about.dataset["path"], revision, licence, "see mteb")
     return StandardTask(task, instruction, info)
+
+
+def reranking_of_file(kind: str, name: str, folder: Path) -> StandardTask:
+    """A reranking task of mteb over rows of a local file.
+
+    Args:
+        kind: reranking.
+        name: A set of this kind in ``sets.yaml`` that has a file.
+        folder: Where the file lies; its rows hold "query", "positive" and "negative", the last two lists of texts.
+
+    Returns:
+        The task, its data loaded.
+
+    Raises:
+        InputError: When a row lacks one of them.
+    """
+    from datasets import Dataset
+    from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
+
+    known = known_set(kind, name)
+    rows, found = read_rows(str(folder / str(known.file))), task_of_mteb(kind, name)
+    corpus, queries, relevant, ranked = [], [], {}, {}
+    for number, row in enumerate(rows):
+        if not row.get("query") or not row.get("positive") or not row.get("negative"):
+            raise InputError(f"{known.file}, row {number + 1}: query, positive and negative are needed. Leave such rows out.")
+        query, documents = f"q{number}", [*row["positive"], *row["negative"]]
+        ids = [f"{query}-{place}" for place in range(len(documents))]
+        queries.append({"id": query, "text": row["query"]})
+        corpus += [{"id": name, "text": text, "title": ""} for name, text in zip(ids, documents, strict=True)]
+        relevant[query], ranked[query] = dict.fromkeys(ids[: len(row["positive"])], 1), ids
+    data = RetrievalSplitData(
+        corpus=Dataset.from_list(corpus), queries=Dataset.from_list(queries), relevant_docs=relevant, top_ranked=ranked
+    )
+    found.task.dataset, found.task.data_loaded = {"default": {found.task.metadata.eval_splits[0]: data}}, True  # type: ignore[assignment]
+    about = replace(found.info, source=str(known.file), revision=fingerprint([], [rows, found.instruction]))
+    return StandardTask(found.task, found.instruction, about)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from inbedder.backbones.base import Sampling
     from inbedder.tokenization import PromptTokens
 
+COLDEST = 1e-30
+"""Temperatures below are as this one: quotients of float32 numbers would overflow, or be no numbers at all."""
+
 
 def prompt_seed(seed: int, ids: Sequence[int]) -> int:
     """The seed of one prompt's stream.
@@ -59,8 +62,10 @@ def draw(scores: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
     Returns:
         Token ids, shape (rows,).
     """
-    ranked, order = (scores / sampling.temperature).softmax(-1).sort(dim=-1, descending=True, stable=True)
+    below = scores - scores.amax(-1, keepdim=True)  # the likeliest stays at 0, however small the temperature is
+    ranked, order = (below / max(sampling.temperature, COLDEST)).softmax(-1).sort(dim=-1, descending=True, stable=True)
     inside = ranked.cumsum(-1) - ranked < sampling.top_p
+    inside[:, 0] = True
     sums = ranked.masked_fill(~inside, 0.0).cumsum(-1)
     wanted = numbers.to(sums).unsqueeze(1) * sums[:, -1:]
     place = torch.searchsorted(sums, wanted, right=True)

@@ -15,6 +15,9 @@ from inbedder.cli.kept import cache
 from inbedder.cli.models import app as models_app
 from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
+from inbedder.cli.search import app as index_app
+from inbedder.cli.search import search
+from inbedder.cli.serving import serve
 from inbedder.cli.texts import answer, embed
 from inbedder.cli.wordings import compare_wordings
 
@@ -47,9 +50,10 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (embed, answer, cluster, assign, compare_wordings, cache, finetune, evaluate):
+for _command in (embed, answer, cluster, assign, compare_wordings, cache, serve, search, finetune, evaluate):
     app.command()(_command)
 app.add_typer(models_app, name="models")
+app.add_typer(index_app, name="index")
 
 
 def main() -> None:

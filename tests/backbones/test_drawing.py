@@ -99,3 +99,9 @@ def test_numbers_of_a_prompt_are_its_own(make_model):
 
 def test_every_change_of_seed_or_tokens_makes_another_stream():
     assert len({prompt_seed(*pair) for pair in [(0, [1, 2]), (1, [1, 2]), (0, [12]), (0, [1, 2, 0]), (-1, [1, 2])]}) == 5
+
+
+@pytest.mark.parametrize("sampling", [Sampling(1, 1, 5e-324), Sampling(1, 1, 1e-40), Sampling(1, 1, 1.0, 5e-324)])
+def test_the_smallest_temperature_and_the_smallest_nucleus_take_the_likeliest_token(sampling):
+    scores = torch.tensor([[1.0, 3.0, 2.0], [0.0, -1.0, -torch.inf]])
+    assert draw(scores, sampling, torch.tensor([0.999, 0.0])).tolist() == [1, 0]

@@ -118,6 +118,22 @@ def test_a_reranking_ranks_by_cosine():
     assert task.evaluate(near("dogs"))["map_at_1000"] == pytest.approx(50)
 
 
+def test_a_reranking_of_a_local_file_gives_an_oracle_a_hundred(tmp_path):
+    rows = [{"query": f"{label} asked", "positive": [f"{label} one"], "negative": ["z two", "z three"]} for label in "ab"]
+    write(tmp_path / "askubuntu_dup_questions" / "test.jsonl.gz", rows)
+    (offered,) = build_tasks(Data(tmp_path), ["reranking"])
+    scores = offered.evaluate(lambda texts, _: np.array([np.eye(26)["abz".index(text[0])] for text in texts], dtype=np.float32))
+    assert scores["map_at_1000"] == pytest.approx(100)
+    backwards = offered.evaluate(lambda texts, _: np.array([[-1.0 if " one" in t else 1.0] for t in texts], dtype=np.float32))
+    assert backwards["map_at_1000"] == pytest.approx(100 / 3, abs=0.01)
+
+
+def test_a_reranking_row_without_negatives_is_refused(tmp_path):
+    write(tmp_path / "scidocs_rr" / "test.jsonl.gz", [{"query": "a", "positive": ["b"], "negative": []}])
+    with pytest.raises(InputError, match="row 1: query, positive and negative"):
+        build_tasks(Data(tmp_path), ["SciDocsRR"])
+
+
 def test_without_the_hub_a_reranking_says_so(monkeypatch):
     def load_data(*_args, **_options):
         raise ConnectionError("no route")

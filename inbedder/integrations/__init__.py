@@ -1,0 +1,1 @@
+"""One thin file per other package whose pipelines gain the instruction."""

@@ -1,0 +1,68 @@
+"""For the ``rerankers`` package: a ranker under an instruction.
+
+InstructedRanker("What is the complaint about?").rank("battery died", docs=texts).top_k(3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from inbedder.embedder import InBedder
+from inbedder.errors import MissingExtraError
+from inbedder.search.reading import instructed_scores
+
+try:
+    from rerankers.models.ranker import BaseRanker
+    from rerankers.results import RankedResults, Result
+    from rerankers.utils import prep_docs
+except ImportError as error:
+    raise MissingExtraError("rerankers", "rerankers") from error
+
+
+class InstructedRanker(BaseRanker):
+    """Ranks documents by the cosine of query and document under an instruction."""
+
+    def __init__(self, instruction: str, model: str | InBedder = "mini") -> None:
+        """Load the model.
+
+        Args:
+            instruction: What is asked of the query and the documents, a question or ``@name``.
+            model: An ``InBedder`` or the name of one.
+        """
+        self.instruction = instruction
+        self.model = InBedder(model) if isinstance(model, str) else model
+
+    def score(self, query: str, doc: str) -> float:
+        """Score one document.
+
+        Args:
+            query: What is searched for.
+            doc: The document's text.
+
+        Returns:
+            The cosine.
+        """
+        return float(instructed_scores(self.model, query, [doc], self.instruction)[0])
+
+    def rank(
+        self, query: str, docs: Any, doc_ids: Sequence[str] | Sequence[int] | None = None, metadata: list[Any] | None = None
+    ) -> RankedResults:
+        """Rank documents.
+
+        Args:
+            query: What is searched for.
+            docs: Texts or documents of ``rerankers``.
+            doc_ids: Their ids; None counts from 0.
+            metadata: Of each document.
+
+        Returns:
+            The documents, the best first.
+        """
+        if isinstance(docs, list) and not docs:
+            return RankedResults(results=[], query=query, has_scores=True)
+        documents = prep_docs(docs, doc_ids, metadata)
+        scores = instructed_scores(self.model, query, [document.text for document in documents], self.instruction).tolist()
+        ordered = sorted(zip(scores, documents, strict=True), key=lambda pair: -pair[0])
+        results = [Result(document=document, score=score, rank=rank) for rank, (score, document) in enumerate(ordered, start=1)]
+        return RankedResults(results=results, query=query, has_scores=True)

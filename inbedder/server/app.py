@@ -1,0 +1,126 @@
+"""The app: routes, what stands in front of them, and what is told about them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import swagger_ui_bundle
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from inbedder import __version__
+from inbedder.embedder import InBedder
+from inbedder.server import clusters, routes
+from inbedder.server.guard import Guard
+from inbedder.server.metrics import Metrics
+from inbedder.server.refusals import RefusalError, of_validation
+from inbedder.server.served import ServedModel
+from inbedder.server.settings import Settings
+
+DESCRIPTION = "Text embeddings that follow an instruction, by answering it. Errors have OpenAI's shape."
+
+
+def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
+    """Build the app.
+
+    Args:
+        models: By the names that requests use, the default first.
+        settings: The server's.
+
+    Returns:
+        An ASGI app.
+
+    Raises:
+        InputError: When its key cannot be used, or is missing where other machines could connect.
+    """
+    metrics, key = Metrics(), settings.key()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        for model in app.state.models.values():
+            model.close()
+
+    app = FastAPI(
+        title="inbedder",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.metrics = metrics
+    app.state.models = {name: ServedModel(name, model, settings, metrics) for name, model in models.items()}
+    app.include_router(routes.router)
+    app.include_router(clusters.router)
+    _add_status(app)
+    _add_docs(app)
+    app.add_middleware(Guard, settings=settings, key=key, metrics=metrics)
+    _add_refusals(app)
+    return app
+
+
+def _add_status(app: FastAPI) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        """The process runs; needs no key."""
+        return {"status": "ok"}
+
+    @app.get("/ready", responses=routes.PROBLEMS)
+    async def ready(request: Request) -> dict[str, str]:
+        """The models are loaded, and requests are taken."""
+        if any(model.closing for model in request.app.state.models.values()):
+            raise RefusalError(503, "The server is ending.", retry_after=1)
+        return {"status": "ready"}
+
+    @app.get("/v1/models", responses=routes.PROBLEMS)
+    async def models(request: Request) -> dict[str, object]:
+        """Names of the models, the default first, and the length of their vectors."""
+        served: dict[str, ServedModel] = request.app.state.models
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "inbedder", "dimension": model.embedder.dimension}
+            for name, model in served.items()
+        ]
+        return {"object": "list", "data": data}
+
+    @app.get("/metrics", response_class=Response, responses=routes.PROBLEMS)
+    async def metrics(request: Request) -> Response:
+        """Counts and times in Prometheus' text format."""
+        return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _add_docs(app: FastAPI) -> None:
+    app.mount("/docs/assets", StaticFiles(directory=os.fspath(swagger_ui_bundle.swagger_ui_path)))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        """The OpenAPI document as a page, whose parts come from this server."""
+        return get_swagger_ui_html(
+            openapi_url="/openapi.json",
+            title="inbedder",
+            swagger_js_url="/docs/assets/swagger-ui-bundle.js",
+            swagger_css_url="/docs/assets/swagger-ui.css",
+            swagger_favicon_url="/docs/assets/favicon-32x32.png",
+        )
+
+
+def _add_refusals(app: FastAPI) -> None:
+    def send(refusal: RefusalError) -> Response:
+        return Response(refusal.body, refusal.status, refusal.headers, media_type="application/json")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        return send(of_validation(error.errors()))
+
+    @app.exception_handler(HTTPException)
+    async def refused(_request: Request, error: HTTPException) -> Response:
+        messages = {404: "There is no such route. GET /openapi.json lists them.", 405: "This route takes another method."}
+        refusal = RefusalError(error.status_code, messages.get(error.status_code, "The body is not JSON in UTF-8."))
+        refusal.headers.update(error.headers or {})
+        return send(refusal)

@@ -1,0 +1,200 @@
+"""What requests hold. Unknown fields are refused, and nothing is converted in silence: "3" is no number."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Instruction = Annotated[
+    str | list[str] | None,
+    Field(description="A question that the vectors answer: one for all texts, or one per text. @name is a named instruction."),
+]
+ModelName = Annotated[str | None, Field(description="A name of GET /v1/models; by default the first one.")]
+Truncate = Literal["END", "NONE"]
+
+
+def _fields(**example: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [example]})
+
+
+class EmbeddingsRequest(BaseModel):
+    """OpenAI's request of embeddings, with an instruction."""
+
+    model_config = _fields(model="mini", input=["I love cats", "I love dogs"], instruction="What animals do they love?")
+
+    model: ModelName = None
+    input: str | list[str] | list[int] | list[list[int]] = Field(
+        description="A text, texts, or the ids of the model's own tokenizer for a text or for texts."
+    )
+    instruction: Instruction = None
+    prompt: Instruction = Field(default=None, description="Another name of instruction.")
+    prompt_name: str | None = Field(default=None, description="A named instruction such as @topic, or query or document.")
+    encoding_format: Literal["float", "base64"] | None = Field(default=None, description="base64 holds float32, little-endian.")
+    dimensions: int | None = Field(default=None, ge=1, description="Length of the vectors, where the model was trained for it.")
+    truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or refuse them (NONE).")
+    normalized: bool = Field(default=True, description="Scale vectors to length 1.")
+    user: str | None = Field(default=None, description="Not looked at.")
+
+
+class RerankRequest(BaseModel):
+    """The request of documents in order of relevance that Cohere, Jina and vLLM share, with an instruction."""
+
+    model_config = _fields(
+        model="mini",
+        query="My parcel came too late.",
+        documents=["The box was crushed.", "Delivery took three weeks."],
+        instruction="What is the complaint about?",
+        top_n=1,
+    )
+
+    model: ModelName = None
+    query: str
+    documents: list[str | TextDocument]
+    instruction: str | None = Field(default=None, description="A question; query and documents are close where its answers are.")
+    top_n: int | None = Field(default=None, ge=1, description="Most results; by default all.")
+    return_documents: bool | None = Field(default=None, description="Send the documents back.")
+
+
+class TextDocument(BaseModel):
+    """A document as a table."""
+
+    model_config = _fields(text="The box was crushed.")
+
+    text: str
+
+
+class CohereRequest(BaseModel):
+    """Cohere's request of embeddings, with an instruction."""
+
+    model_config = _fields(model="mini", input_type="search_query", texts=["late parcels"], embedding_types=["float"])
+
+    model: ModelName = None
+    texts: list[str]
+    input_type: Literal["search_query", "search_document", "classification", "clustering"]
+    embedding_types: list[Literal["float", "base64"]] | None = None
+    truncate: Truncate | None = None
+    output_dimension: int | None = Field(default=None, ge=1)
+    instruction: Instruction = None
+
+
+class AnswersRequest(BaseModel):
+    """Texts and what is asked of them."""
+
+    model_config = _fields(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
+
+    model: ModelName = None
+    input: str | list[str]
+    instruction: Instruction = None
+    n: int = Field(default=1, ge=1, le=16, description="Answers per text; they differ only where temperature is above 0.")
+    temperature: float = Field(default=0.0, ge=0, le=10, description="0 is greedy.")
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+
+
+class ClustersRequest(BaseModel):
+    """Texts, or ids of kept vectors, to be grouped."""
+
+    model_config = _fields(
+        model="mini",
+        texts=["The box was crushed.", "Delivery took three weeks.", "It came late.", "The lamp was broken."],
+        instructions=["What is the complaint about?"],
+        k=2,
+    )
+
+    model: ModelName = None
+    texts: list[str] | None = None
+    ids: list[str] | None = Field(default=None, description="Ids that /v1/embeddings gave; the server needs a cache.")
+    instructions: list[str] | None = Field(default=None, description="One grouping each; by default @generic. Not with ids.")
+    k: int | Literal["auto"] = "auto"
+    seed: int = Field(default=0, ge=0, le=2**32 - 1)
+
+
+class Usage(BaseModel):
+    """Tokens that were read, prompts and all."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embedding(BaseModel):
+    """The vector of an input."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+    id: str | None = Field(default=None, description="What /v1/clusters finds the vector by, where the server has a cache.")
+
+
+class Embeddings(BaseModel):
+    """Vectors in the order of the input."""
+
+    object: Literal["list"]
+    model: str
+    data: list[Embedding]
+    usage: Usage
+
+
+class RerankResult(BaseModel):
+    """A document's cosine similarity to the query."""
+
+    index: int
+    relevance_score: float
+    document: TextDocument | None = None
+
+
+class Ranking(BaseModel):
+    """Documents, the most relevant first."""
+
+    id: str
+    model: str
+    results: list[RerankResult]
+    usage: Usage
+
+
+class CohereEmbeddings(BaseModel):
+    """Vectors by their type."""
+
+    id: str
+    embeddings: dict[Literal["float", "base64"], list[list[float]] | list[str]]
+    meta: dict[str, Any]
+
+
+class TextAnswers(BaseModel):
+    """The answers of an input."""
+
+    index: int
+    answers: list[str]
+
+
+class Answers(BaseModel):
+    """Answers in the order of the input."""
+
+    object: Literal["list"]
+    model: str
+    data: list[TextAnswers]
+    usage: Usage
+
+
+class Grouping(BaseModel):
+    """Groups, the largest first."""
+
+    instruction: str | None
+    labels: list[int]
+    names: list[str]
+    keywords: list[list[str]]
+
+
+class Groupings(BaseModel):
+    """A grouping per instruction."""
+
+    object: Literal["list"]
+    model: str
+    data: list[Grouping]
+
+
+class Problem(BaseModel):
+    """What is sent instead of a result."""
+
+    error: dict[str, Any]
+    message: str

@@ -1,0 +1,30 @@
+"""What GET /metrics tells: counts and times, nothing of what was sent."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+
+class Metrics:
+    """The counts of one app."""
+
+    def __init__(self) -> None:
+        """All at zero."""
+        self.registry = CollectorRegistry()
+        self.requests = Counter("inbedder_requests", "Requests.", ["route", "status"], registry=self.registry)
+        self.latency = Histogram("inbedder_request_seconds", "Time of a request.", ["route"], registry=self.registry)
+        self.queue = Gauge("inbedder_queue_prompts", "Prompts that wait for a pass.", ["model"], registry=self.registry)
+        self.waiting = Gauge("inbedder_requests_in_progress", "Requests that are worked on.", ["model"], registry=self.registry)
+        self.tokens = Counter("inbedder_tokens", "Tokens of prompts.", ["model"], registry=self.registry)
+        self.hits = Counter("inbedder_cache_hits", "Results found in the cache.", ["model"], registry=self.registry)
+        self.passes = Histogram(
+            "inbedder_pass_prompts",
+            "Prompts in a pass of the model.",
+            ["model"],
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128),
+            registry=self.registry,
+        )
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,70 @@
+"""The OpenAPI document and its page; random requests that follow it and that do not."""
+
+import json
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.errors import Unsatisfiable
+
+from inbedder.server.app import make_app
+from inbedder.server.settings import Settings
+from tests.server.conftest import URL
+
+SNAPSHOT = Path(__file__).parents[2] / "docs" / "openapi.json"
+CASES = int(os.environ.get("INBEDDER_TEST_FUZZ", "15"))
+"""Random requests per route."""
+
+
+def test_the_document_is_the_one_that_is_committed(client):
+    """Write it anew with INBEDDER_TEST_WRITE=1."""
+    document = json.dumps({**client.get("/openapi.json").json(), "info": {"title": "inbedder"}}, indent=1, sort_keys=True) + "\n"
+    if os.environ.get("INBEDDER_TEST_WRITE"):
+        SNAPSHOT.write_text(document, encoding="utf-8")
+    assert document == SNAPSHOT.read_text(encoding="utf-8")
+
+
+def test_every_example_of_the_document_is_answered(client):
+    document = client.get("/openapi.json").json()
+    routes = {path: methods["post"] for path, methods in document["paths"].items() if "post" in methods}
+    assert len(routes) == 5
+    for path, route in routes.items():
+        name = route["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for example in document["components"]["schemas"][name]["examples"]:
+            assert client.post(path, json={**example, "model": "tiny"}).status_code == 200, path
+        assert {"401", "404", "413", "422", "429"} <= set(route["responses"])
+
+
+def test_the_page_of_the_document_needs_no_other_server(client):
+    page = client.get("/docs").text
+    addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(addresses) == 3
+    assert not re.search(r"https?://", page)
+    for address in addresses:
+        assert client.get(address).status_code == 200
+
+
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode))
+def test_random_requests_are_answered_or_refused_and_never_fail(tiny, mode):
+    app = make_app({"tiny": tiny}, Settings(max_cluster_items=20))
+    schema = schemathesis.openapi.from_dict(app.openapi())
+    schema.app = app
+    statuses = []
+    for found in schema.get_all_operations():
+        if (operation := found.ok()).path != "/metrics":
+
+            @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            @given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                response = case.call(base_url=URL)
+                statuses.append(response.status_code)
+                assert 200 <= response.status_code < 500, (case.path, response.text)
+
+            with suppress(Unsatisfiable):  # a route without fields has none to get wrong
+                ask()
+    assert len(statuses) >= 5 * CASES
+    assert {200, 422} & set(statuses)
