@@ -120,5 +120,5 @@ def end_one(fault: Fault, sent: int, seconds: float, attempt: Callable[[float], 
             raise Lost(
                 f"{signal.Signals(sent).name} after {moment:.3f} of {done.seconds:.3f} s had no effect: {done.said[-300:]}"
             )
-        seconds = 0.9 * min(seconds, done.seconds)
+        seconds = 0.8 * min(seconds, done.seconds)
     raise NotPossible("some runs ended before the signal")
