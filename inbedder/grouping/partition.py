@@ -69,11 +69,12 @@ def regrouping(method: str) -> Callable[[Vectors, int, int], Labels]:
         method: As for ``partition``.
 
     Returns:
-        Vectors, number of groups and seed to labels; HDBSCAN finds its number itself.
+        Vectors, number of groups and seed to labels; HDBSCAN finds its number itself, and gives -1 to rows that fit none.
     """
 
     def regroup(vectors: Vectors, k: int, seed: int) -> Labels:
-        return partition(vectors, "auto" if method == "hdbscan" else k, seed, method=method).labels
+        found = partition(vectors, "auto" if method == "hdbscan" else k, seed, method=method)
+        return found.labels if found.left_out is None else np.where(found.labels == found.left_out, -1, found.labels)
 
     return regroup
 
