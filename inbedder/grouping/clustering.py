@@ -258,7 +258,7 @@ def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: in
 def _stability(vectors: Vectors, labels: Labels, left_out: int | None, method: str, seed: int) -> list[float]:
     """Stability of each group; texts that fit none are no group, here as in the draws."""
     fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
-    return group_stability(vectors, fitting, regrouping(method), seed) + [0.0] * (left_out is not None)
+    return group_stability(vectors, fitting, regrouping(method, len(labels)), seed) + [0.0] * (left_out is not None)
 
 
 def _rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:
