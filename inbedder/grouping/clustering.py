@@ -225,7 +225,7 @@ def cluster(
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreements={name: agreement(labels, values) for name, values in given.items()},
         titles=name_groups(names, contents(rows, answers, vectors, labels, words)),
-        stability=_stability(vectors, labels, left_out, method, seed),
+        stability=_stability(vectors, labels, left_out, method, seed, int(found.labels.max()) + 1),
         wordings=wordings,
         choice=found.choice,
         branches=found.branches,
@@ -255,10 +255,11 @@ def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: in
     return given
 
 
-def _stability(vectors: Vectors, labels: Labels, left_out: int | None, method: str, seed: int) -> list[float]:
+def _stability(vectors: Vectors, labels: Labels, left_out: int | None, method: str, seed: int, parts: int) -> list[float]:
     """Stability of each group; texts that fit none are no group, here as in the draws."""
     fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
-    return group_stability(vectors, fitting, regrouping(method, len(labels)), seed) + [0.0] * (left_out is not None)
+    parts -= left_out is not None
+    return group_stability(vectors, fitting, regrouping(method, len(labels)), seed, parts=parts) + [0.0] * (left_out is not None)
 
 
 def _rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:

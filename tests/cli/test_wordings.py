@@ -94,7 +94,7 @@ def test_an_unknown_namer_is_told_of_before_the_texts_are_read(folder, make_mode
 
 
 def test_shaky_groups_are_marked_in_the_terminal_and_stable_ones_are_not(folder, make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.clustering.group_stability", lambda *_: [0.9, 0.5])
+    monkeypatch.setattr("inbedder.grouping.clustering.group_stability", lambda *_, **__: [0.9, 0.5])
     code, said = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
     assert code == 0, said
     assert said.count("(shaky: 0.50)") == 1
