@@ -109,9 +109,12 @@ def check_kept(folder: Path | None, count: int) -> None:
 
 
 def save_groupings(results: Sequence[ClusterResult], folder: Path) -> None:
-    """Keep the grouping of one question in the folder, those of several in its folders 1, 2, ..."""
-    for result, place in zip(results, _places(folder, len(results)), strict=True):
-        result.save(place)
+    """Keep the grouping of one question in the folder, those of several in its folders 1, 2, ..., all of them or none."""
+    from inbedder.grouping.keeping import Grouping
+
+    groupings = [Grouping.of(result) for result in results]
+    for grouping, place in zip(groupings, _places(folder, len(groupings)), strict=True):
+        grouping.save(place)
     say(f"Kept: {folder}; put new texts into these groups with: inbedder assign {folder} NEW.csv")
 
 

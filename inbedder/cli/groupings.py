@@ -50,22 +50,27 @@ def _say_groups(results: Sequence[ClusterResult]) -> None:
         for number, (name, size, stability) in enumerate(
             zip(result.names, result.sizes, result.stability or (), strict=True), start=1
         ):
-            shown = " " * 5 if number - 1 == result.left_out else f"{number:5d}"
-            say(f"  {shown} {size:7d}  {name}" + (f"  (shaky: {stability:.2f})" if mark(stability) == "shaky" else ""))
+            shaky = mark(stability) == "shaky" and number - 1 != result.left_out
+            say(f"  {_number(result, number)} {size:7d}  {name}" + (f"  (shaky: {stability:.2f})" if shaky else ""))
         if result.choice is not None:
             say(f"  {result.choice}")
         for column, agreement in result.label_agreements.items():
-            _say_agreement(column, agreement, len(result.texts))
+            _say_agreement(column, agreement, result)
         for note in result.notes:
             say(f"  {note}")
     for note in same_answers(results):
         say(note)
 
 
-def _say_agreement(column: str, agreement: LabelAgreement, count: int) -> None:
+def _number(result: ClusterResult, number: int) -> str:
+    """Number of a group as the written table has it: none of the texts that fit no group."""
+    return " " * 5 if number - 1 == result.left_out else f"{number:5d}"
+
+
+def _say_agreement(column: str, agreement: LabelAgreement, result: ClusterResult) -> None:
     from inbedder.grouping.explain import NO_LABEL
 
-    if agreement.unlabelled == count:
+    if agreement.unlabelled == len(result.texts):
         say(f"  No text has a label in column {column!r}.")
         return
     left_out = f"; {agreement.unlabelled} texts without a label are left out" if agreement.unlabelled else ""
@@ -75,4 +80,4 @@ def _say_agreement(column: str, agreement: LabelAgreement, count: int) -> None:
         total = max(1, sum(labels.values()))
         shares = [f"{label} {count / total:.0%}" for label, count in list(labels.items())[:MOST_LABELS]]
         more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
-        say(f"  {number:5d}  {', '.join(shares) or NO_LABEL}{more}")
+        say(f"  {_number(result, number)}  {', '.join(shares) or NO_LABEL}{more}")

@@ -14,6 +14,7 @@ from inbedder.cli.options import (
     BatchSize,
     Cache,
     CacheSize,
+    Delimiter,
     Device,
     Dtype,
     GuardCells,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from inbedder.grouping.comparison import WordingComparison
 
 MOVING_SHOWN, TEXT_SHOWN = 10, 60
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
 
 
 def compare_wordings(
@@ -46,7 +47,11 @@ def compare_wordings(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="A .csv, .json or .parquet file with the group of each text under each wording."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="A table (.csv .tsv .json .jsonl .parquet .xlsx): the group of each text under each wording.",
+        ),
     ] = None,
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto: what suits the mean over the wordings.")] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
@@ -59,6 +64,7 @@ def compare_wordings(
     dtype: Dtype = None,
     device: Device = None,
     text_column: TextColumn = None,
+    delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     cache: Cache = None,
@@ -73,7 +79,7 @@ def compare_wordings(
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
-    table = read_texts(source, text_column, skip_bad)
+    table = read_texts(source, text_column, skip_bad, delimiter)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
     embedder = load_embedder(model, subtract_instruction=subtract_instruction, **how)

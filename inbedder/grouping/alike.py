@@ -92,7 +92,7 @@ def tell_apart(
             numbers = ", ".join(str(group + 1) for group in groups[:-1]) + f" and {groups[-1] + 1}"
             notes.append(
                 f"Groups {numbers} do not differ in their answers (mostly {words.most_common(1)[0][0]!r}): "
-                "ask for fewer groups, or take -k auto, which merges them."
+                "ask for fewer groups, or take k-means with -k auto, which merges them."
             )
         return labels, left_out, notes
     merged = fitting.copy()

@@ -34,6 +34,8 @@ class Assignment:
     """What the model answered for each text; empty strings of a model that does not answer."""
     names: list[str]
     """Name of each text's group, n strings."""
+    index: Any = None
+    """Index of the texts where they came as a column of pandas; None for others."""
 
     @property
     def fits(self) -> NDArray[np.bool_]:
@@ -64,7 +66,8 @@ class Assignment:
         """The rows as a data frame, with the texts.
 
         Returns:
-            Columns text, group, group_name, answer, distance, fit, fits.
+            Columns text, group, group_name, answer, distance, fit, fits; its index is that of the texts where they were a
+            column of pandas.
 
         Raises:
             MissingExtraError: When pandas is not installed.
@@ -73,4 +76,4 @@ class Assignment:
             import pandas as pd
         except ImportError as error:
             raise MissingExtraError("pandas", "report") from error
-        return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(), strict=True)])
+        return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(), strict=True)], self.index)

@@ -47,6 +47,9 @@ class Choice:
 
     def __str__(self) -> str:
         """One sentence for people."""
+        if self.most < 3:
+            few = "2 groups: the texts are too few or too alike for more."
+            return few if self.k == 2 else "All texts are alike, so they are one group."
         low, high = sorted((self.by_silhouette, self.by_davies_bouldin))
         liked = f"both criteria like {low} best" if low == high else f"one criterion likes {low} best, the other {high}"
         why = ""

@@ -64,7 +64,8 @@ class ClusterResult:
     titles: list[str] | None = None
     """The clusters' names as the namer gave them, k strings; None for their first keywords."""
     stability: list[float] | None = None
-    """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``)."""
+    """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``); 0 of
+    texts that fit none."""
     wordings: list[str] | None = None
     """The wordings of the question whose vectors' mean was grouped; None where one question was asked."""
     choice: Choice | None = None
@@ -224,7 +225,7 @@ def cluster(
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreements={name: agreement(labels, values) for name, values in given.items()},
         titles=name_groups(names, contents(rows, answers, vectors, labels, words)),
-        stability=group_stability(vectors, labels, regrouping(method), seed),
+        stability=_stability(vectors, labels, left_out, method, seed, int(found.labels.max()) + 1),
         wordings=wordings,
         choice=found.choice,
         branches=found.branches,
@@ -252,6 +253,13 @@ def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: in
         if len(values) != count:
             raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
     return given
+
+
+def _stability(vectors: Vectors, labels: Labels, left_out: int | None, method: str, seed: int, parts: int) -> list[float]:
+    """Stability of each group; texts that fit none are no group, here as in the draws."""
+    fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
+    parts -= left_out is not None
+    return group_stability(vectors, fitting, regrouping(method, len(labels)), seed, parts=parts) + [0.0] * (left_out is not None)
 
 
 def _rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:

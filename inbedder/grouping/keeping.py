@@ -108,7 +108,8 @@ class Grouping:
             raise InputError("This grouping does not say which model made it. Make it with cluster().")
         count = len(result.keywords) - (result.left_out is not None)
         if not count:
-            raise InputError("Every text was left out, so there is no group to keep. Group with another method.")
+            asked = f"Under {shown(result.instruction)} every text was left out"
+            raise InputError(f"{asked}, so there is no group to keep. Group with another method.")
         sample = getattr(result.embeddings, "sample", None)
         groups, centres, distances = [], [], []
         for number, name in enumerate(result.names[:count]):
@@ -234,7 +235,8 @@ class Grouping:
             InputError: When there is no text, or the model is no longer the one that made the grouping.
         """
         rows, vectors, answers = self._read(texts, embeddings, batch_size, show_progress_bar)
-        return self._assigned(rows, vectors, answers)
+        index = texts.index if hasattr(texts, "iloc") else None
+        return self._assigned(rows, vectors, answers, index)
 
     def update(
         self,
@@ -262,13 +264,14 @@ class Grouping:
             InputError: As ``assign`` does.
         """
         rows, vectors, answers = self._read(texts, embeddings, batch_size, show_progress_bar)
-        found = self._assigned(rows, vectors, answers)
+        index = texts.index if hasattr(texts, "iloc") else None
+        found = self._assigned(rows, vectors, answers, index)
         unfit = np.flatnonzero(~found.fits)
         new = [unfit[members] for members in own_groups(vectors[unfit], self.labels, self.distances)]
         if not new:
             return found
         self._add(new, rows, vectors, answers)
-        return self._assigned(rows, vectors, answers)
+        return self._assigned(rows, vectors, answers, index)
 
     def _read(
         self, texts: Sequence[str], embeddings: Vectors | None, batch_size: int, show_progress_bar: bool | None
@@ -288,10 +291,10 @@ class Grouping:
         answers = self.origin.answer(self.model, rows, **options)
         return rows, vectors, answers
 
-    def _assigned(self, rows: list[str], vectors: Vectors, answers: list[str]) -> Assignment:
+    def _assigned(self, rows: list[str], vectors: Vectors, answers: list[str], index: Any) -> Assignment:
         labels, distances = nearest(vectors, self.centres)
         fit = fit_of(distances, self.distances)
-        return Assignment(rows, labels, distances, fit, answers, [self.groups[label].name for label in labels])
+        return Assignment(rows, labels, distances, fit, answers, [self.groups[label].name for label in labels], index)
 
     def _add(self, new: list[NDArray[np.intp]], rows: list[str], vectors: Vectors, answers: list[str]) -> None:
         """Take groups of new texts in, named so that the words tell them apart from the kept ones."""

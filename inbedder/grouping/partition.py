@@ -62,18 +62,22 @@ def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
     return partition(vectors, k, seed).labels
 
 
-def regrouping(method: str) -> Callable[[Vectors, int, int], Labels]:
+def regrouping(method: str, count: int) -> Callable[[Vectors, int, int], Labels]:
     """How other rows are grouped as some were: for ``group_stability``.
 
     Args:
         method: As for ``partition``.
+        count: How many rows were grouped; of fewer HDBSCAN's groups may be smaller by as much.
 
     Returns:
-        Vectors, number of groups and seed to labels; HDBSCAN finds its number itself.
+        Vectors, number of groups and seed to labels; HDBSCAN finds its number itself, and gives -1 to rows that fit none.
     """
 
     def regroup(vectors: Vectors, k: int, seed: int) -> Labels:
-        return partition(vectors, "auto" if method == "hdbscan" else k, seed, method=method).labels
+        if method != "hdbscan":
+            return partition(vectors, k, seed, method=method).labels
+        found = _dense_regions(unit(vectors), round(_fewest(count) * len(vectors) / count))
+        return found.labels if found.left_out is None else np.where(found.labels == found.left_out, -1, found.labels)
 
     return regroup
 
@@ -97,7 +101,7 @@ def partition(vectors: Vectors, k: int | str = "auto", seed: int = 0, *, method:
     """
     check_groups(k, len(vectors), method)
     if method == "hdbscan":
-        return _dense_regions(unit(vectors))
+        return _dense_regions(unit(vectors), _fewest(len(vectors)))
     choice = None
     if k == "auto":
         choice = choose_number(vectors, seed)
@@ -179,14 +183,18 @@ def _cut(merges: NDArray[Any], count: int, k: int) -> Labels:
     return labels
 
 
-def _dense_regions(directions: Vectors) -> Partition:
+def _fewest(count: int) -> int:
+    """Fewest rows of a dense region."""
+    return max(FEWEST, count // 100)
+
+
+def _dense_regions(directions: Vectors, fewest: int) -> Partition:
     from sklearn.cluster import HDBSCAN
 
     count = len(directions)
-    fewest = min(max(FEWEST, count // 100), count)
-    if fewest < 2:
+    if count < 2:
         return Partition(np.zeros(count, dtype=np.int64))
-    found = HDBSCAN(min_cluster_size=fewest, copy=True).fit_predict(directions)
+    found = HDBSCAN(min_cluster_size=min(max(fewest, 2), count), copy=True).fit_predict(directions)
     fitting = found >= 0
     labels = np.full(count, found.max() + 1, dtype=np.int64)
     labels[fitting] = _by_size(found[fitting])

@@ -25,7 +25,12 @@ Labels = NDArray[np.int64]
 
 
 def group_stability(
-    vectors: Vectors, labels: Labels, regroup: Callable[[Vectors, int, int], Labels], seed: int = 0, draws: int = DRAWS
+    vectors: Vectors,
+    labels: Labels,
+    regroup: Callable[[Vectors, int, int], Labels],
+    seed: int = 0,
+    draws: int = DRAWS,
+    parts: int | None = None,
 ) -> list[float]:
     """Bootstrap stability of each group.
 
@@ -35,6 +40,8 @@ def group_stability(
         regroup: Groups rows: vectors, number of groups and seed to labels.
         seed: Seed of the draws.
         draws: How often rows are drawn.
+        parts: Into how many groups rows were grouped, where some of these were merged afterwards: rows that are drawn are grouped
+            into as many, each of which joins the merged group that most of its rows are of.
 
     Returns:
         Mean Jaccard similarity of each group, k numbers from 0 to 1.
@@ -47,8 +54,8 @@ def group_stability(
     for draw in range(draws):
         rows = np.unique(random.integers(len(vectors), size=min(len(vectors), MOST_DRAWN)))
         drawn = vectors[rows]
-        again = regroup(drawn, min(count, len(np.unique(drawn, axis=0))), seed)
-        likenesses[draw] = _likenesses(labels[rows], again, count)
+        again = regroup(drawn, min(parts or count, len(np.unique(drawn, axis=0))), seed)
+        likenesses[draw] = _likenesses(labels[rows], again, count, merged=parts is not None and parts > count)
     never_drawn = np.isnan(likenesses).all(axis=0)
     likenesses[:, never_drawn] = 0.0
     return [float(mean) for mean in np.nanmean(likenesses, axis=0)]
@@ -66,11 +73,14 @@ def mark(stability: float) -> Literal["stable", "shaky", ""]:
     return "stable" if stability >= STABLE else "shaky" if stability < SHAKY else ""
 
 
-def _likenesses(labels: Labels, again: Labels, count: int) -> NDArray[np.float64]:
+def _likenesses(labels: Labels, again: Labels, count: int, merged: bool) -> NDArray[np.float64]:
     """Jaccard similarity of each group with the new group most like it, shape (count,); NaN where it has no row."""
     members = labels[:, None] == np.arange(count)
     found = again[:, None] == np.arange(int(again.max()) + 1)
     both = members.T.astype(np.float64) @ found
+    if merged:
+        homes = np.eye(count)[both.argmax(axis=0)]
+        found, both = found @ homes, both @ homes
     either = members.sum(axis=0)[:, None] + found.sum(axis=0) - both
     best = (both / np.maximum(either, 1)).max(axis=1, initial=0.0)
     similarity: NDArray[np.float64] = np.where(members.any(axis=0), best, np.nan)

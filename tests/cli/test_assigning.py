@@ -5,7 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from inbedder import Grouping, cli
+from inbedder import Grouping, InBedder, cli, cluster
+from inbedder.cli.assigning import save_groupings
+from inbedder.errors import InputError
 
 REVIEWS = "id,review,name\n1,I love cats,a\n2,The box was crushed and late,b\n3,How do I top up my account?,c\n4,I love dogs,d\n"
 NEW = "review,stars\nI love dogs,5\nA lamp came late,1\n"
@@ -146,3 +148,13 @@ def test_the_chosen_number_and_the_tree_stand_in_terminal_and_page(folder, monke
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert page.count(">Branch ") == 3
     assert "were chosen" not in page
+
+
+def test_groupings_of_several_questions_are_kept_all_or_none(folder, make_model):
+    model = InBedder(make_model("bert"))
+    texts = [f"text {i}" for i in range(4)]
+    grouped = cluster(texts, "What?", model, k=2)
+    nothing_left = cluster(texts, "Why?", model, method="hdbscan")
+    with pytest.raises(InputError, match=r"Under 'Why\?' every text was left out, so there is no group to keep"):
+        save_groupings([grouped, nothing_left], folder / "groups")
+    assert not (folder / "groups").exists()

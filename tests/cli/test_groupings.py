@@ -148,3 +148,13 @@ def test_groups_and_questions_that_do_not_differ_are_told_of(folder, monkeypatch
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", *options[6:]) == 0
     assert "2 groups became 1: those whose answers do not differ were merged." in capsys.readouterr().err
     assert {row["group"] for row in read_rows("out.csv")} == {"1"}
+
+
+def test_texts_that_fit_no_group_have_no_number_and_no_mark(folder, monkeypatch, capsys, make_model):
+    (folder / "t.csv").write_text("text,kind\nI love cats,a\nI love dogs,b\n")
+    options = ("-i", "What?", "--method", "hdbscan", "--label-column", "kind", "--model", make_model("bert"), "-o", "out.csv")
+    assert run(monkeypatch, "cluster", "t.csv", *options) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "              2  fits no group" in lines
+    assert "         a 50%, b 50%" in lines
+    assert [(row["group"], row["group_name"]) for row in read_rows("out.csv")] == [("", "fits no group")] * 2

@@ -53,6 +53,17 @@ def test_a_comparison_without_a_meaning_is_refused_before_the_model_is_loaded(fo
     assert told in refused("compare-wordings", "reviews.csv", "--model", "no/such-model", *arguments)
 
 
+def test_compare_wordings_reads_and_writes_the_tables_that_cluster_does(folder, make_model):
+    openpyxl = pytest.importorskip("openpyxl")
+    (folder / "odd.csv").write_text("id:text\n1:cats, dogs\n2:a late box\n3:top up?\n")
+    model = ("--model", make_model("opt"), "-k", "2")
+    code, said = invoke("compare-wordings", "odd.csv", *WORDINGS, *model, "--delimiter", ":", "-o", "moves.xlsx")
+    assert code == 0, said
+    rows = list(openpyxl.load_workbook("moves.xlsx").active.iter_rows(values_only=True))
+    assert rows[0][:3] == ("row", "text", "moves")
+    assert [row[1] for row in rows[1:]] == ["cats, dogs", "a late box", "top up?"]
+
+
 def test_cluster_groups_once_by_the_wordings_of_one_question(folder, make_model):
     model = ("--model", make_model("opt"), "-k", "2")
     code, said = invoke("cluster", "reviews.csv", *WORDINGS, *model, "--one-question", "-o", "groups.csv")
@@ -83,7 +94,7 @@ def test_an_unknown_namer_is_told_of_before_the_texts_are_read(folder, make_mode
 
 
 def test_shaky_groups_are_marked_in_the_terminal_and_stable_ones_are_not(folder, make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.clustering.group_stability", lambda *_: [0.9, 0.5])
+    monkeypatch.setattr("inbedder.grouping.clustering.group_stability", lambda *_, **__: [0.9, 0.5])
     code, said = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
     assert code == 0, said
     assert said.count("(shaky: 0.50)") == 1

@@ -41,7 +41,9 @@ def test_the_largest_number_that_was_tried_is_no_confident_one():
 
 @pytest.mark.parametrize(("vectors", "k"), [(np.ones((9, 4)), 1), (np.repeat(np.eye(2, 4), 5, axis=0), 2), (np.ones((1, 4)), 1)])
 def test_less_than_three_directions_are_as_many_groups(vectors, k):
-    assert choose_number((vectors * np.arange(1, len(vectors) + 1)[:, None]).astype(np.float32)).k == k
+    choice = choose_number((vectors * np.arange(1, len(vectors) + 1)[:, None]).astype(np.float32))
+    assert choice.k == k
+    assert str(choice).startswith("All texts are alike" if k == 1 else "2 groups: the texts are too few")
 
 
 def test_only_a_sample_is_looked_at(monkeypatch):

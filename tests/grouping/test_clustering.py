@@ -154,6 +154,7 @@ def test_a_result_says_how_its_number_was_chosen_and_what_was_left_out(make_mode
     assert found.left_out == 2
     assert found.names[2] == "fits no group"
     assert sum(found.sizes) == 115
+    assert min(found.stability[:2]) > 0.9 and found.stability[2] == 0.0  # scattered rows are no group
     assert found.rows()[int(np.flatnonzero(found.labels == 2)[0])]["group_name"] == "fits no group"
     tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
     assert len(tree.branches) == 9

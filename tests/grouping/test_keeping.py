@@ -241,3 +241,14 @@ def test_rows_that_were_left_out_are_no_group_to_assign_to(make_model):
 def test_what_a_grouping_prints_is_no_corpus(grouping):
     assert "text 3" not in repr(grouping)
     assert "'What?'" in repr(grouping)
+
+
+def test_the_rows_of_a_column_of_pandas_keep_its_index(grouping):
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(TEXTS[:20], index=range(100, 80, -1))
+    vectors = others(20)
+    frame = grouping.assign(column, embeddings=vectors).to_frame()
+    assert frame.index.equals(column.index)
+    assert frame["text"].equals(column.rename("text"))
+    assert grouping.update(column, embeddings=vectors).to_frame().index.equals(column.index)
+    assert len(grouping.groups) == 4

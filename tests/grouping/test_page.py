@@ -176,6 +176,7 @@ def test_texts_in_no_group_are_grey_and_have_no_number_on_the_map() -> None:
     assert data["dimensions"][0]["names"][2] == "(no group)" and data["dimensions"][0]["of"] == [0, 2, 1, 1, 2]
     assert data["views"][0]["colours"] == [0, 1, "none"]
     assert "2 texts · 40%" in html.split("(no group)</h3>")[1]
+    assert re.findall('<span class="number">([^<]*)</span>', html) == ["1", "2"]
     assert html.count('<text x="') == 2
 
 

@@ -160,6 +160,20 @@ def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Cal
     assert [record["row"] for record in read_table(str(path), "text").records] == ["1", "3", "4", "5"]
 
 
+def test_texts_that_fit_no_group_have_no_number_in_the_list_the_filter_and_the_csv(browse: Callable[..., Any]) -> None:
+    page = browse([grouping([0, 0, 0, 1, 1, 2], left_out=2), grouping([0, 1, 0, 1, 0, 1])])
+    assert [item.split("fits")[0].strip() for item in page.texts(".legend li") if "fits" in item] == [""]
+    assert page.evaluate("[...document.querySelector('select[data-dimension]').options].map(option => option.text)") == [
+        "all", "1 word0, more0", "2 word1, more1", "fits no group"
+    ]  # fmt: skip
+    page.click(".open")
+    page.click(".clear")
+    page.click(".download")
+    lines = list(csv.reader(io.StringIO(page.downloaded("texts.csv").read_bytes().decode("utf-8-sig"))))
+    assert lines[-1][2:4] == ["", "fits no group"]
+    assert lines[1][2:4] == ["1", "word0, more0"]
+
+
 def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Any) -> None:
     page.click(".legend button", 1)
     page.evaluate("document.querySelector('.plane').focus()")

@@ -3,7 +3,8 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping import partition as parts
-from inbedder.grouping.partition import group, partition
+from inbedder.grouping.partition import group, partition, regrouping
+from inbedder.grouping.stability import group_stability
 from tests.conftest import blobs
 
 
@@ -112,3 +113,10 @@ def test_methods_say_what_they_cannot_do(monkeypatch):
     monkeypatch.setattr(parts, "PAIRED", 40)
     with pytest.raises(InputError, match=r"agglomerative compares all pairs of rows, of which 50 are too many\. Choose k-means"):
         partition(blobs((30, 20)), 2, method="agglomerative")
+
+
+def test_small_dense_regions_come_back_in_a_draw_of_their_rows():
+    vectors = blobs((14, 13, 12))
+    found = partition(vectors, method="hdbscan")
+    assert found.labels.max() == 2 and found.left_out is None
+    assert min(group_stability(vectors, found.labels, regrouping("hdbscan", 39))) > 0.75

@@ -80,3 +80,10 @@ def test_cluster_says_how_stable_each_group_is(make_model):
     vectors = np.pad(blobs((14, 10)), ((0, 0), (0, 24)))
     result = cluster(texts, "What?", InBedder(make_model("opt")), k=2, embeddings=vectors)
     assert result.stability == [1.0, 1.0]
+
+
+def test_merged_groups_are_drawn_in_their_parts():
+    vectors = blobs((20, 20, 20, 20))
+    merged = np.array([0, 0, 1, 2])[group(vectors, 4)]
+    assert min(group_stability(vectors, merged, group)) < 0.75
+    assert group_stability(vectors, merged, group, parts=4) == [1.0, 1.0, 1.0]

@@ -11,9 +11,10 @@
   };
   const amount = (number, word) => number.toLocaleString('en') + ' ' + word + (number === 1 ? '' : 's');
   const percent = share => (share > 0 && share < 0.005 ? '<1' : Math.round(100 * share)) + '%';
+  const numberOf = (view, number) => views[view].colours[number] === 'none' ? '' : number + 1; // what fits no group has none
   const group = (view, number) => {
     const line = element('span', '', 'g c' + views[view].colours[number]);
-    line.append(element('b', number + 1), ' ' + dimensions[view].names[number]);
+    line.append(element('b', numberOf(view, number)), ' ' + dimensions[view].names[number]);
     line.dir = 'auto';
     return line;
   };
@@ -138,7 +139,7 @@
     header.push(...dimensions.slice(views.length).map(kind => kind.title));
     const lines = found.map(row => [
       numbers[row], texts[row],
-      ...views.flatMap((view, i) => [dimensions[i].of[row] + 1, valueOf(dimensions[i], row), view.answers[row]]),
+      ...views.flatMap((view, i) => [numberOf(i, dimensions[i].of[row]), valueOf(dimensions[i], row), view.answers[row]]),
       ...dimensions.slice(views.length).map(kind => valueOf(kind, row)),
     ]);
     const content = [header, ...lines].map(line => line.map(quoted).join(',') + '\r\n').join('');
