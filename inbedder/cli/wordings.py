@@ -91,7 +91,9 @@ def compare_wordings(
     if output is not None:
         from inbedder.outputs import write_records
 
-        write_records(found.rows(table.rows), output, guard_cells=guard_cells)
+        moving = [{name: value for name, value in row.items() if name not in ("row", "text")} for row in found.rows()]
+        columns = {name: [row[name] for row in moving] for name in moving[0]}
+        write_records(table.with_columns(columns), output, guard_cells=guard_cells)
         say(f"Written: {output}")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 UNFIT = 0.05
-"""Texts of a lower fit belong to no group."""
+"""Texts of a lower typicality belong to no group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class Assignment:
     """Nearest group of each text, shape (n,), also where it does not fit."""
     distances: Vectors
     """Distance of each text's vector, of length 1, to the centre of its group, shape (n,); 0 to 2."""
-    fit: Vectors
+    typicality: Vectors
     """Share of the kept texts that lie as far from their centre, 0 to 1, shape (n,)."""
     answers: list[str]
     """What the model answered for each text; empty strings of a model that does not answer."""
@@ -40,33 +40,33 @@ class Assignment:
     @property
     def fits(self) -> NDArray[np.bool_]:
         """Whether each text fits its group, shape (n,)."""
-        fitting: NDArray[np.bool_] = self.fit >= UNFIT
+        fitting: NDArray[np.bool_] = self.typicality >= UNFIT
         return fitting
 
     def rows(self) -> list[dict[str, Any]]:
         """One table row per text.
 
         Returns:
-            Rows of group (counted from 1, as in the page), group_name, answer, distance, fit and fits.
+            Rows of group (counted from 1, as in the page), group_name, answer, distance, typicality and fits.
         """
-        columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.fit, self.fits.tolist())
+        columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.typicality, self.fits.tolist())
         return [
             {
                 "group": label + 1,
                 "group_name": name,
                 "answer": answer,
                 "distance": round(float(distance), 4),
-                "fit": round(float(fit), 4),
+                "typicality": round(float(typicality), 4),
                 "fits": fitting,
             }
-            for label, name, answer, distance, fit, fitting in zip(*columns, strict=True)
+            for label, name, answer, distance, typicality, fitting in zip(*columns, strict=True)
         ]
 
     def to_frame(self) -> pd.DataFrame:
         """The rows as a data frame, with the texts.
 
         Returns:
-            Columns text, group, group_name, answer, distance, fit, fits; its index is that of the texts where they were a
+            Columns text, group, group_name, answer, distance, typicality, fits; its index is that of the texts where they were a
             column of pandas.
 
         Raises:

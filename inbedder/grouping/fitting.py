@@ -51,7 +51,7 @@ def own_distances(vectors: Vectors, centre: Vectors, size: int) -> Vectors:
     return distances
 
 
-def fit_of(distances: Vectors, kept_distances: Vectors) -> Vectors:
+def typicality_of(distances: Vectors, kept_distances: Vectors) -> Vectors:
     """Share of the kept rows that lie as far from their centre as each new row does from its own.
 
     Args:

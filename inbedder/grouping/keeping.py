@@ -18,7 +18,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError, shown
 from inbedder.grouping.assignment import Assignment
 from inbedder.grouping.explain import central_texts, keywords
-from inbedder.grouping.fitting import fit_of, nearest, own_distances, own_groups
+from inbedder.grouping.fitting import nearest, own_distances, own_groups, typicality_of
 from inbedder.grouping.kept_files import damaged, read_kept, write_kept
 from inbedder.grouping.naming import WORDS, distinct
 from inbedder.grouping.origin import Origin
@@ -229,7 +229,7 @@ class Grouping:
             show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
-            Group, distance, fit and answer of each text.
+            Group, distance, typicality and answer of each text.
 
         Raises:
             InputError: When there is no text, or the model is no longer the one that made the grouping.
@@ -258,7 +258,7 @@ class Grouping:
             show_progress_bar: As for ``assign``.
 
         Returns:
-            Group, distance, fit and answer of each text, the new groups among them.
+            Group, distance, typicality and answer of each text, the new groups among them.
 
         Raises:
             InputError: As ``assign`` does.
@@ -293,8 +293,8 @@ class Grouping:
 
     def _assigned(self, rows: list[str], vectors: Vectors, answers: list[str], index: Any) -> Assignment:
         labels, distances = nearest(vectors, self.centres)
-        fit = fit_of(distances, self.distances)
-        return Assignment(rows, labels, distances, fit, answers, [self.groups[label].name for label in labels], index)
+        typicality = typicality_of(distances, self.distances)
+        return Assignment(rows, labels, distances, typicality, answers, [self.groups[label].name for label in labels], index)
 
     def _add(self, new: list[NDArray[np.intp]], rows: list[str], vectors: Vectors, answers: list[str]) -> None:
         """Take groups of new texts in, named so that the words tell them apart from the kept ones."""

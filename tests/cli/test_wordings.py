@@ -30,8 +30,9 @@ def test_compare_wordings_prints_agreement_the_best_wording_and_moving_rows_and_
     assert "1. What?" in said and "3. Do they love animals?" in said
     assert "agrees most with the others" in said
     rows = list(csv.DictReader((folder / "moves.csv").open(newline="")))
-    assert list(rows[0]) == ["row", "text", "moves", "What?", "Which thing is it?", "Do they love animals?"]
-    assert rows[1]["text"] == "'=late box"
+    mine = REVIEWS.splitlines()[0].split(",")
+    assert list(rows[0]) == [*mine, "moves", "What?", "Which thing is it?", "Do they love animals?"]
+    assert rows[1]["review"] == "'=late box"
     moving = sum(row["moves"] != "0" for row in rows)
     assert f"{moving} of 4 rows ({moving / 4:.0%}) are in another group" in said
     code, said = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model)
@@ -60,7 +61,7 @@ def test_compare_wordings_reads_and_writes_the_tables_that_cluster_does(folder, 
     code, said = invoke("compare-wordings", "odd.csv", *WORDINGS, *model, "--delimiter", ":", "-o", "moves.xlsx")
     assert code == 0, said
     rows = list(openpyxl.load_workbook("moves.xlsx").active.iter_rows(values_only=True))
-    assert rows[0][:3] == ("row", "text", "moves")
+    assert rows[0][:3] == ("id", "text", "moves")
     assert [row[1] for row in rows[1:]] == ["cats, dogs", "a late box", "top up?"]
 
 

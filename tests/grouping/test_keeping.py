@@ -85,13 +85,13 @@ def test_texts_of_no_group_do_not_fit_and_still_have_a_nearest_one(grouping):
     found = grouping.assign(TEXTS[:9], embeddings=others(9))
     assert not found.fits.any()
     assert set(found.labels) <= {0, 1, 2}
-    assert np.allclose(found.fit, 1 / 91)
+    assert np.allclose(found.typicality, 1 / 91)
 
 
 def test_rows_and_frame_count_groups_as_the_page_does(grouping):
     found = grouping.assign(TEXTS[:2], embeddings=np.concatenate([blobs(SIZES)[:1], others(1)]))
     first, second = found.rows()
-    assert list(first) == ["group", "group_name", "answer", "distance", "fit", "fits"]
+    assert list(first) == ["group", "group_name", "answer", "distance", "typicality", "fits"]
     assert (first["group"], first["fits"], second["fits"]) == (1, True, False)
     assert found.to_frame()["text"].tolist() == TEXTS[:2]
 
