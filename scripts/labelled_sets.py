@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import argparse
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from evaluation.tasks.base import instructions_of
 from evaluation.tasks.corpus import known_corpus
 from evaluation.tasks.sets import KnownSet, known_sets
 from evaluation.tasks.standard import COLUMNS
+from inbedder import InBedder
+from inbedder.files import atomic_write
 from inbedder.tables import read_rows
 
 
@@ -66,3 +71,41 @@ def _of_one_label(known: KnownSet, folder: Path, limit: int) -> list[LabelledSet
     rows = Random(0).sample(rows, limit) if len(rows) > limit else rows
     texts, labels = (list(column) for column in zip(*rows, strict=True))
     return [LabelledSet(known.name, instructions_of("standard")[known.name], texts, labels)]
+
+
+def measure_sets(
+    script: str, limit: int, measure: Callable[[LabelledSet, InBedder], dict[str, Any]]
+) -> tuple[Path, dict[str, Any], list[dict[str, Any]]]:
+    """Read the command line and measure every set with `mini`, printing each as it is done.
+
+    Args:
+        script: The script's docstring, whose third line is its command.
+        limit: At most so many rows of each set.
+        measure: From a set and the model to what was found.
+
+    Returns:
+        The file of the results, how they were made, and what was found for each set.
+    """
+    parser = argparse.ArgumentParser(description=script, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--machine", default="unnamed")
+    options = parser.parse_args()
+    model, found = InBedder(cache=options.cache), []
+    for labelled in labelled_sets(options.data, limit):
+        found.append(measure(labelled, model))
+        print(json.dumps(found[-1]), flush=True)
+    about = f"mini (revision {model.revision}), at most {limit} rows of each set"
+    return options.output, {"command": script.splitlines()[2], "about": about, "machine": options.machine}, found
+
+
+def write_results(path: Path, results: dict[str, Any]) -> None:
+    """Write results, whole or not at all.
+
+    Args:
+        path: The file.
+        results: What it holds.
+    """
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -10,22 +10,18 @@ reached, and the V-measure at the number of labels.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
-from labelled_sets import LabelledSet, labelled_sets
+from labelled_sets import LabelledSet, measure_sets, write_results
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, pairwise_distances, silhouette_score, v_measure_score
 
 from inbedder import InBedder
-from inbedder.files import atomic_write
 from inbedder.grouping.choosing import NUMBERS, choose_number
 from inbedder.grouping.fitting import nearest
 from inbedder.vectors import Vectors, unit
@@ -143,26 +139,15 @@ def table_of(found: dict[str, Any]) -> list[list[str]]:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--machine", default="unnamed")
-    options = parser.parse_args()
-    model, sets = InBedder(cache=options.cache), []
-    for labelled in labelled_sets(options.data, LIMIT):
-        sets.append(measure(labelled, model))
-        print(json.dumps(sets[-1]), flush=True)
+    output, head, sets = measure_sets(str(__doc__), LIMIT, measure)
+    head["about"] += f", k from {NUMBERS[0]} to {NUMBERS[-1]}"
     results = {
-        "command": "python scripts/measure_counts.py DATA --cache kept -o evaluation/results/counts.json",
-        "about": f"mini (revision {model.revision}), at most {LIMIT} rows of each set, k from {NUMBERS[0]} to {NUMBERS[-1]}",
-        "machine": options.machine,
+        **head,
         **(found := summary(sets)),
         "table": table_of(found),
         "sets": sets,
     }
-    with atomic_write(options.output) as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_results(output, results)
 
 
 if __name__ == "__main__":

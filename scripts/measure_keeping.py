@@ -11,21 +11,17 @@ and ``update`` shows how many groups are added, and which share of their texts i
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import numpy as np
-from labelled_sets import LabelledSet, labelled_sets
+from labelled_sets import LabelledSet, measure_sets, write_results
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score, v_measure_score
 
 from inbedder import Grouping, InBedder, cluster
-from inbedder.files import atomic_write
 from inbedder.grouping.partition import group
 from inbedder.vectors import Vectors
 
@@ -128,26 +124,15 @@ def table_of(sets: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--cache", type=Path)
-    parser.add_argument("--machine", default="unnamed")
-    options = parser.parse_args()
-    model, sets = InBedder(cache=options.cache), []
-    for labelled in labelled_sets(options.data, LIMIT):
-        sets.append(measure(labelled, model))
-        print(json.dumps(sets[-1]), flush=True)
+    output, head, sets = measure_sets(str(__doc__), LIMIT, measure)
+    head["about"] += f", {SEEDS} seeds"
     results = {
-        "command": "python scripts/measure_keeping.py DATA --cache kept -o evaluation/results/keeping.json",
-        "about": f"mini (revision {model.revision}), at most {LIMIT} rows of each set, {SEEDS} seeds",
-        "machine": options.machine,
+        **head,
         "summary": summary(sets),
         "table": table_of(sets),
         "sets": sets,
     }
-    with atomic_write(options.output) as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    write_results(output, results)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def tell_apart(
     Args:
         answers: One answer per text, n strings; empty ones are not counted.
         labels: Group of each text, shape (n,), 0 .. k-1.
-        merge: Put them together; else the labels stay, and what is alike is said.
+        merge: Put them together; else the labels stay, and notes name the groups that are alike.
         left_out: Number of the last group where that holds the texts that fit none; None where there is no such group.
 
     Returns:
@@ -135,8 +135,8 @@ def _words_of(answers: Sequence[str], chosen: NDArray[np.bool_]) -> Weights:
     """Weight of each word in some answers."""
     weights: Weights = Counter()
     for answer, times in Counter(answers[row] for row in np.flatnonzero(chosen).tolist()).items():
-        said = _plain(answer).split()
-        words = [word for word in said if word not in stopwords()] or said
+        tokens = _plain(answer).split()
+        words = [token for token in tokens if token not in stopwords()] or tokens
         for place, word in enumerate(words):  # of each answer the weights are 1 in sum
             weights[word] += times * 2.0**-place / (2 - 2.0 ** (1 - len(words)))  # type: ignore[assignment]
     return weights

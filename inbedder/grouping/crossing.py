@@ -31,7 +31,7 @@ MOST_VALUES = 30
 """Values of a column that are told apart unless more are asked for."""
 CHANCE = 0.05
 """False discovery rate up to which a cell is said to differ from chance."""
-BLANK, NO_GROUP = "(blank)", "(no group)"
+BLANK = "(blank)"
 Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
 
@@ -227,7 +227,7 @@ def cross(left: Categories, right: Categories) -> CrossTable:
 
 
 def groups_of(result: ClusterResult) -> Categories:
-    """The groups of a grouping; texts in none (label -1) are a category of their own.
+    """The groups of a grouping, that of the texts that fit none among them.
 
     Args:
         result: The grouping.
@@ -235,10 +235,7 @@ def groups_of(result: ClusterResult) -> Categories:
     Returns:
         Its groups in their order.
     """
-    labels, names = result.labels, list(result.names)
-    if (labels < 0).any():
-        labels, names = np.where(labels < 0, len(names), labels), [*names, NO_GROUP]
-    return Categories(result.instruction, names, labels)
+    return Categories(result.instruction, list(result.names), result.labels)
 
 
 def categories(title: str, values: Sequence[Any], count: int, most_values: int = MOST_VALUES) -> Categories:

@@ -38,7 +38,7 @@ EXAMPLES = 5
 
 @dataclass
 class KeptGroup:
-    """What is known of one group, beside its centre."""
+    """One group without its centre: name, size, keywords, examples and answers."""
 
     name: str
     """Its name."""

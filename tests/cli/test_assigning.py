@@ -1,13 +1,13 @@
 import csv
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from inbedder import Grouping, InBedder, cli, cluster
+from inbedder import Grouping, InBedder, cluster
 from inbedder.cli.assigning import save_groupings
 from inbedder.errors import InputError
+from tests.cli.test_cli import run
 
 REVIEWS = "id,review,name\n1,I love cats,a\n2,The box was crushed and late,b\n3,How do I top up my account?,c\n4,I love dogs,d\n"
 NEW = "review,stars\nI love dogs,5\nA lamp came late,1\n"
@@ -19,16 +19,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "reviews.csv").write_text(REVIEWS)
     (tmp_path / "new.csv").write_text(NEW)
     return tmp_path
-
-
-def run(monkeypatch, *arguments):
-    """Exit code of the command line."""
-    monkeypatch.setattr(sys, "argv", ["inbedder", *map(str, arguments)])
-    try:
-        cli.main()
-    except SystemExit as stop:
-        return stop.code or 0
-    return 0
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy.stats import fisher_exact
@@ -81,9 +79,9 @@ def test_dates_are_cut_into_periods_and_a_missing_one_is_blank():
     assert found.category_of.tolist() == [0, 11, 12, 1]
 
 
-def test_texts_in_no_group_are_a_row_of_their_own():
-    (table,) = crosstab(replace(grouping([0, 1, 1]), labels=np.array([0, 1, -1])), {"kind": ["x", "y", "y"]})
-    assert table.rows.names[-1] == "(no group)"
+def test_texts_that_fit_no_group_are_a_row_of_their_own():
+    (table,) = crosstab(grouping([0, 1, 2], left_out=2), {"kind": ["x", "y", "y"]})
+    assert table.rows.names[-1] == "fits no group"
     assert table.counts[:, table.columns.names.index("y")].tolist() == [0, 1, 1]
 
 

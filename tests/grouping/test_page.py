@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -169,13 +168,12 @@ def test_a_large_corpus_is_drawn_by_density_and_all_of_it(monkeypatch: pytest.Mo
     assert html == render_report([grouping(labels)])
 
 
-def test_texts_in_no_group_are_grey_and_have_no_number_on_the_map() -> None:
-    some = grouping([0, 0, 1, 1, 1])
-    html = render_report([replace(some, labels=np.array([0, -1, 1, 1, -1]))])
+def test_texts_that_fit_no_group_are_grey_and_have_no_number_on_the_map() -> None:
+    html = render_report([grouping([0, 2, 1, 1, 2], left_out=2)])
     data = Page(html).data
-    assert data["dimensions"][0]["names"][2] == "(no group)" and data["dimensions"][0]["of"] == [0, 2, 1, 1, 2]
+    assert data["dimensions"][0]["names"][2] == "fits no group" and data["dimensions"][0]["of"] == [0, 2, 1, 1, 2]
     assert data["views"][0]["colours"] == [0, 1, "none"]
-    assert "2 texts · 40%" in html.split("(no group)</h3>")[1]
+    assert "2 texts · 40%" in html.split("fits no group</h3>")[1]
     assert re.findall('<span class="number">([^<]*)</span>', html) == ["1", "2"]
     assert html.count('<text x="') == 2
 

@@ -115,7 +115,7 @@ def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
 
 def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed: Points) -> Group:
     members = np.flatnonzero(labels == number)
-    known = number < len(result.keywords) and number != result.left_out  # others have no words of their own
+    known = number != result.left_out
     agreements = result.label_agreements if known else {}
     return Group(
         name=clip(name, ANSWER_TEXT),
