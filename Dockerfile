@@ -15,7 +15,7 @@ RUN pip install --no-cache-dir -c constraints.txt ${PIP_OPTIONS} '.[mini,serve]'
     useradd --create-home --uid 10001 inbedder && \
     mkdir /cache && chown inbedder /cache
 
-USER inbedder
+USER 10001
 ENV INBEDDER_HOST=0.0.0.0 INBEDDER_PORT=8765
 EXPOSE 8765
 VOLUME /cache

@@ -92,26 +92,37 @@ def _results(
     many = len(units[0][1]) if units else 1
     window = max(1, WINDOW // many)
     most_tokens = token_budget() if many == 1 else TOKEN_BUDGET  # what many instructions share is counted for each
+    for window_units, known, prompts in _windows(tokenizer, units, window, space):
+        for unit in known:
+            yield unit, *known[unit]
+        lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
+        for batch in length_sorted_batches(lengths, batch_size, most_tokens):
+            todo = [number for number in batch.tolist() if window_units[number] not in known]
+            if not todo:
+                continue
+            chosen = [prompts[number] for number in todo]
+            results = work(chosen)
+            if space:
+                pairs = [pair for number in todo for pair in _pairs(window_units[number])]
+                space.keep(pairs, [prompt.cut for prompt in _flat(chosen)], _flat(results))
+            for number, row, result in zip(todo, chosen, results, strict=True):
+                yield window_units[number], any(prompt.cut for prompt in row), result
+
+
+def _windows(
+    tokenizer: PromptTokenizer, units: list[Unit], window: int, space: CacheSpace | None
+) -> Iterator[tuple[list[Unit], dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]]:
+    """Each window's units, what is kept of them, and their prompts; the next is tokenized in a thread meanwhile."""
+    windows = [units[start : start + window] for start in range(0, len(units), window)]
+    if len(windows) < 2:  # a thread costs more than a short text
+        yield from ((alone, *_prepare(tokenizer, alone, space)) for alone in windows)
+        return
     with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
-        ahead = thread.submit(_prepare, tokenizer, units[:window], space)
-        for start in range(0, len(units), window):
-            window_units = units[start : start + window]
+        ahead = thread.submit(_prepare, tokenizer, windows[0], space)
+        for number, current in enumerate(windows):
             known, prompts = ahead.result()
-            ahead = thread.submit(_prepare, tokenizer, units[start + window : start + 2 * window], space)
-            for unit in known:
-                yield unit, *known[unit]
-            lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
-            for batch in length_sorted_batches(lengths, batch_size, most_tokens):
-                todo = [number for number in batch.tolist() if window_units[number] not in known]
-                if not todo:
-                    continue
-                chosen = [prompts[number] for number in todo]
-                results = work(chosen)
-                if space:
-                    pairs = [pair for number in todo for pair in _pairs(window_units[number])]
-                    space.keep(pairs, [prompt.cut for prompt in _flat(chosen)], _flat(results))
-                for number, row, result in zip(todo, chosen, results, strict=True):
-                    yield window_units[number], any(prompt.cut for prompt in row), result
+            ahead = thread.submit(_prepare, tokenizer, windows[number + 1] if number + 1 < len(windows) else [], space)
+            yield current, known, prompts
 
 
 def _prepare(

@@ -55,8 +55,8 @@ class Settings(BaseSettings):
     """Most instructions that texts are grouped by in a request."""
     max_waiting: int = Field(default=256, ge=1)
     """Most requests of a model that are being worked on or wait; further ones are answered with 429."""
-    threads: int = Field(default=64, ge=1)
-    """Requests of a model that are tokenized and written as JSON at the same time."""
+    threads: int = Field(default=32, ge=1)
+    """Requests of a model that are tokenized and written as JSON at the same time; more than fill a pass win nothing."""
     batch_size: int = Field(default=32, ge=1)
     """Most texts in one pass of a model, of all waiting requests together."""
     body_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)

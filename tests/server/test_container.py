@@ -30,7 +30,8 @@ def test_what_is_copied_exists_and_nothing_else_is_sent():
 
 
 def test_the_server_runs_as_a_user_without_rights_and_with_the_bundled_model():
-    assert steps("USER") == ["inbedder"]
+    assert steps("USER") == ["10001"]  # the number that useradd gives: hosts without its name resolve it too
+    assert "--uid 10001" in steps("RUN")[0]
     assert STEPS.index("\nUSER ") < STEPS.index("\nENTRYPOINT ")
     (install,) = steps("RUN")
     assert ".[mini,serve]" in install
