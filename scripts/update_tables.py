@@ -136,19 +136,23 @@ def index_table() -> list[list[str]]:
 
 
 def serve_table() -> list[list[str]]:
-    """Requests per second and waiting times of the server, by the number of clients.
+    """Requests per second and waiting times of the server by the number of clients, and its memory over a long run.
 
     Returns:
         Rows of cells, the header first.
     """
     content = json.loads((BENCHMARKS / "serve.json").read_text(encoding="utf-8"))
-    rows = [["one text per request, on 2 cores", "clients", "requests per second", "p50 ms", "p95 ms", "p99 ms"]]
-    rows.append(["mini in a loop, no server", "", f"{content['one_at_a_time']:.0f}", "", "", ""])
+    rows = [["one text per request, on 2 cores", "clients", "requests per second", "p50 ms", "p95 ms", "p99 ms", "memory"]]
+    rows.append(["mini in a loop, no server", "", f"{content['one_at_a_time']:.0f}", "", "", "", ""])
     for name, loads in content.items():
         for load in loads if isinstance(loads, list) else ():
             times = [f"{load[column]:.0f}" for column in ("p50", "p95", "p99")]
-            rows.append([name, str(load["clients"]), f"{load['per_second']:.0f}", *times])
-    return rows
+            rows.append([name, str(load["clients"]), f"{load['per_second']:.0f}", *times, ""])
+    long = content["memory"]
+    times = [f"{long[column]:.0f}" for column in ("p50", "p95", "p99")]
+    memory = f"{long['before_mb']:.0f} to {long['after_mb']:.0f} MB ({100 * long['growth']:+.1f}%)"
+    name = f"inbedder serve, {long['requests']:,} more requests"
+    return [*rows, [name, str(long["clients"]), f"{long['per_second']:.0f}", *times, memory]]
 
 
 BESIDE = {
