@@ -25,7 +25,7 @@ from finetune.methods import read_method
 RECIPE = Path(__file__).parents[1] / "finetune" / "recipes" / "instructor-minilm.yaml"
 ORDERS = {
     f"{order}{run}": f"INSTRUCTOR-style, {name}{how}"
-    for run, how in (("", ""), ("-2e-5", ", 2e-5"), ("-longer", ", 2e-5, three epochs"))
+    for run, how in (("", ""), ("-2e-5", ", 2e-5"), ("-longer", ", 2e-5, two epochs"))
     for order, name in (("drawn", "drawn order"), ("data-cube", "Data-CUBE's order"))
 }
 ANSWERING = {"runs/objectives/both": "answering (mini's recipe), 100 steps", "mini": "mini"}

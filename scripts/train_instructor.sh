@@ -33,14 +33,14 @@ PYTHON
 ln -sfn "$(realpath "$data/qa")" $runs/qa
 ln -sfn "$(realpath "$data/eval")" $runs/eval
 
-# 85 steps with three seeds, and at a lower rate with one; three times as many steps at the lower rate with one.
+# 85 steps with three seeds, and at a lower rate with one; twice as many steps at the lower rate with one.
 models=()
 for run in drawn-{0,1,2} data-cube-{0,1,2} drawn-2e-5-0 data-cube-2e-5-0 drawn-longer-0 data-cube-longer-0; do
     output=$runs/$run
     changes=(--set data.folder=$runs --set training.output=$output --set training.seed=${run##*-})
     [[ $run = drawn* ]] || changes+=(--set 'curriculum={}')
     [[ $run != *2e-5* ]] || changes+=(--set training.learning_rate=2.0e-5)
-    [[ $run != *longer* ]] || changes+=(--set training.learning_rate=2.0e-5 --set training.epochs=3)
+    [[ $run != *longer* ]] || changes+=(--set training.learning_rate=2.0e-5 --set training.epochs=2)
     [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
     models+=(--model $output)
 done
