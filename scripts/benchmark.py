@@ -2,7 +2,10 @@
 """What lean passes, shared prefixes, the cache and the guided transform save: two ways to one result, side by side in one run.
 
     python scripts/benchmark.py                                  (make bench; about 40 minutes on 2 cores)
+    python scripts/benchmark.py --quick                          (mini alone, three rounds; about 3 minutes)
     python scripts/benchmark.py --only "opt 125M" -o /tmp/some.json
+
+Results are kept by what the CPU can do, a file each: ``results/benchmark-avx512-bf16.json``.
 
 A case runs both ways in turn, round by round after one warm-up, and keeps the median ratio of the rounds with the smallest and
 the largest, and the smallest cosine between both ways' vectors. The naive way is written as the paper's code works: ``generate``
@@ -48,7 +51,14 @@ BATCH = 16
 LINE = (20_000, 100_000, 1_000_000)
 MEMORY = "opt 125M: memory above the weights, one layer / all layers"
 LINE_NAME = "mini: guided, seconds by size of the corpus"
-RESULTS = Path(__file__).parent / "results" / "benchmark.json"
+QUICK = ("sentence-transformers", "warm cache")
+"""Parts of the names of the cases that take seconds."""
+RESULTS = Path(__file__).parent / "results"
+
+
+def capability() -> str:
+    """What the CPU can do of what decides about speed, as files are named after it."""
+    return torch.backends.cpu.get_cpu_capability().lower() + ("-bf16" if has_fast_bf16(torch.device("cpu")) else "")
 
 
 @dataclass(frozen=True)
@@ -302,10 +312,12 @@ def draw(content: dict[str, Any], path: Path) -> None:
 def main() -> None:
     """Measure what is asked for; json and chart are written after every case, and keep those that were not asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS)
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"benchmark-{capability()}.json")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="only what takes seconds, in three rounds")
+    parser.add_argument("--rounds", type=int)
     options = parser.parse_args()
+    rounds = options.rounds or (3 if options.quick else 5)
     about: dict[str, Any] = {
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
         "default_precision": str(InBedder().backbone.model.dtype).removeprefix("torch."),
@@ -317,12 +329,13 @@ def main() -> None:
     done = {case["name"]: case for case in before.get("cases", [])}
     cases = [case for family in ("opt", "llama") for shape in SHAPES for case in causal_cases(family, shape)] + list(mini_cases())
     jobs: dict[str, Callable[[Path], dict[str, Any]]] = {MEMORY: memory}
-    jobs |= {case.name: lambda folder, case=case: measure(case, folder, options.rounds) for case in cases}
+    jobs |= {case.name: lambda folder, case=case: measure(case, folder, rounds) for case in cases}
     jobs[LINE_NAME] = lambda _folder: {"name": LINE_NAME, "line": guided_line()}
     options.output.parent.mkdir(exist_ok=True)
     command = " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as folder:
-        for name in (job for job in jobs if options.only in job):
+        wanted = [job for job in jobs if options.only in job and (not options.quick or any(part in job for part in QUICK))]
+        for name in wanted:
             done[name] = jobs[name](Path(folder)) | {"command": command}
             print(f"{done[name].get('ratio', ''):8}  {name}", flush=True)
             content = about | {"cases": [done[job] for job in jobs if job in done]}

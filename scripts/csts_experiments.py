@@ -51,10 +51,6 @@ TRAINED: dict[str, tuple[str, ...]] = {
     "cross-encoder, mean of the whole input with MLP, trained": ("cross", *WHOLE_INPUT),
     "cross-encoder, sentences alone": ("cross", "encoding.reads=sentences"),
     "cross-encoder, condition alone": ("cross", "encoding.reads=condition", *WHOLE_INPUT),
-    **{
-        f"{kind}-encoder of the paper on all-MiniLM-L6-v2, trained": (f"paper-{kind}", *PAPERS_BASE_SIZE)
-        for kind in ("cross", "bi")
-    },
     "bi-encoder, sentences alone": ("bi", "encoding.reads=sentences", "objective.loss=mse"),
 }
 STRONGER = "sentence-transformers/all-mpnet-base-v2"

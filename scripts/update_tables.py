@@ -46,8 +46,6 @@ def with_tables(page: str) -> str:
     def fill(match: re.Match[str]) -> str:
         if match[2] in BESIDE:
             return f"{match[1]}{markdown(BESIDE[match[2]]())}\n{match[4]}"
-        if (BENCHMARKS / match[2]).exists():
-            return f"{match[1]}{markdown(ratios(BENCHMARKS / match[2]))}\n{match[4]}"
         path = next(path for path in (RESULTS / match[2], EXPERIMENTS / match[2]) if path.exists())
         if rows := own_table(path):
             return f"{match[1]}{markdown(rows)}\n{match[4]}"
@@ -155,18 +153,6 @@ def serve_table() -> list[list[str]]:
     return [*rows, [name, str(long["clients"]), f"{long['per_second']:.0f}", *times, memory]]
 
 
-BESIDE = {
-    "search.json": search_table,
-    "index_speed.json": index_table,
-    "paper.json": published_table,
-    "beside_the_paper": on_written_sets,
-    "wordings.json": wordings_table,
-    "names.json": names_table,
-    "serve.json": serve_table,
-}
-"""Tables that are not made of the main scores of one file of results."""
-
-
 def own_table(path: Path) -> list[list[str]]:
     """The table that a file of results holds itself.
 
@@ -180,21 +166,37 @@ def own_table(path: Path) -> list[list[str]]:
     return list(content.get("table", [])) if isinstance(content, dict) else []
 
 
-def ratios(path: Path) -> list[list[str]]:
-    """The table of a benchmark: each case's median ratio with its spread, those of tiny models left out.
-
-    Args:
-        path: What ``scripts/benchmark.py`` wrote.
+def speed_table() -> list[list[str]]:
+    """The table of the benchmark: each case's median ratio with its spread on each kind of CPU, tiny models left out.
 
     Returns:
         Rows of cells, the header first.
     """
-    content = json.loads(path.read_text(encoding="utf-8"))
-    rows = [["two ways, side by side", "ratio", "from", "to", "goal"]]
-    for case in content["cases"]:
-        if "ratio" in case and " tiny: " not in case["name"]:
-            rows.append([case["name"], *(f"{case[column]:.1f}" for column in ("ratio", "smallest", "largest", "goal"))])
-    return rows
+    kinds = {"benchmark-avx512-bf16.json": "AVX512 with bfloat16", "benchmark-avx512.json": "AVX512 without"}
+    found: dict[str, dict[str, str]] = {}
+    for file, kind in kinds.items():
+        for case in json.loads((BENCHMARKS / file).read_text(encoding="utf-8"))["cases"]:
+            if "ratio" in case and " tiny: " not in case["name"]:
+                row = found.setdefault(case["name"], {"goal": f"{case['goal']:.1f}"})
+                row[kind] = "{ratio:.1f} ({smallest:.1f} to {largest:.1f})".format(**case)
+    columns = [*kinds.values(), "goal"]
+    return [
+        ["two ways, side by side", *columns],
+        *([name, *(row.get(key, "") for key in columns)] for name, row in found.items()),
+    ]
+
+
+BESIDE = {
+    "search.json": search_table,
+    "index_speed.json": index_table,
+    "paper.json": published_table,
+    "beside_the_paper": on_written_sets,
+    "wordings.json": wordings_table,
+    "names.json": names_table,
+    "serve.json": serve_table,
+    "benchmark-*.json": speed_table,
+}
+"""Tables that are not made of the main scores of one file of results."""
 
 
 if __name__ == "__main__":
