@@ -83,7 +83,10 @@ REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     "cross-encoder on mini, sentences alone": (1, ("cross", "encoding.reads=sentences", *ONE_EPOCH)),
     "cross-encoder on mini, condition alone": (1, ("cross", "encoding.reads=condition", *WHOLE_INPUT, *ONE_EPOCH)),
     f"tri-encoder on {BASE_NAME}": (3, ("tri", *ONE_EPOCH)),
-    **{f"{kind}-encoder of the paper on {BASE_NAME}": (1, (f"paper-{kind}", *PAPERS_BASE_SIZE)) for kind in ("cross", "bi")},
+    **{
+        f"{kind}-encoder of the paper on {BASE_NAME}, 1500 pairs": (1, (f"paper-{kind}", "data.pairs=1500", *PAPERS_BASE_SIZE))
+        for kind in ("cross", "bi")
+    },
 }
 """What is trained on the authors' rows: by name, how many seeds, which recipe, and its changes."""
 SIZES = (90, 360)
