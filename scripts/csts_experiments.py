@@ -64,6 +64,7 @@ COMPARED = ("data.pairs=800", "training.epochs=1", "training.learning_rate=1.0e-
 LOSSES = ("mse", "quad", "quad+mse")
 ONE_EPOCH = ("training.epochs=1", "training.learning_rate=1.0e-4")
 AT_THE_MASKS = ("encoding.pooler=masks", *ONE_EPOCH)
+SOME = ("data.pairs=1500", *ONE_EPOCH)
 REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     **{
         f"{kind}-encoder on {base}, {loss}, 800 pairs": (1, (kind, *BASES[base], *COMPARED, f"objective.loss={loss}"))
@@ -78,11 +79,11 @@ REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     f"bi-encoder on {STRONGER}, two epochs": (1, ("bi", *BASES[STRONGER], "training.epochs=2", "training.learning_rate=5.0e-5")),
     "bi-encoder on mini, at its masks": (3, ("bi", *AT_THE_MASKS)),
     "bi-encoder on mini, at its masks, with rows of our own": (1, ("bi", *AT_THE_MASKS)),
-    "bi-encoder on mini, sentences alone": (1, ("bi", "encoding.reads=sentences", "objective.loss=mse", *ONE_EPOCH)),
-    "cross-encoder on mini": (3, ("cross", *ONE_EPOCH)),
-    "cross-encoder on mini, sentences alone": (1, ("cross", "encoding.reads=sentences", *ONE_EPOCH)),
-    "cross-encoder on mini, condition alone": (1, ("cross", "encoding.reads=condition", *WHOLE_INPUT, *ONE_EPOCH)),
-    f"tri-encoder on {BASE_NAME}": (3, ("tri", *ONE_EPOCH)),
+    "bi-encoder on mini, sentences alone, 1500 pairs": (1, ("bi", "encoding.reads=sentences", "objective.loss=mse", *SOME)),
+    "cross-encoder on mini, 1500 pairs": (3, ("cross", *SOME)),
+    "cross-encoder on mini, sentences alone, 1500 pairs": (1, ("cross", "encoding.reads=sentences", *SOME)),
+    "cross-encoder on mini, condition alone, 1500 pairs": (1, ("cross", "encoding.reads=condition", *WHOLE_INPUT, *SOME)),
+    f"tri-encoder on {BASE_NAME}, 1500 pairs": (3, ("tri", *SOME)),
     **{
         f"{kind}-encoder of the paper on {BASE_NAME}, 1500 pairs": (1, (f"paper-{kind}", "data.pairs=1500", *PAPERS_BASE_SIZE))
         for kind in ("cross", "bi")
