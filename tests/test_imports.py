@@ -31,9 +31,10 @@ FLOORS = {
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base model_object
         backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
-        cli.inputs distributed.pipeline grouping.origin search.reading server.served
-        distributed.job grouping.keeping integrations.lancedb integrations.langchain integrations.rerankers
-            integrations.sentence_transformers search.searching server.routes
+        cli.inputs distributed.pipeline grouping.origin integrations.loading search.reading server.served
+        distributed.job grouping.keeping integrations.bertopic integrations.keybert integrations.lancedb
+            integrations.langchain integrations.llama_index integrations.rerankers integrations.sentence_transformers
+            integrations.sklearn search.searching server.routes
         cli.assigning cli.texts distributed grouping.clustering search.index
         cli.groups cli.search grouping.comparison search server.clusters
         cli.wordings server.app
@@ -62,7 +63,7 @@ FLOORS = {
             tasks.robustness tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
         mteb_results runner tasks.detail
-        few_shot search_sweep tasks
+        few_shot mteb_registry search_sweep tasks
         sweeps
     """,
 }
