@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils import estimator_checks
 
 from inbedder import InBedder
 from inbedder.errors import InputError
@@ -33,11 +33,31 @@ def test_texts_become_the_models_vectors(name):
     np.testing.assert_allclose(lengths, 1, atol=1e-5)
 
 
-def test_it_passes_scikit_learns_checks(name):
-    results = check_estimator(InstructedVectorizer(QUESTION, name), on_fail=None, on_skip=None)
-    failed = {result["check_name"]: str(result["exception"]) for result in results if result["status"] == "failed"}
-    assert failed == {}
-    assert sum(result["status"] == "passed" for result in results) >= 10
+WITHOUT_NUMBERS = [
+    "check_do_not_raise_errors_in_init_or_set_params",
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_estimator_tags_renamed",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+]
+"""scikit-learn's checks that give an estimator no table of numbers; ``check_estimator`` itself leaves those of texts at one."""
+
+
+@pytest.mark.parametrize("check", WITHOUT_NUMBERS)
+def test_it_passes_scikit_learns_checks(name, check):
+    vectorizer = InstructedVectorizer(QUESTION, name)
+    getattr(estimator_checks, check)("InstructedVectorizer", vectorizer)
+
+
+@pytest.mark.filterwarnings("ignore:Can't test estimator")
+def test_check_estimator_finds_no_fault(name):
+    results = estimator_checks.check_estimator(InstructedVectorizer(QUESTION, name), on_fail=None, on_skip=None)
+    assert [result for result in results if result["status"] not in ("passed", "skipped")] == []
 
 
 @pytest.mark.parametrize("loaded_before", [False, True])
