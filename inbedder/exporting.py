@@ -257,7 +257,7 @@ def _prompts(model: ModelObject) -> dict[str, str]:
 
 
 def _card(model: ModelObject, plain: bool) -> str:
-    needs = "It needs sentence-transformers alone."
+    needs = "It needs sentence-transformers 6.2 or later, and nothing else."
     if not plain:
         needs = (
             f"Its vectors are made by inbedder, which must be installed (`pip install 'inbedder[{EXTRA}]'`), and "

@@ -33,8 +33,8 @@ FLOORS = {
         conditional embedder
         cli.inputs distributed.pipeline grouping.origin integrations.loading search.reading server.served
         distributed.job grouping.keeping integrations.bertopic integrations.keybert integrations.lancedb
-            integrations.langchain integrations.llama_index integrations.rerankers integrations.sentence_transformers
-            integrations.sklearn search.searching server.routes
+            integrations.langchain integrations.llama_index integrations.pandas integrations.rerankers
+            integrations.sentence_transformers integrations.sklearn search.searching server.routes
         cli.assigning cli.texts distributed grouping.clustering search.index
         cli.groups cli.search grouping.comparison search server.clusters
         cli.wordings server.app

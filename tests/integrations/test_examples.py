@@ -35,6 +35,7 @@ IMPORTED = {
     ],
     "mteb": ["mteb"],
     "Hugging Face datasets": ["datasets.Dataset", "inbedder.InBedder"],
+    "pandas": ["pandas", "inbedder.integrations.pandas.TextColumn"],
     "rerankers": ["rerankers", "inbedder.integrations.rerankers.InstructedRanker"],
     "LanceDB": ["lancedb", "inbedder.InBedder", "inbedder.integrations.lancedb.InstructedReranker"],
 }
@@ -49,6 +50,7 @@ SHOWN = {
     "LlamaIndex": lambda names: names["found"][0].text == "The charger got hot",
     "mteb": lambda names: names["result"].task_results[0].scores["test"][0]["main_score"] > 0.3,
     "Hugging Face datasets": lambda names: names["rows"].column_names == ["text", "label", "vector"],
+    "pandas": lambda names: names["vectors"].shape == (20, 384) and len(names["answers"]) == 20,
     "rerankers": lambda names: len(names["best"]) == 3,
     "LanceDB": lambda names: names["found"]["text"][0] == "The battery died after a week",
 }
