@@ -5,33 +5,32 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from inbedder.arguments import known_vectors, whole_number
-from inbedder.backbones.base import Backbone, Sampling, check_pooling, decodes
+from inbedder.backbones.base import Backbone, Sampling, check_pooling
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
 from inbedder.backbones.weights import LoadOptions
 from inbedder.cache import Store
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
-from inbedder.prompt_encoder import PromptEncoder
+from inbedder.model_object import ModelObject
 from inbedder.prompting import PromptTemplate, check_strings, check_texts, default_instructions, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
 from inbedder.scheduling import finished
+from inbedder.sentence_keywords import encode_as_asked
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)
 
 
-class InBedder(PromptEncoder):
+class InBedder(ModelObject):
     """Embeds texts under an instruction, by answering it (InBedder paper, section 4)."""
 
     def __init__(
@@ -46,7 +45,7 @@ class InBedder(PromptEncoder):
         max_new_tokens: int | None = None,
         mask_length: int | None = None,
         device: str | None = None,
-        dtype: str | torch.dtype | None = None,
+        dtype: Any = None,
         revision: str | None = None,
         trust_remote_code: bool = False,
         quantization: str | None = None,
@@ -73,8 +72,9 @@ class InBedder(PromptEncoder):
             max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs); None is what the model's files say, else 3.
             mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
             device: A torch device; None takes the GPU where there is one.
-            dtype: "float32", "bfloat16" or "float16" ("int8" is an old name of backbone="onnx"); None is the device's fastest
-                that is as good: half precision on a GPU, on a CPU bfloat16 where it computes in that itself, else float32.
+            dtype: "float32", "bfloat16" or "float16", or torch's or numpy's of that name ("int8" is an old name of
+                backbone="onnx"); None is the device's fastest that is as good: half precision on a GPU, on a CPU bfloat16 where
+                it computes in that itself, else float32.
             revision: Branch, tag or commit on the hub.
             trust_remote_code: Run code from the model's repository. Off, as it should be.
             quantization: "int8" or "nf4" through bitsandbytes; for vLLM any of its methods.
@@ -91,6 +91,7 @@ class InBedder(PromptEncoder):
             ModelError: When the model cannot be loaded or has no such layer or pooling.
             InputError: When an option has no meaning, or the cache's folder cannot be used.
         """
+        self.given = {name: value for name, value in locals().items() if name != "self"}
         max_length = whole_number("max_length", max_length, 1)
         if max_new_tokens is not None:
             whole_number("max_new_tokens", max_new_tokens, 1)
@@ -122,45 +123,6 @@ class InBedder(PromptEncoder):
         how = (self.template, max_length, self.backbone.mask_length, truncation_side)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
 
-    def with_pooling(
-        self,
-        pooling: str | None = None,
-        layer: int = -1,
-        *,
-        reencoding: Reencoding | None = None,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int = 0,
-    ) -> InBedder:
-        """The same model, its weights shared, read in another way.
-
-        Args:
-            pooling: As for ``InBedder``.
-            layer: As for ``InBedder``.
-            reencoding: How "re-enc" draws and embeds answers; None leaves it as it is.
-            temperature: Of the answer whose states avg-gen, last-gen and avg-all read, which is what ``answer`` draws with these
-                numbers; 0 is greedy, the authors' Llama runs take 0.6 with top_p=0.9.
-            top_p: Nucleus, in (0, 1].
-            seed: Seed of the drawn answer.
-
-        Returns:
-            Another InBedder.
-
-        Raises:
-            InputError: When an option is out of range, or the pooling reads no decoded answer that could be drawn.
-            ModelError: When the model has no such layer or pooling.
-        """
-        other = copy(self)
-        other.pooling, other.layer = check_pooling(self.backbone, pooling, layer)
-        other.reencoding = reencoding or self.reencoding
-        other.sampling = replace(self.sampling, temperature=temperature, top_p=top_p, seed=seed if temperature else 0)
-        if temperature and not decodes(self.backbone, other.pooling):
-            raise InputError(
-                f"{other.pooling!r} of a {self.backbone.kind} model reads no decoded answer; leave temperature at 0."
-            )
-        other.__dict__.pop("dimension", None)
-        return other
-
     @cached_property
     def generic(self) -> InBedder | None:
         """The embedding model that reads texts where no instruction is given; None where this model does so itself."""
@@ -175,13 +137,14 @@ class InBedder(PromptEncoder):
 
     def encode(
         self,
-        texts: str | Sequence[str],
+        texts: str | Sequence[str] | None = None,
         instruction: str | Sequence[str] | None = None,
         *,
         batch_size: int = 32,
         normalize_embeddings: bool = False,
         show_progress_bar: bool | None = None,
         filter_words: Sequence[str] = (),
+        **keywords: Any,
     ) -> Vectors:
         """Embed texts under an instruction.
 
@@ -194,14 +157,21 @@ class InBedder(PromptEncoder):
             normalize_embeddings: Scale vectors to length 1.
             show_progress_bar: None shows one for long work in a terminal.
             filter_words: Words whose answer states are left out (paper, section 4.3).
+            **keywords: sentence-transformers' own: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
+                ``convert_to_tensor``, ``convert_to_numpy``, ``device``. Others are refused.
 
         Returns:
             float32, shape (n, d), or (d,) for one string. Row i belongs to text i. With "re-enc", ``ReencodedVectors``.
 
         Raises:
-            InputError: When a text is not a string, or instructions and texts do not match in number.
+            InputError: When a text is not a string, instructions and texts do not match in number, or a keyword is not known.
             ModelError: When the model gives NaN or infinite values.
         """
+        if keywords:
+            own: dict[str, Any] = {"batch_size": batch_size, "normalize_embeddings": normalize_embeddings}
+            own |= {"show_progress_bar": show_progress_bar, "filter_words": filter_words}
+            asked: Vectors = encode_as_asked(self, texts, instruction, keywords, own)
+            return asked
         is_default = (self.pooling, self.layer) == (self.backbone.poolings[0], -1) and not filter_words
         if instruction is None and is_default and self.generic is not None:
             options: dict[str, Any] = {"normalize_embeddings": normalize_embeddings, "show_progress_bar": show_progress_bar}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from typing import Any
@@ -74,7 +74,9 @@ class PromptEncoder(ABC):
         """
         return self.template.render(text, resolve_instruction(self.defaults.any if instruction is None else instruction)).string
 
-    def encode_query(self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any) -> Vectors:
+    def encode_query(
+        self, texts: str | Sequence[str] | None = None, instruction: str | Sequence[str] | None = None, **options: Any
+    ) -> Vectors:
         """Embed what is searched for.
 
         Args:
@@ -86,10 +88,10 @@ class PromptEncoder(ABC):
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        return self.encode(texts, self.defaults.query if instruction is None else instruction, **options)
+        return self.encode(texts, self._default(self.defaults.query, instruction, options), **options)
 
     def encode_document(
-        self, texts: str | Sequence[str], instruction: str | Sequence[str] | None = None, **options: Any
+        self, texts: str | Sequence[str] | None = None, instruction: str | Sequence[str] | None = None, **options: Any
     ) -> Vectors:
         """Embed what is searched through.
 
@@ -103,7 +105,12 @@ class PromptEncoder(ABC):
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        return self.encode(texts, self.defaults.document if instruction is None else instruction, **options)
+        return self.encode(texts, self._default(self.defaults.document, instruction, options), **options)
+
+    @staticmethod
+    def _default(default: str | None, instruction: Any, options: Mapping[str, Any]) -> Any:
+        """An instruction, or the default where none is given, not even as sentence-transformers' ``prompt``."""
+        return default if instruction is None and not {"prompt", "prompt_name"} & options.keys() else instruction
 
     @cached_property
     def revision(self) -> str:

@@ -17,7 +17,7 @@ FLOORS = {
             models models.home server server.fields server.metrics server.refusals vectors words
         arguments backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.assignment
             grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows grouping.stability
-            pooling search.engine server.settings text_columns
+            mapping pooling search.engine sentence_keywords server.settings text_columns
         cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided models.checksums
             prompting server.guard
         backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
@@ -27,13 +27,14 @@ FLOORS = {
         backbones.onnx backbones.revision formats grouping.report.page search.rows
         backbones.weights prompt_encoder search.arrays search.storage tables
         backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
-            distributed.folder reencode search.checks search.ranking
-        backbones.seq2seq backbones.shared_prefix cli.options conditional.base
+            distributed.folder exporting reencode search.checks search.ranking
+        backbones.seq2seq backbones.shared_prefix cli.options conditional.base model_object
         backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
-        cli.inputs distributed.pipeline grouping.origin search.reading server.served
-        distributed.job grouping.keeping integrations.lancedb integrations.langchain integrations.rerankers
-            search.searching server.routes
+        cli.inputs distributed.pipeline grouping.origin integrations.loading search.reading server.served
+        distributed.job grouping.keeping integrations.bertopic integrations.keybert integrations.lancedb
+            integrations.langchain integrations.llama_index integrations.pandas integrations.rerankers
+            integrations.sentence_transformers integrations.sklearn search.searching server.routes
         cli.assigning cli.texts distributed grouping.clustering search.index
         cli.groups cli.search grouping.comparison search server.clusters
         cli.wordings server.app
@@ -62,7 +63,7 @@ FLOORS = {
             tasks.robustness tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
         mteb_results runner tasks.detail
-        few_shot search_sweep tasks
+        few_shot mteb_registry search_sweep tasks
         sweeps
     """,
 }

@@ -40,7 +40,7 @@ class LoadOptions:
     """"causal", "masked", "seq2seq", "embedding" (or "instructor"), "onnx", "vllm" and its options; None to read the files."""
     device: str | None = None
     """A torch device, or None for the GPU where there is one."""
-    dtype: str | torch.dtype | None = None
+    dtype: Any = None
     """None chooses by capability, see ``choose_dtype``."""
     revision: str | None = None
     """Branch, tag or commit on the hub."""
@@ -114,12 +114,13 @@ def has_fast_bf16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
-def choose_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
+def choose_dtype(dtype: Any, device: torch.device) -> torch.dtype:
     """Choose the dtype of the weights.
 
     Args:
-        dtype: "float32", "bfloat16", "float16", "int8" (whose weights are made from float32), a torch dtype, or None to choose:
-            on a GPU half precision, on a CPU bfloat16 where it computes in that itself (twice as fast), else float32.
+        dtype: "float32", "bfloat16", "float16", or torch's or numpy's of that name, "int8" (whose weights are made from
+            float32), or None to choose: on a GPU half precision, on a CPU bfloat16 where it computes in that itself (twice as
+            fast), else float32.
         device: Where the model will run.
 
     Returns:
@@ -131,8 +132,8 @@ def choose_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch
     if dtype == "int8":
         return torch.float32
     if dtype is not None:
-        known = _DTYPES.get(dtype) if isinstance(dtype, str) else dtype
-        if not isinstance(known, torch.dtype) or not known.is_floating_point:
+        known = dtype if isinstance(dtype, torch.dtype) else _DTYPES.get(getattr(dtype, "__name__", None) or str(dtype))
+        if known is None or not known.is_floating_point:
             raise ModelError(f"Unknown dtype {dtype!r}. Choose one of: {', '.join(_DTYPES)}.")
         return known
     if device.type == "cuda":

@@ -6,11 +6,11 @@ get_registry().get("inbedder").create(name="mini", instruction="What is the comp
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
+from inbedder.integrations.loading import loaded
 from inbedder.search.reading import instructed_scores
 
 try:
@@ -40,7 +40,7 @@ class InstructedReranker(Reranker):
         """
         super().__init__(return_score)
         self.instruction, self.column = instruction, column
-        self.model = InBedder(model) if isinstance(model, str) else model
+        self.model = loaded(model)
 
     def _ordered(self, query: str, results: pa.Table) -> pa.Table:
         if not len(results):
@@ -88,11 +88,6 @@ class InstructedReranker(Reranker):
         return self._ordered(query, merge(vector_results, fts_results))
 
 
-@lru_cache(maxsize=4)
-def _loaded(name: str) -> InBedder:
-    return InBedder(name)
-
-
 @register("inbedder")
 class InbedderEmbeddings(TextEmbeddingFunction):
     """Vectors of a column of texts, and of queries, under one instruction."""
@@ -115,4 +110,4 @@ class InbedderEmbeddings(TextEmbeddingFunction):
         Returns:
             n vectors of length 1.
         """
-        return list(_loaded(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))
+        return list(loaded(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))

@@ -1,5 +1,6 @@
-"""For LangChain: a document compressor that keeps the documents nearest to the query in what is asked.
+"""For LangChain: embeddings under an instruction, and a compressor that keeps the documents nearest in what is asked.
 
+InMemoryVectorStore.from_texts(texts, InstructedEmbeddings("What is the complaint about?")).similarity_search("battery")
 ContextualCompressionRetriever(base_retriever=retriever, base_compressor=InstructedCompressor(instruction="@topic"))
 """
 
@@ -10,13 +11,63 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
+from inbedder.integrations.loading import loaded
 from inbedder.search.reading import instructed_scores
 
 try:
     from langchain_core.documents import BaseDocumentCompressor, Document
+    from langchain_core.embeddings import Embeddings
     from pydantic import ConfigDict, Field
 except ImportError as error:
     raise MissingExtraError("langchain-core", "langchain") from error
+
+
+class InstructedEmbeddings(Embeddings):
+    """Vectors of length 1, of documents and of queries."""
+
+    def __init__(
+        self,
+        instruction: str | None = None,
+        model: str | InBedder = "mini",
+        *,
+        query_instruction: str | None = None,
+        batch_size: int = 32,
+    ) -> None:
+        """Take a model.
+
+        Args:
+            instruction: What is asked of every document; None is the model's own prompt of a document.
+            model: An ``InBedder`` or the name of one.
+            query_instruction: What is asked of queries; None is what documents are asked, or the model's own prompt of a query.
+            batch_size: Most texts in one pass.
+        """
+        self.instruction = instruction
+        self.query_instruction = instruction if query_instruction is None else query_instruction
+        self.model = loaded(model)
+        self.batch_size = batch_size
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed what is searched through.
+
+        Args:
+            texts: n texts.
+
+        Returns:
+            n vectors.
+        """
+        options = {"batch_size": self.batch_size, "normalize_embeddings": True, "show_progress_bar": False}
+        return list(self.model.encode_document(texts, self.instruction, **options).tolist())
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed what is searched for.
+
+        Args:
+            text: The query.
+
+        Returns:
+            Its vector.
+        """
+        return list(self.model.encode_query(text, self.query_instruction, normalize_embeddings=True).tolist())
 
 
 class InstructedCompressor(BaseDocumentCompressor):

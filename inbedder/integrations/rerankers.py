@@ -10,6 +10,7 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
+from inbedder.integrations.loading import loaded
 from inbedder.search.reading import instructed_scores
 
 try:
@@ -31,7 +32,7 @@ class InstructedRanker(BaseRanker):
             model: An ``InBedder`` or the name of one.
         """
         self.instruction = instruction
-        self.model = InBedder(model) if isinstance(model, str) else model
+        self.model = loaded(model)
 
     def score(self, query: str, doc: str) -> float:
         """Score one document.

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 pytest.importorskip("langchain_core")
@@ -5,7 +6,7 @@ pytest.importorskip("langchain_core")
 from langchain_core.documents import BaseDocumentCompressor, Document
 
 from inbedder import InBedder
-from inbedder.integrations.langchain import InstructedCompressor
+from inbedder.integrations.langchain import InstructedCompressor, InstructedEmbeddings
 
 TEXTS = ["The battery died", "Great price", "The box was crushed"]
 QUESTION = "What is the complaint about?"
@@ -30,3 +31,20 @@ def test_the_documents_nearest_in_what_is_asked_are_kept(compressor):
 
 def test_no_documents_stay_none(compressor):
     assert compressor.compress_documents([], "battery") == []
+
+
+def test_documents_and_queries_are_embedded_under_their_instructions(make_model):
+    model = InBedder(make_model("bert"))
+    embeddings = InstructedEmbeddings(QUESTION, model, query_instruction="@topic", batch_size=2)
+    expected = model.encode(TEXTS, QUESTION, normalize_embeddings=True)
+    np.testing.assert_allclose(embeddings.embed_documents(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(embeddings.embed_query("a"), model.encode("a", "@topic", normalize_embeddings=True), atol=1e-5)
+    alike = InstructedEmbeddings(QUESTION, model)
+    np.testing.assert_allclose(alike.embed_query(TEXTS[0]), expected[0], atol=1e-5)
+
+
+def test_an_embedding_models_own_prompts_stand_in_for_instructions(make_model):
+    model = InBedder(make_model("headless-bert"), backbone="embedding")
+    embeddings = InstructedEmbeddings(model=model)
+    np.testing.assert_allclose(embeddings.embed_documents(TEXTS), model.encode_document(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(embeddings.embed_query("a"), model.encode_query("a"), atol=1e-5)

