@@ -94,7 +94,7 @@ def _meanings(section: type) -> dict[str, str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.replace("``", "`").split())
+    return re.sub(r"\bNone\b", "null", " ".join(text.replace("``", "`").split()))
 
 
 NUMBERS = {

@@ -85,9 +85,7 @@ FETCHED = {
         [["Where is it?", "card_arrival"]],
     ),
     "mini_newsgroups20": (
-        {
-            "vaishnavivisweswaraiah/IR_TextMining/mini_newsgroups/sci.med/59": "From: a\nSubject: Re: pain \nX: y\n\nbody\nSubject: no"
-        },
+        {"vaishnavivisweswaraiah/IR_TextMining/mini_newsgroups/sci.med/59": "From: a\nSubject: Re: pain \n\nbody\nSubject: no"},
         [["Re: pain", "sci.med"]],
     ),
     "stackoverflow_titles": (
