@@ -7,6 +7,7 @@ for all texts of a set, under the set's instruction (``prompts/evaluation.yaml``
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -71,6 +72,8 @@ class StandardTask:
 
     def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Scores of mteb's evaluator and, of pairs of sentences, the cosine of each beside its rating or label."""
+        from sklearn.exceptions import UndefinedMetricWarning
+
         from evaluation.mteb_encoder import FunctionEncoder
 
         self._load()
@@ -78,10 +81,10 @@ class StandardTask:
         encoder.remember(self._texts())
         self.task.seed = seed if self.seeded else 42
         split = self.task.metadata.eval_splits[0]
-        if self.seeded:
-            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64}, seed=seed)["default"]
-        else:
-            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64})["default"]
+        seeds = {"seed": seed} if self.seeded else {}
+        with warnings.catch_warnings():  # of classes that a small sample never predicts
+            warnings.simplefilter("ignore", UndefinedMetricWarning)
+            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64}, **seeds)["default"]
         numbers = {name: 100 * float(score) for name, score in scores.items() if isinstance(score, (int, float))}
         if self.info.main_score not in PAIRED:
             return Outcomes(numbers)

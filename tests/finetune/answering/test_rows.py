@@ -164,11 +164,9 @@ def test_tables_and_json_are_read_with_a_field_map(tmp_path):
     for name in ("a.json", "a.csv", "a.tsv.gz", "a.parquet"):
         rows = read_rows(Source(name, fields=fields), tmp_path)
         assert [(row.text, row.instruction, row.answer) for row in rows] == [(f"text {i}", "Why?", f"a{i}") for i in range(3)]
-    with pytest.raises(RecipeError, match=r"a\.csv, row 1: .*KeyError"):
-        read_rows(Source("a.csv"), tmp_path)
-    (tmp_path / "a.xls").write_text("x")
-    with pytest.raises(RecipeError, match=r"unknown file type '.xls'"):
-        read_rows(Source("a.xls"), tmp_path)
+    (tmp_path / "b.csv").write_text("body,question,answer\ntext,Why?,a\n")
+    with pytest.raises(RecipeError, match=r"b\.csv, row 1: .*KeyError"):
+        read_rows(Source("b.csv"), tmp_path)
 
 
 @pytest.mark.parametrize(
