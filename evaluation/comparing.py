@@ -103,11 +103,13 @@ def _compared(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
         return mean(one.main_score(rows) - other.main_score(rows) for one, other in of_seeds)
 
     drawn = resampled(of_seeds[0][0].units, difference) if len(of_seeds) == len(pairs) and of_seeds[0][0].statistic else None
-    compared = Comparison(pairs[0][0].task, pairs[0][0].vectors, first, second, first - second)
+    about = (pairs[0][0].task, pairs[0][0].vectors)
+    compared = Comparison(*about, round(first, 2), round(second, 2), round(first - second, 2))
     if drawn is None:
         return compared
     beyond = min(int((drawn[1] <= 0).sum()), int((drawn[1] >= 0).sum()))
-    return replace(compared, interval=drawn[0], p=min(1.0, 2 * (1 + beyond) / (1 + RESAMPLES)))
+    low, high = (round(end, 2) for end in drawn[0])
+    return replace(compared, interval=(low, high), p=round(min(1.0, 2 * (1 + beyond) / (1 + RESAMPLES)), 4))
 
 
 def comparison_table(found: Sequence[Comparison], first: str, second: str) -> list[list[str]]:

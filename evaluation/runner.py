@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 import time
 from collections import Counter
@@ -171,7 +172,7 @@ def command() -> str:
     """The command that runs now, as a user would type it."""
     script = Path(sys.argv[0])
     program = f"python -m evaluation.{script.stem}" if script.parent.name == "evaluation" else "inbedder"
-    return " ".join([program, *sys.argv[1:]])
+    return " ".join([program, *map(shlex.quote, sys.argv[1:])])
 
 
 def about_of(info: TaskInfo) -> dict[str, Any]:

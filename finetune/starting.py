@@ -42,7 +42,7 @@ training:
   output: {output}
   epochs: 3
   batch_size: {batch_size}
-  learning_rate: 1.0e-4  # of all weights; adapters (lora: {{r: 16, alpha: 32}}, not of mini) take ten times that
+  learning_rate: 1.0e-4  # peak rate of all weights
   dropout: 0.0
   eval_steps: {eval_steps}
 """

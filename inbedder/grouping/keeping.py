@@ -172,7 +172,7 @@ class Grouping:
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
             return f"labels beyond its {count} groups"
         texts = [text for group in self.groups for text in (group.name, *group.keywords, *group.examples, *group.answers)]
-        return None if all(isinstance(text, str) for text in texts) else "a name is no text"
+        return None if all(isinstance(text, str) for text in (*texts, self.origin.namer)) else "a name is no text"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write json and npy files, all of them or nothing.

@@ -47,14 +47,14 @@ def test_a_better_model_is_better_beyond_the_choice_of_items(measured):
         (task, kind) for task in ("toy triplets", "toy two-criteria clustering") for kind in ("raw", "centred")
     ]
     for row in found:
-        assert row.difference == pytest.approx(row.first - row.second)
-        assert row.interval[0] > 20 and row.p == pytest.approx(2 / 1001)
+        assert row.difference == pytest.approx(row.first - row.second, abs=0.011)
+        assert row.interval[0] > 20 and row.p == 0.002
 
 
 def test_comparing_the_other_way_round_turns_the_signs(measured):
     one, other = compare(measured[0], "oracle", "dull", measured[1])[0], compare(measured[0], "dull", "oracle", measured[1])[0]
     assert other.difference == -one.difference and other.p == one.p
-    assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
+    assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]), abs=0.011)
 
 
 def test_equal_models_do_not_differ(corpus, tmp_path):

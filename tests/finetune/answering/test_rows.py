@@ -167,6 +167,9 @@ def test_tables_and_json_are_read_with_a_field_map(tmp_path):
     (tmp_path / "b.csv").write_text("body,question,answer\ntext,Why?,a\n")
     with pytest.raises(RecipeError, match=r"b\.csv, row 1: .*KeyError"):
         read_rows(Source("b.csv"), tmp_path)
+    (tmp_path / "a.xls").write_text("x")
+    with pytest.raises(RecipeError, match=r"unknown file type '.xls'"):
+        read_rows(Source("a.xls"), tmp_path)
 
 
 @pytest.mark.parametrize(
