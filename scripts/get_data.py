@@ -50,6 +50,19 @@ def about(names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+TRAINING = """
+Training sets of finetune/recipes (--set data.folder=FOLDER): FOLDER/NAME.jsonl.gz holds one object per line, with input (the
+text), instruction (the question), output (the answer) and split. They are listed here and not laid out: where the source has
+labels instead of questions, a question was written for each kind of label.
+"""
+
+
+def about_training() -> str:
+    """Origin and licence of the training sets, a line each."""
+    found = yaml.safe_load(Path(__file__).with_name("training_sources.yaml").read_text(encoding="utf-8"))
+    return TRAINING + "\n".join(f"{name}: https://github.com/{origin}, {licence}" for name, (origin, licence) in found.items())
+
+
 def fingerprint(rows: Iterable[Mapping[str, Any]], reads: Sequence[str]) -> str:
     """The first 16 digits of the SHA-256 of what tasks read of rows, in order."""
     digest = hashlib.sha256()
@@ -106,6 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         print(about(list(known)))
         print("\nThen: scripts/get_data FETCHED DATA, and inbedder evaluate --data DATA")
+        print(about_training())
         return 0
     if len(arguments) == 1 or (wrong := [name for name in arguments[2:] if name not in known]):
         print(__doc__ if len(arguments) == 1 else f"No set {', '.join(wrong)}. There are: {', '.join(known)}.", file=sys.stderr)

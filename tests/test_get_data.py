@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -200,3 +201,11 @@ def test_sampled_mentions_stay_in_the_order_of_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["data_layouts"], "SAMPLED", 10)
     texts = [row["text"] for row in get_data.LAYOUTS["fewnerd"]([path])]
     assert len(texts) == 10 and texts == sorted(texts)
+
+
+def test_every_training_set_of_the_bundled_models_has_an_origin_and_a_licence():
+    said = get_data.about_training()
+    for recipe in ("mini", "small", "small-second"):
+        text = (SCRIPTS.parent / "finetune" / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
+        for name in set(re.findall(r"(\w+)\.jsonl\.gz", text)):
+            assert f"\n{name}: https://github.com/" in said, name
