@@ -126,7 +126,17 @@ class FunctionEncoder(AbsEncoder):
         Returns:
             float32, shape (n, d).
         """
-        texts = texts_of(inputs)
+        return self.vectors_of(texts_of(inputs))
+
+    def vectors_of(self, texts: Sequence[str]) -> Vectors:
+        """The vectors of texts, computed where they are new.
+
+        Args:
+            texts: n texts.
+
+        Returns:
+            float32, shape (n, d).
+        """
         self.remember(texts)
         return np.stack([self._known[text] for text in texts])
 

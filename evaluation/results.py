@@ -47,6 +47,8 @@ class Cell:
     """Wall-clock time."""
     about: dict[str, Any] = field(default_factory=dict)
     """Versions, machine, command, licence."""
+    interval: Sequence[float] | None = None
+    """Both ends of the main score's 95% interval (``outcomes``), of tasks without a seed that keep their items."""
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
@@ -113,7 +115,7 @@ def newest(cells: Sequence[Cell]) -> list[Cell]:
 
 
 def table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None) -> list[list[str]]:
-    """Scores as rows of text: mean over seeds, with the standard deviation where there are several.
+    """Scores as rows of text: mean ± standard deviation over several seeds, or a score with its 95% interval in brackets.
 
     Args:
         cells: The cells.
@@ -137,7 +139,8 @@ def _summary(cells: Sequence[Cell], score: str | None) -> str:
     if not values:
         return ""
     if len(values) == 1:
-        return f"{values[0]:.1f}"
+        ends = cells[0].interval if score in (None, cells[0].main_score) else None
+        return f"{values[0]:.1f}" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 

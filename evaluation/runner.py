@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import platform
+import shlex
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from evaluation.embedders import Embedder
+from evaluation.outcomes import Outcomes, interval, load_outcomes, save_outcomes
 from evaluation.results import Cell, load_cells, save_cells
-from evaluation.tasks.base import Encode, Scores, Task, TaskInfo
+from evaluation.tasks.base import Encode, Itemised, Task, TaskInfo
 from evaluation.tasks.conditional_sts import ConditionalSTS
 from inbedder.errors import InputError, ModelError
 from inbedder.vectors import Vectors
@@ -31,6 +33,9 @@ def run(
     path: Path,
     seeds: Sequence[int] = SEEDS,
     report: Callable[[Cell], None] = lambda _cell: None,
+    items: Path | None = None,
+    *,
+    need_items: bool = False,
 ) -> list[Cell]:
     """Measure.
 
@@ -40,6 +45,8 @@ def run(
         path: Results file; its finished cells are kept and not computed again.
         seeds: Seeds of the tasks that know one.
         report: Called with each cell, computed or found.
+        items: Folder where the items behind the scores are kept (``outcomes``); None keeps none.
+        need_items: Whether finished cells whose items are not there are measured again.
 
     Returns:
         The cells of this run, in order.
@@ -61,7 +68,7 @@ def run(
                 if task.info.source != source:  # the tasks of one corpus share its vectors
                     remembered, source = _Remembered(embedder), task.info.source
                 bar.set_postfix_str(f"{embedder.name}: {task.info.name}")
-                for cell in _cells(remembered, task, seeds, known):
+                for cell in _cells(remembered, task, seeds, known, Items(items, need_items)):
                     known[cell.key] = cell
                     save_cells(known.values(), path)
                     planned.append(cell)
@@ -70,7 +77,14 @@ def run(
     return planned
 
 
-def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dict[Any, Cell]) -> Iterator[Cell]:
+class Items(NamedTuple):
+    """Where items are kept, and whether finished cells need theirs."""
+
+    folder: Path | None
+    needed: bool
+
+
+def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dict[Any, Cell], items: Items) -> Iterator[Cell]:
     embedder = remembered.embedder
     text, instruction = task.first_input()
     prompt = embedder.prompt(text, instruction)
@@ -79,26 +93,36 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
     for kind in KINDS if embedder.similarity is None else KINDS[:1]:
         for seed in seeds if task.seeded else (0,):
             key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
-            if key in known:
+            lacking = items.needed and items.folder is not None and load_outcomes(items.folder, key) is None
+            if key in known and not (lacking and isinstance(task, Itemised)):
                 yield known[key]
                 continue
             started = time.time()
-            main_score, scores = _scores(task, remembered, kind, seed)
+            main_score, outcomes = _outcomes(task, remembered, kind, seed)
+            if items.folder is not None and isinstance(task, Itemised):
+                save_outcomes(items.folder, key, outcomes)
             yield Cell(
                 *key,
                 main_score=main_score,
-                scores={name: round(float(score), 2) for name, score in scores.items()},
+                scores={name: round(float(score), 2) for name, score in outcomes.scores.items()},
                 first_prompt=prompt,
                 seconds=round(time.time() - started, 1),
                 about=about_of(task.info),
+                interval=None if task.seeded else _rounded(interval(outcomes)),
             )
 
 
-def _scores(task: Task, remembered: _Remembered, kind: str, seed: int) -> tuple[str, Scores]:
+def _outcomes(task: Task, remembered: _Remembered, kind: str, seed: int) -> tuple[str, Outcomes]:
     similarity = remembered.embedder.similarity
     if similarity is not None and isinstance(task, ConditionalSTS):
-        return "spearman", task.evaluate_pairs(similarity)
-    return task.info.main_score, task.evaluate(remembered.encode(kind), seed)
+        return "spearman", task.outcomes_of_pairs(similarity)
+    encode = remembered.encode(kind)
+    found = task.outcomes(encode, seed) if isinstance(task, Itemised) else Outcomes(task.evaluate(encode, seed))
+    return task.info.main_score, found
+
+
+def _rounded(ends: tuple[float, float] | None) -> list[float] | None:
+    return None if ends is None else [round(end, 2) for end in ends]
 
 
 def centred(vectors: Vectors) -> Vectors:
@@ -148,7 +172,7 @@ def command() -> str:
     """The command that runs now, as a user would type it."""
     script = Path(sys.argv[0])
     program = f"python -m evaluation.{script.stem}" if script.parent.name == "evaluation" else "inbedder"
-    return " ".join([program, *sys.argv[1:]])
+    return " ".join([program, *map(shlex.quote, sys.argv[1:])])
 
 
 def about_of(info: TaskInfo) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Schedule(Section):
     save_steps: Count = 500
     """Steps between checkpoints."""
     log_steps: Count = 50
-    """Steps between lines of loss."""
+    """Steps between lines of loss; fewer in short runs, for ten lines at least."""
     resume: bool = False
     """Go on from the last checkpoint in ``output``."""
     seed: Seed = 0

@@ -33,7 +33,7 @@ class Source(Section):
     revision: str | None = None
     """Commit of the hub's set."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Where input, instruction and output stand, when they have other names."""
+    """Where input, instruction and output stand, when they have other names than these or context, question and answer."""
     cap: Count | None = None
     """At most so many rows, drawn with the recipe's seed."""
     weight: AtLeast0 = 1.0

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from transformers import TrainerCallback
 
 from finetune.preflight import out_of_memory, uses_bf16
 from finetune.recipe import Lora, Schedule
@@ -21,8 +22,18 @@ from inbedder.files import atomic_write
 logger = logging.getLogger(__name__)
 
 RUN_FILE = "run.json"
+LOSSES = 10
+"""Lines of loss that a run of at least so many steps has."""
 FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
 """Settings of ``training`` that a resumed run may change: they do not change what is learned."""
+
+
+class OftenEnough(TrainerCallback):
+    """A run too short for ten lines of loss at ``log_steps`` says its loss more often."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_about: Any) -> None:
+        """Take the steps between lines from the length of the run where that is less."""
+        state.logging_steps = max(1, min(int(state.logging_steps), int(state.max_steps) // LOSSES))
 
 
 def lora_config(lora: Lora) -> Any:
@@ -189,6 +200,7 @@ def train(trainer: Any, output: Path, last: str | None, knobs: str) -> None:
     Raises:
         RecipeError: When memory or disk run out.
     """
+    trainer.add_callback(OftenEnough())
     try:
         trainer.train(resume_from_checkpoint=last)
     except (RuntimeError, MemoryError) as error:

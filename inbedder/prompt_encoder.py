@@ -22,6 +22,9 @@ from inbedder.scheduling import Work, finished, run
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors, pack_vector, similarity, unpack_vector
 
+REMEMBERED = 1024
+"""Most instructions whose own vector is remembered."""
+
 
 class PromptEncoder(ABC):
     """A loaded model, how it is read, and where its results are kept."""
@@ -51,7 +54,7 @@ class PromptEncoder(ABC):
     dimension: Any
     """Length of a vector."""
     _instruction_vectors: dict[tuple[Any, ...], Vectors]
-    """v("", i) of the instructions met so far."""
+    """v("", i) of the last instructions that were met."""
 
     defaults: DefaultInstructions
     """What it is asked where the user gives no instruction."""
@@ -147,29 +150,29 @@ class PromptEncoder(ABC):
         vectors = self._pooled(rows, questions, embed, filter_ids, batch_size, show_progress_bar)
         if self.subtract_instruction and len(rows):
             given = {instruction for of_text in questions for instruction in of_text} - {resolve_instruction(self.defaults.any)}
-            self._learn_instructions(given, filter_ids)
+            alone = self._instructions_alone(given, filter_ids)
             for number in range(len(vectors)):
                 rows_asked = [row for row, of_text in enumerate(questions) if of_text[number] in given]
-                keys = [self._key(questions[row][number], filter_ids) for row in rows_asked]
-                if keys:
-                    vectors[number, rows_asked] -= [self._instruction_vectors[key] for key in keys]
+                if rows_asked:
+                    vectors[number, rows_asked] -= [alone[questions[row][number]] for row in rows_asked]
         return finished(vectors, normalize_embeddings)
 
     def _key(self, instruction: str, filter_ids: Sequence[int]) -> tuple[Any, ...]:
         return instruction, self.pooling, self.layer, self.sampling, tuple(filter_ids)
 
-    def _learn_instructions(self, instructions: set[str], filter_ids: Sequence[int]) -> None:
-        """Remember v("", i) of each instruction."""
-        new = sorted(
-            instruction for instruction in instructions if self._key(instruction, filter_ids) not in self._instruction_vectors
-        )
-        if not new:
-            return
-        alone = self._pooled(
-            [""] * len(new), [(question,) for question in new], self._one_by_one(filter_ids), filter_ids, 32, False
-        )
-        for question, vector in zip(new, alone[0], strict=True):
-            self._instruction_vectors[self._key(question, filter_ids)] = vector
+    def _instructions_alone(self, instructions: set[str], filter_ids: Sequence[int]) -> dict[str, Vectors]:
+        """v("", i) of each instruction; the last ones are remembered."""
+        keys = {instruction: self._key(instruction, filter_ids) for instruction in instructions}
+        remembered = {instruction: self._instruction_vectors.get(key) for instruction, key in keys.items()}
+        found = {instruction: vector for instruction, vector in remembered.items() if vector is not None}
+        if new := sorted(instructions - found.keys()):
+            asked = [(question,) for question in new]
+            alone = self._pooled([""] * len(new), asked, self._one_by_one(filter_ids), filter_ids, 32, False)
+            found |= zip(new, alone[0], strict=True)
+            self._instruction_vectors.update({keys[question]: found[question] for question in new})
+            for key in list(self._instruction_vectors)[:-REMEMBERED]:  # a server meets instructions without end
+                self._instruction_vectors.pop(key, None)
+        return found
 
     def _one_by_one(self, filter_ids: Sequence[int]) -> Work:
         """The work of one instruction per text."""

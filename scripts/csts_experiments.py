@@ -275,7 +275,8 @@ def _measured(folder: Path, task: ConditionalSTS) -> tuple[dict[str, float], str
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
-    scores = task.evaluate_pairs(lambda first, second, conditions: encoder.similarity(first, second, condition=conditions))
+    found = task.outcomes_of_pairs(lambda first, second, conditions: encoder.similarity(first, second, condition=conditions))
+    scores = found.scores
     first = task.rows[0]
     parts, _ = encoder.read([str(first["sentence1"])], [str(first["sentence2"])], task.instructions[:1])
     return {name: round(score, 2) for name, score in scores.items()}, " | ".join(

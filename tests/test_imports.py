@@ -45,9 +45,9 @@ FLOORS = {
         __main__
     """,
     "finetune": """
-        answering answering.keywords answering.order card conditional contrastive.losses curriculum.annealing preflight
-            recipe scenes
-        composing conditional.recipe contrastive.recipe curriculum.tours methods training_run
+        answering answering.keywords answering.order card columns conditional contrastive.losses curriculum.annealing
+            preflight recipe scenes
+        composing conditional.recipe contrastive.recipe curriculum.tours methods starting training_run
         conditional.losses conditional.rows curriculum.arranging sources
         answering.recipe conditional.trainer contrastive.rows curriculum mining
         answering.rows conditional.training contrastive.instructed contrastive.order curriculum.data_cube
@@ -59,7 +59,8 @@ FLOORS = {
     """,
     "evaluation": """
         metrics represented results tasks.base tasks.sets
-        mteb_encoder paper tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval
+        mteb_encoder outcomes paper
+        comparing tasks.conditional_sts tasks.corpus tasks.intent_emotion tasks.prompt_retrieval
             tasks.robustness tasks.text_evaluation
         embedders figures mteb_tasks tasks.contrast_triplets tasks.criteria_clustering tasks.standard tasks.wordings
         mteb_results runner tasks.detail

@@ -98,3 +98,18 @@ def test_an_instruction_for_each_text_and_several_for_all(sentence_model):
     assert np.abs(vectors[1] - model.encode("dogs")).max() < 1e-6
     many = model.encode_many(["cats", "dogs"], ["a:", "b:"])
     assert np.abs(many[1, 0] - model.encode("cats", "b:")).max() < 1e-6
+
+
+def test_only_the_last_instructions_are_remembered_and_vectors_stay_the_same(make_model, monkeypatch):
+    monkeypatch.setattr("inbedder.prompt_encoder.REMEMBERED", 3)
+    model = InBedder(make_model("bert"), subtract_instruction=True)
+    fresh = InBedder(make_model("bert"), subtract_instruction=True)
+    questions = [f"What is {word}?" for word in ("this", "that", "it", "meant", "said")]
+    for question in questions:
+        model.encode("I love cats", question)
+        assert len(model._instruction_vectors) <= 3
+    assert [key[0] for key in model._instruction_vectors] == questions[-3:]
+    at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are remembered
+    assert len(model._instruction_vectors) == 3
+    assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
+    assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)

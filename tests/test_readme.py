@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+import inbedder
 
 ROOT = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("update_tables", ROOT / "scripts" / "update_tables.py")
@@ -32,6 +35,16 @@ def test_the_readme_names_files_that_exist():
     for name in ("scripts/demo", "scripts/test", "docs/report.png", "finetune/recipes/mini.yaml", "prompts/instructions.yaml"):
         assert name in text
         assert (ROOT / name).exists()
+
+
+def test_the_citation_names_the_package_as_it_is_and_the_five_papers():
+    content = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (content["title"], content["version"], content["license"]) == ("inbedder", inbedder.__version__, "Apache-2.0")
+    titles = [reference["title"] for reference in content["references"]]
+    assert len(titles) == 5 and all(reference["authors"] for reference in content["references"])
+    for word in ("Answer is All You Need", "One Embedder", "C-STS", "Data-CUBE", "INSTRUCTOR:"):
+        assert sum(title.startswith(word) for title in titles) == 1
+    assert titles[0] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
 RAISED = ["amazon_multidomain (500 rows) domain", "clinc150 (500 rows) domain", "hwu64 (500 rows) scenario"]

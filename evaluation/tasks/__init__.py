@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from evaluation.tasks.base import Task
+from evaluation.tasks.base import NothingToMeasureError, Task
 from evaluation.tasks.conditional_sts import csts_of_table, instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import TwoCriteriaCorpus, corpus_of_table, known_corpus, nyt_of_hub
@@ -30,6 +31,8 @@ from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
 from inbedder.formats import BadRow
 from inbedder.tables import stream_rows
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
         names: When given, only tasks whose name contains one of these, whatever their case and hyphens; others are not even read.
 
     Returns:
-        The tasks.
+        The tasks; those that the data do not allow, such as contrast triplets of nested labels, are left out with a warning.
 
     Raises:
         InputError: When the data are not there, criteria are missing, or no task has such a name.
@@ -78,7 +81,16 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     if not chosen:
         known = ", ".join([*offered, *(() if is_table else ["C-STS, of a table given as --data"])])
         raise InputError(f"No task is called {' or '.join(names)}. There are: {known}.")
-    return [offered[name]() for name in chosen]
+    tasks, reasons = [], []
+    for name in chosen:
+        try:
+            tasks.append(offered[name]())
+        except NothingToMeasureError as error:
+            reasons.append(f"{name} is skipped: {error}")
+            logger.warning(reasons[-1])
+    if not tasks:
+        raise InputError(f"No task is left. {' '.join(reasons)}")
+    return tasks
 
 
 def _plain(name: str) -> str:

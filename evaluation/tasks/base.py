@@ -7,11 +7,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inbedder.errors import InputError, MissingExtraError
 from inbedder.prompting import read_prompts
 from inbedder.vectors import Vectors
+
+if TYPE_CHECKING:
+    from evaluation.outcomes import Outcomes
 
 SHIPPED = Path(__file__).resolve().parent.parent / "data"
 Encode = Callable[[Sequence[str], "str | Sequence[str]"], Vectors]
@@ -53,6 +56,19 @@ class Task(Protocol):
     def evaluate(self, encode: Encode, seed: int) -> Scores:
         """Scores of an embedder; ``encode`` takes texts and an instruction (or one per text)."""
         ...
+
+
+@runtime_checkable
+class Itemised(Protocol):
+    """A task that also says what became of each of its items."""
+
+    def outcomes(self, encode: Encode, seed: int) -> Outcomes:
+        """The scores of ``evaluate``, and the items behind the main one."""
+        ...
+
+
+class NothingToMeasureError(InputError):
+    """The data allow other tasks, but not this one."""
 
 
 def instructions_of(task: str) -> dict[str, str]:

@@ -12,7 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evaluation.metrics import pearson, spearman
+from evaluation.outcomes import Outcomes, numbered
 from evaluation.tasks.base import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub
 from evaluation.tasks.sets import known_set
 from inbedder.conditional.rated_rows import COLUMNS, read_rated
@@ -66,25 +69,31 @@ class ConditionalSTS:
         Returns:
             cosine_spearman and cosine_pearson, times 100.
         """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Correlations, and the cosine of each row beside its rating; the rows of one pair of sentences are one unit."""
         texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
         vectors = encode(texts, self.instructions * 2)
-        cosines = row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :])
-        return {f"cosine_{name}": score for name, score in self._follow(cosines).items()}
+        return self._follow(row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :]), "cosine_")
 
-    def evaluate_pairs(self, similarity: Similarity) -> Scores:
+    def outcomes_of_pairs(self, similarity: Similarity) -> Outcomes:
         """Correlations with ratings of a model that scores pairs and gives no vectors.
 
         Args:
             similarity: First sentences, second sentences and conditions to n scores.
 
         Returns:
-            spearman and pearson, times 100.
+            spearman and pearson, times 100, with the score of each row.
         """
         first, second = ([str(row[part]) for row in self.rows] for part in ("sentence1", "sentence2"))
-        return self._follow(similarity(first, second, self.instructions))
+        return self._follow(similarity(first, second, self.instructions), "")
 
-    def _follow(self, found: Any) -> Scores:
-        return {"spearman": spearman(found, self.scores), "pearson": pearson(found, self.scores)}
+    def _follow(self, found: Any, prefix: str) -> Outcomes:
+        scores = {f"{prefix}spearman": spearman(found, self.scores), f"{prefix}pearson": pearson(found, self.scores)}
+        pairs = [tuple(sorted((str(row["sentence1"]), str(row["sentence2"])))) for row in self.rows]
+        columns = {"cosine": np.asarray(found, dtype=np.float64).tolist(), "rating": self.scores}
+        return Outcomes(scores, "spearman", numbered(pairs), columns)
 
 
 def _rating(name: str, number: int, value: Any, column: str) -> float:

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.metrics import harmonic_mean, triplet_success
-from evaluation.tasks.base import Encode, Scores
+from evaluation.metrics import triplet_wins
+from evaluation.outcomes import Outcomes, success_rates
+from evaluation.tasks.base import Encode, NothingToMeasureError, Scores
 from evaluation.tasks.corpus import TwoCriteriaCorpus
-from inbedder.errors import InputError
 
 
 class ContrastTriplets:
@@ -49,12 +49,16 @@ class ContrastTriplets:
         Returns:
             One success rate per criterion and their harmonic_mean, in percent.
         """
-        rows, scores = self.triplets, {}
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Success rates, and which triplets succeed under which criterion; those of one anchor are one unit."""
+        rows, wins = self.triplets, {}
         for number, (criterion, instruction) in enumerate(zip(self.corpus.criteria, self.corpus.instructions, strict=True)):
             vectors = encode(self.corpus.texts, instruction)
             closer, farther = (1, 2) if number == 0 else (2, 1)
-            scores[criterion] = triplet_success(vectors[rows[:, 0]], vectors[rows[:, closer]], vectors[rows[:, farther]])
-        return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}
+            wins[criterion] = triplet_wins(vectors[rows[:, 0]], vectors[rows[:, closer]], vectors[rows[:, farther]])
+        return success_rates(wins, dict.fromkeys(wins, rows[:, 0].tolist()))
 
 
 def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000, seed: int = 0) -> NDArray[np.int64]:
@@ -70,7 +74,7 @@ def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000
         Shape (count, 3): anchor, same first but other second, other first but same second.
 
     Raises:
-        InputError: When no anchor has both kinds of counterparts.
+        NothingToMeasureError: When no anchor has both kinds of counterparts.
     """
     cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, cell in enumerate(zip(first, second, strict=True)):
@@ -80,7 +84,7 @@ def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000
     usable = [cell for cell in cells if len(like_first[cell[0]]) > 1 and len(like_second[cell[1]]) > 1]
     anchors = sorted(row for cell in usable for row in cells[cell])
     if not anchors:
-        raise InputError("No contrast triplet can be drawn: each criterion must vary while the other is held fixed.")
+        raise NothingToMeasureError("No contrast triplet can be drawn: each criterion must vary while the other is held fixed.")
     draw = random.Random(seed)
     triplets = []
     for _ in range(count):

@@ -7,11 +7,12 @@ both V-measures.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from evaluation.metrics import harmonic_mean, v_measure
-from evaluation.tasks.base import Encode, Scores, under_protocol
+from evaluation.metrics import grouped, harmonic_mean
+from evaluation.outcomes import Outcomes
+from evaluation.tasks.base import Encode, NothingToMeasureError, Scores, under_protocol
 from evaluation.tasks.corpus import TwoCriteriaCorpus
-from inbedder.errors import InputError
 
 
 class CriteriaClustering:
@@ -27,11 +28,11 @@ class CriteriaClustering:
             protocol: As ``v_measure`` takes it.
 
         Raises:
-            InputError: When a criterion has more classes than there are texts to group.
+            NothingToMeasureError: When a criterion has more classes than there are texts to group.
         """
         for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True):
             if len(set(labels)) >= len(labels):
-                raise InputError(
+                raise NothingToMeasureError(
                     f"{corpus.name}: {criterion!r} has a class for every one of {len(labels)} texts; nothing to group."
                 )
         self.corpus = corpus
@@ -49,10 +50,16 @@ class CriteriaClustering:
         Returns:
             One V-measure per criterion and their harmonic_mean, times 100.
         """
-        return criteria_scores(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """V-measures, and the group and the label of each text under each criterion; a text is one unit."""
+        return criteria_outcomes(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
 
 
-def criteria_scores(corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str) -> Scores:
+def criteria_outcomes(
+    corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str
+) -> Outcomes:
     """V-measures of a corpus under an instruction per criterion.
 
     Args:
@@ -60,13 +67,19 @@ def criteria_scores(corpus: TwoCriteriaCorpus, instructions: Sequence[str], enco
         instructions: What is asked for each criterion.
         encode: Texts and an instruction to vectors.
         seed: Seed of k-means.
-        protocol: As ``v_measure`` takes it.
+        protocol: As ``grouped`` takes it.
 
     Returns:
-        One V-measure per criterion and their harmonic_mean, times 100.
+        One V-measure per criterion and their harmonic_mean, times 100, with the groups.
     """
-    scores = {
-        criterion: v_measure(encode(corpus.texts, instruction), labels, seed, protocol)
-        for criterion, instruction, labels in zip(corpus.criteria, instructions, corpus.labels, strict=True)
-    }
-    return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}
+    from sklearn.metrics import v_measure_score
+
+    scores: Scores = {}
+    columns: dict[str, list[Any]] = {"criterion": [], "group": [], "label": []}
+    for criterion, instruction, labels in zip(corpus.criteria, instructions, corpus.labels, strict=True):
+        groups = grouped(encode(corpus.texts, instruction), len(set(labels)), seed, protocol)
+        scores[criterion] = 100 * float(v_measure_score(labels, groups))
+        for name, values in (("criterion", [criterion] * len(labels)), ("group", groups.tolist()), ("label", labels)):
+            columns[name] += values
+    units = list(range(len(corpus.texts))) * len(corpus.criteria)
+    return Outcomes({**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}, "v_measure", units, columns)

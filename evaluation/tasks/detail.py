@@ -15,7 +15,7 @@ from typing import Any
 
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, under_protocol
 from evaluation.tasks.corpus import TwoCriteriaCorpus
-from evaluation.tasks.criteria_clustering import criteria_scores
+from evaluation.tasks.criteria_clustering import criteria_outcomes
 from inbedder.prompting import read_prompts
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -88,7 +88,7 @@ class InstructionDetail:
             One score a level, and delta_gibberish (detailed minus gibberish), times 100.
         """
         scores = {
-            level: criteria_scores(self.corpus, instructions, encode, seed, self.protocol)["harmonic_mean"]
+            level: criteria_outcomes(self.corpus, instructions, encode, seed, self.protocol).scores["harmonic_mean"]
             for level, instructions in self.levels.items()
         }
         return {**scores, "delta_gibberish": scores["detailed"] - scores["gibberish"]}

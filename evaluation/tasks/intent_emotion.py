@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evaluation.metrics import harmonic_mean, triplet_success
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.metrics import triplet_wins
+from evaluation.outcomes import Outcomes, success_rates
 from evaluation.tasks.base import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
 from evaluation.tasks.sets import known_set
 from inbedder.errors import InputError
@@ -57,15 +61,20 @@ class IntentEmotion:
         Returns:
             emotion, intent and harmonic_mean, in percent.
         """
-        scores = {criterion: self._success(criterion, encode) for criterion in CRITERIA}
-        return {**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}
+        return self.outcomes(encode, seed).scores
 
-    def _success(self, criterion: str, encode: Encode) -> float:
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Success rates, and which triplets succeed; those made of one utterance (or with one anchor) are one unit."""
+        wins = {criterion: self._wins(criterion, encode) for criterion in CRITERIA}
+        units = {criterion: [row.get("source", row["anchor"]) for row in self._of(criterion)] for criterion in CRITERIA}
+        return success_rates(wins, units)
+
+    def _wins(self, criterion: str, encode: Encode) -> NDArray[np.bool_]:
         rows = self._of(criterion)
         texts: Sequence[str] = [row[part] for part in ("anchor", "positive", "negative") for row in rows]
         vectors = encode(texts, self.instructions[criterion])
         count = len(rows)
-        return triplet_success(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])
+        return triplet_wins(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])
 
 
 def intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:

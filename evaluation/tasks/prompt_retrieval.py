@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.outcomes import Outcomes
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of
 from evaluation.tasks.sets import known_set
 from inbedder.tables import read_rows
@@ -73,14 +74,20 @@ class PromptRetrieval:
         Returns:
             sql_f1_at_1 and sql_f1_at_k, and same_template_at_1: whether the nearest example has the very same form; percent.
         """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """The scores, and the mean F1 of each question's k nearest examples."""
         vectors = unit(encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64))
         similarity = vectors[len(self.train) :] @ vectors[: len(self.train)].T
         nearest = np.argsort(-similarity, axis=1, kind="stable")[:, : self.k]
         forms = [row["sql_template"] for row in self.train]
         f1 = [[token_f1(row["sql_template"], forms[i]) for i in near] for row, near in zip(self.test, nearest, strict=True)]
         same = [row["sql_template"] == forms[near[0]] for row, near in zip(self.test, nearest, strict=True)]
-        return {
+        scores = {
             "sql_f1_at_1": 100 * float(np.mean([by_rank[0] for by_rank in f1])),
             f"sql_f1_at_{self.k}": 100 * float(np.mean(f1)),
             "same_template_at_1": 100 * float(np.mean(same)),
         }
+        of_questions = [100 * float(np.mean(by_rank)) for by_rank in f1]
+        return Outcomes(scores, "mean", range(len(of_questions)), {"score": of_questions})

@@ -7,15 +7,18 @@ for all texts of a set, under the set's instruction (``prompts/evaluation.yaml``
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation.outcomes import Outcomes, numbered
 from evaluation.tasks.base import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
 from evaluation.tasks.sets import KnownSet, known_set
 from inbedder.errors import InputError
 from inbedder.tables import read_rows
+from inbedder.vectors import row_cosines
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -27,6 +30,8 @@ COLUMNS = {
 }
 TEXTS = {"sts": ("sentence1", "sentence2"), "clustering": ("sentences",), "classification": ("text",)}
 TEXTS["pairs"] = TEXTS["sts"]
+PAIRED = {"cosine_spearman": ("spearman", "score", "rating"), "cosine_ap": ("average_precision", "labels", "label")}
+"""Main score of pairs of sentences -> its name among ``STATISTICS``, mteb's column, and what it is called there."""
 
 
 class StandardTask:
@@ -63,6 +68,12 @@ class StandardTask:
         Raises:
             InputError: When the hub is not in reach.
         """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Scores of mteb's evaluator and, of pairs of sentences, the cosine of each beside its rating or label."""
+        from sklearn.exceptions import UndefinedMetricWarning
+
         from evaluation.mteb_encoder import FunctionEncoder
 
         self._load()
@@ -70,11 +81,20 @@ class StandardTask:
         encoder.remember(self._texts())
         self.task.seed = seed if self.seeded else 42
         split = self.task.metadata.eval_splits[0]
-        if self.seeded:
-            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64}, seed=seed)["default"]
-        else:
-            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64})["default"]
-        return {name: 100 * float(score) for name, score in scores.items() if isinstance(score, (int, float))}
+        seeds = {"seed": seed} if self.seeded else {}
+        with warnings.catch_warnings():  # of classes that a small sample never predicts
+            warnings.simplefilter("ignore", UndefinedMetricWarning)
+            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64}, **seeds)["default"]
+        numbers = {name: 100 * float(score) for name, score in scores.items() if isinstance(score, (int, float))}
+        if self.info.main_score not in PAIRED:
+            return Outcomes(numbers)
+        statistic, rating, column = PAIRED[self.info.main_score]
+        rows = self.task.dataset[split]  # type: ignore[index]
+        first, second = (list(rows[side]) for side in TEXTS["pairs"])
+        cosines = row_cosines(encoder.vectors_of(first), encoder.vectors_of(second))
+        columns = {"cosine": cosines.tolist(), column: [float(value) for value in rows[rating]]}
+        units = numbered([tuple(sorted(pair)) for pair in zip(first, second, strict=True)])
+        return Outcomes(numbers, statistic, units, columns)
 
     def _load(self) -> None:
         if self.task.data_loaded:

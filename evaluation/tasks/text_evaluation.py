@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.metrics import pearson, spearman
+from evaluation.outcomes import Outcomes, numbered
 from evaluation.tasks.base import Encode, Scores, TaskInfo, fingerprint, instructions_of
 from evaluation.tasks.sets import known_set
 from inbedder.errors import InputError
@@ -74,6 +75,10 @@ class TextEvaluation:
         Returns:
             pearson and spearman, times 100.
         """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Correlations, and the largest cosine of each text beside its rating; texts with the same references are one unit."""
         everything = list(dict.fromkeys([*self.texts, *(ref for refs in self.references for ref in refs)]))
         place = {text: row for row, text in enumerate(everything)}
         vectors = encode(everything, self.instruction)
@@ -81,7 +86,9 @@ class TextEvaluation:
         left, right, owner = (list(side) for side in zip(*pairs, strict=True))
         best = np.full(len(self.texts), -np.inf)
         np.maximum.at(best, owner, row_cosines(vectors[left], vectors[right]))
-        return {"pearson": pearson(best, self.scores), "spearman": spearman(best, self.scores)}
+        scores = {"pearson": pearson(best, self.scores), "spearman": spearman(best, self.scores)}
+        units = numbered([tuple(refs) for refs in self.references])
+        return Outcomes(scores, "pearson", units, {"cosine": best.tolist(), "rating": self.scores})
 
 
 def _human_score(row: dict[str, Any]) -> float:

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 from finetune.answering.keywords import kept_words
 from finetune.answering.recipe import AnsweringData
+from finetune.columns import column_of, first_answer
 from finetune.composing import WRITTEN
 from finetune.sources import Record, Source, file_records, hub_records
 from inbedder.errors import MissingExtraError, RecipeError
@@ -109,7 +110,8 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
                 continue
             raise RecipeError(
                 f"{name}, row {number}: not a question-answer row ({error!r}). Each row has input, instruction and "
-                f"{source.answer_from}, or the names that `fields` gives. Set data.skip_bad=true to skip such rows."
+                f"{source.answer_from} (or context, question and answer), or the names that `fields` gives. "
+                "Set data.skip_bad=true to skip such rows."
             ) from error
     return rows
 
@@ -125,12 +127,9 @@ def _as_text(value: Any) -> str:
 
 
 def _row(record: Record, source: Source, name: str) -> Row:
-    text, instruction, answer = (
-        record[source.fields.get(key, key if key != "output" else source.answer_from)]
-        for key in ("input", "instruction", "output")
-    )
-    if source.choices is not None:
-        answer = right_choice(record[source.choices], answer)
+    fields = source.fields if source.answer_from == "output" else {"output": source.answer_from, **source.fields}
+    text, instruction, answer = (record[column_of(key, fields, record)] for key in ("input", "instruction", "output"))
+    answer = first_answer(answer) if source.choices is None else right_choice(record[source.choices], answer)
     if not all(isinstance(part, str) for part in (text, instruction, answer)) or not answer.strip():
         raise TypeError("input, instruction and answer must be text, and the answer not empty")
     return Row(text, instruction, answer, name)

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from finetune.columns import column_of
 from finetune.contrastive.recipe import PairData, PairSource
 from finetune.sources import Record, file_records
 from inbedder.errors import RecipeError
@@ -147,7 +148,8 @@ def _instructed(value: Any, key: str) -> Instructed:
 
 
 def _texts(record: Record, keys: Sequence[str], source: PairSource) -> list[str]:
-    texts = [record.get(source.fields.get(key, key)) for key in keys]
+    names = [column_of(key, source.fields, record) if source.format == "qa" else source.fields.get(key, key) for key in keys]
+    texts = [record.get(name) for name in names]
     for key, text in zip(keys, texts, strict=True):
         if not isinstance(text, str) or not text.strip():
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from typing import Annotated
@@ -60,6 +61,9 @@ def main() -> None:
     """Run the command line: exit code 0 ok, 1 failed, 2 usage, 130 Ctrl-C, 143 SIGTERM; tracebacks only with --debug."""
     from inbedder.errors import InbedderError
 
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it, and it misses kernels that nobody asked for
+    for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # for whoever writes code, not for users
+        warnings.filterwarnings("ignore", category=category)
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     try:
         with ends():

@@ -51,6 +51,7 @@ Outputs = Annotated[
 ]
 LabelColumns = Annotated[list[str] | None, typer.Option(help="A column of known labels to compare the groups with; may repeat.")]
 Method = Annotated[str, typer.Option(help="k-means, agglomerative (a tree), or hdbscan (some texts may fit no group).")]
+MinSize = Annotated[int | None, typer.Option(min=2, help="hdbscan: fewest texts of a group; by default 10, or 1 in 100.")]
 Namer = Annotated[
     str,
     typer.Option(
@@ -70,6 +71,7 @@ def cluster(
     output: Outputs = [Path("report.html")],  # noqa: B006 - typer copies defaults
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
     method: Method = "k-means",
+    min_size: MinSize = None,
     label_column: LabelColumns = None,
     by: By = None,
     over: Over = None,
@@ -107,7 +109,7 @@ def cluster(
         raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     check_kept(save, 1 if one_question else len(instructions))
     table = read_texts(source, text_column, skip_bad, delimiter)
-    _check_groups(k, len(table.texts), method)
+    _check_groups(k, len(table.texts), method, min_size)
     crossing = Crossing(table, by or [], over, every, date_format)
     given = {name: table.column(name) for name in label_column or ()}
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
@@ -115,7 +117,7 @@ def cluster(
     how |= {"device": device, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
     options: dict[str, Any] = {"k": k if k == "auto" else int(k), "method": method, "seed": seed, "given_labels": given}
-    options |= {"model": embedder, "batch_size": batch_size}
+    options |= {"model": embedder, "batch_size": batch_size, "min_size": min_size}
     results = _grouped(table.texts, instructions, one_question, guided, namer, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
@@ -126,11 +128,11 @@ def cluster(
         save_groupings(results, save)
 
 
-def _check_groups(k: str, count: int, method: str) -> None:
+def _check_groups(k: str, count: int, method: str, min_size: int | None) -> None:
     """Find out before the model is loaded."""
     from inbedder.grouping.partition import check_groups
 
-    check_groups(k if k == "auto" else int(k), count, method)
+    check_groups(k if k == "auto" else int(k), count, method, min_size)
 
 
 def _grouped(

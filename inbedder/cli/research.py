@@ -15,17 +15,38 @@ from inbedder.cli.options import Cache, CacheSize, Layer, Pooling, Subtract, Tex
 
 MeasuredOn = Annotated[Path | None, typer.Option(help="A table with two label columns or of C-STS, or a folder of known sets.")]
 Instructions = Annotated[Path | None, typer.Option(help="The authors' instructions (json), for their robustness sets (--hub).")]
+Compared = Annotated[
+    tuple[str, str] | None,
+    typer.Option(metavar="A B", help="Two models, measured and then compared item by item: difference, 95% interval, p."),
+]
+Results = Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")]
+Protocol = Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed, texts cut at their start.")]
 
 
 def finetune(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.")],
+    recipe: Annotated[
+        Path | None, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.", show_default=False)
+    ] = None,
     changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show prompts, targets and a table of the data; train nothing.")
     ] = False,
+    init: Annotated[
+        Path | None,
+        typer.Option(metavar="TABLE", help="Write a first recipe for a table of texts, questions and answers, and stop."),
+    ] = None,
 ) -> None:
     """Fine-tune a model as a recipe says: a language model to answer in a few content words, or by another method."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if init is not None:
+        from finetune.starting import write_recipe
+
+        recipe = recipe or Path(f"{init.name.split('.')[0]}.yaml")
+        write_recipe(init, recipe)
+        say(f"Written: {recipe}. Look what it would teach: inbedder finetune {recipe} --dry-run")
+        return
+    if recipe is None:
+        raise typer.BadParameter("give a recipe, or write one: inbedder finetune --init TABLE.", param_hint="RECIPE")
     from finetune.methods import read_method
 
     method, settings = read_method(recipe, changes)
@@ -41,23 +62,20 @@ def finetune(
 
 
 def evaluate(
-    model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; may repeat.")] = ["mini"],  # noqa: B006
+    model: Annotated[list[str], typer.Option(help="mini (the default), small, a hub id or a folder; may repeat.")] = [],  # noqa: B006
     baseline: Annotated[
         list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
     ] = [],  # noqa: B006
+    compare: Compared = None,
     task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
     data: MeasuredOn = None,
     hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub, at pinned revisions.")] = False,
     instructions: Instructions = None,
     criterion: Annotated[list[str], typer.Option(help="column=question, twice, for a table.")] = [],  # noqa: B006
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")] = Path(
-        "results.json"
-    ),
+    output: Results = Path("results.json"),
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of k-means.")] = 10,
     limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of the table or of each known set.")] = None,
-    protocol: Annotated[
-        str, typer.Option(help="k-means, or paper: mini-batch k-means, one seed, texts cut at their start.")
-    ] = "k-means",
+    protocol: Protocol = "k-means",
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
     pooling: Pooling = None,
     layer: Layer = -1,
@@ -82,21 +100,56 @@ def evaluate(
     tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions), task)
     if data is not None and criteria and not text_column:
         say_columns(find_columns(str(data), None))
+    models = models_of(model, baseline, compare)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "cache": cache, "cache_size": cache_size}
     how |= {"subtract_instruction": subtract_instruction, "truncation_side": "left" if protocol == "paper" else "right"}
-    embedders = [embedder for name in model for embedder in inbedder_embedders(name, **how)]
+    embedders = [embedder for name in models for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
 
     def report(cell: Any) -> None:
         if not sys.stderr.isatty():  # a progress bar is shown there instead
             say(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
 
-    cells = run(embedders, tasks, output, range(1 if protocol == "paper" else seeds), report)
+    items = output.with_suffix(".items")
+    of_seeds = range(1 if protocol == "paper" else seeds)
+    cells = run(embedders, tasks, output, of_seeds, report, items, need_items=compare is not None)
     if mteb_results is not None:
         from evaluation.mteb_results import save_as_mteb
 
         save_as_mteb(cells, tasks, mteb_results)
     _show(cells, against_the_paper=hub)
+    say(f"Written: {output}, and the items behind the scores: {items}")
+    if compare is not None:
+        _compare(cells, compare, items, output.with_suffix(".comparison.json"))
+
+
+def models_of(models: Sequence[str], baselines: Sequence[str], compare: tuple[str, str] | None) -> list[str]:
+    """What is measured as --model: what is asked for, and what --compare names beside it.
+
+    Args:
+        models: What --model names.
+        baselines: What --baseline names.
+        compare: What --compare names: models, or a model and how it is read behind a comma ("mini, no instruction").
+
+    Returns:
+        The models, each once; mini where nothing is named.
+    """
+    compared = [name.split(", ")[0] for name in compare or ()]
+    named = [*models, *(name for name in compared if name not in baselines)]
+    return list(dict.fromkeys(named)) or ([] if compare else ["mini"])
+
+
+def _compare(cells: Sequence[Any], names: tuple[str, str], items: Path, output: Path) -> None:
+    """Print and write how two models differ."""
+    from evaluation.comparing import compare, comparison_table, find_model, save_comparison
+    from evaluation.results import aligned
+    from evaluation.runner import command
+
+    measured = list(dict.fromkeys(cell.model for cell in cells))
+    first, second = (find_model(name, measured) for name in names)
+    found = compare(cells, first, second, items)
+    typer.echo(f"\ncompared item by item\n{aligned(comparison_table(found, first, second))}")
+    save_comparison(found, first, second, command(), output)
     say(f"Written: {output}")
 
 

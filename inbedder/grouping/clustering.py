@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from inbedder.grouping.alike import tell_apart
 from inbedder.grouping.choosing import Choice
 from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
 from inbedder.grouping.keeping import Grouping
-from inbedder.grouping.naming import Namer, contents, find_namer, name_groups
+from inbedder.grouping.naming import Namer, contents, find_namer, name_groups, name_of
 from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels, check_groups, partition, regrouping
 from inbedder.grouping.rows import group_columns
@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 TEXTS_READ = 20  # of each group of mapped vectors so many central texts are answered
 LEFT_OUT = "fits no group"
 """Name of the rows that ``hdbscan`` leaves out."""
+NO_GROUP = (
+    "Every text was left out: hdbscan found no place where enough of them lie close together. "
+    "Choose a smaller min_size (--min-size), or k-means."
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,6 +163,7 @@ def cluster(
     seed: int = 0,
     *,
     method: str = "k-means",
+    min_size: int | None = None,
     embeddings: Vectors | None = None,
     given_labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None = None,
     namer: str | Namer = "words",
@@ -175,6 +180,7 @@ def cluster(
         k: Number of groups, or "auto": at most 50, see ``choose_number``.
         seed: Seed of k-means.
         method: "k-means", "agglomerative" or "hdbscan", see ``partition``.
+        min_size: Fewest texts of a group of HDBSCAN; None is ten, or one in a hundred of more than a thousand.
         embeddings: The texts' vectors under the one instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
         given_labels: Known labels, one per text, to compare the groups with; or several such lists by their names.
@@ -194,7 +200,7 @@ def cluster(
     if not rows:
         raise InputError("There is no text to cluster.")
     given = _given(given_labels, len(rows))
-    check_groups(k, len(rows), method)
+    check_groups(k, len(rows), method, min_size)
     seed = seed_number(seed)
     if embeddings is not None:
         known_vectors("embeddings", embeddings, len(rows))
@@ -209,9 +215,9 @@ def cluster(
     else:
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asanyarray(embeddings)
     question = None if instruction is None else str(instruction)
-    found = partition(vectors, k, seed, method=method)
+    found = partition(vectors, k, seed, method=method, min_size=min_size)
     answers = _answers(embedder, rows, question, _rows_to_answer(rows, vectors, found.labels), options)
-    merge = k == "auto" and found.branches is None
+    merge, regroup = k == "auto" and found.branches is None, regrouping(method, len(rows), min_size)
     labels, left_out, notes = tell_apart(answers, found.labels, left_out=found.left_out, merge=merge)
     words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
@@ -225,13 +231,13 @@ def cluster(
         head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
         label_agreements={name: agreement(labels, values) for name, values in given.items()},
         titles=name_groups(names, contents(rows, answers, vectors, labels, words)),
-        stability=_stability(vectors, labels, left_out, method, seed, int(found.labels.max()) + 1),
+        stability=_stability(vectors, labels, left_out, regroup, seed, int(found.labels.max()) + 1),
         wordings=wordings,
         choice=found.choice,
         branches=found.branches,
         left_out=left_out,
-        origin=Origin.of(embedder, [str(question), *(one for one in wordings if one != question)] if wordings else question),
-        notes=notes,
+        origin=Origin.of(embedder, _asked(question, wordings), name_of(names, embedder)),
+        notes=[*notes, *([NO_GROUP] if left_out == 0 else [])],
         index=texts.index if hasattr(texts, "iloc") else None,
     )
 
@@ -255,11 +261,18 @@ def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: in
     return given
 
 
-def _stability(vectors: Vectors, labels: Labels, left_out: int | None, method: str, seed: int, parts: int) -> list[float]:
+def _asked(question: str | None, wordings: list[str] | None) -> str | list[str] | None:
+    """The question, or all its wordings, the chosen one first."""
+    return [str(question), *(wording for wording in wordings if wording != question)] if wordings else question
+
+
+def _stability(
+    vectors: Vectors, labels: Labels, left_out: int | None, regroup: Callable[..., Labels], seed: int, parts: int
+) -> list[float]:
     """Stability of each group; texts that fit none are no group, here as in the draws."""
     fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
     parts -= left_out is not None
-    return group_stability(vectors, fitting, regrouping(method, len(labels)), seed, parts=parts) + [0.0] * (left_out is not None)
+    return group_stability(vectors, fitting, regroup, seed, parts=parts) + [0.0] * (left_out is not None)
 
 
 def _rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:

@@ -20,7 +20,7 @@ from inbedder.grouping.assignment import Assignment
 from inbedder.grouping.explain import central_texts, keywords
 from inbedder.grouping.fitting import nearest, own_distances, own_groups, typicality_of
 from inbedder.grouping.kept_files import damaged, read_kept, write_kept
-from inbedder.grouping.naming import WORDS, distinct
+from inbedder.grouping.naming import GroupContents, distinct, find_namer, name_groups
 from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels
 from inbedder.prompting import check_texts
@@ -109,7 +109,7 @@ class Grouping:
         count = len(result.keywords) - (result.left_out is not None)
         if not count:
             asked = f"Under {shown(result.instruction)} every text was left out"
-            raise InputError(f"{asked}, so there is no group to keep. Group with another method.")
+            raise InputError(f"{asked}, so there is no group to keep. Group with a smaller min_size, or by another method.")
         sample = getattr(result.embeddings, "sample", None)
         groups, centres, distances = [], [], []
         for number, name in enumerate(result.names[:count]):
@@ -172,7 +172,7 @@ class Grouping:
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
             return f"labels beyond its {count} groups"
         texts = [text for group in self.groups for text in (group.name, *group.keywords, *group.examples, *group.answers)]
-        return None if all(isinstance(text, str) for text in texts) else "a name is no text"
+        return None if all(isinstance(text, str) for text in (*texts, self.origin.namer)) else "a name is no text"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write json and npy files, all of them or nothing.
@@ -297,7 +297,7 @@ class Grouping:
         return Assignment(rows, labels, distances, typicality, answers, [self.groups[label].name for label in labels], index)
 
     def _add(self, new: list[NDArray[np.intp]], rows: list[str], vectors: Vectors, answers: list[str]) -> None:
-        """Take groups of new texts in, named so that the words tell them apart from the kept ones."""
+        """Take groups of new texts in, named as the kept ones are, so that the names tell them apart."""
         first, count = len(self.groups), len(new)
         members = np.concatenate(new)
         labels = np.repeat(np.arange(first, first + count), [len(group) for group in new])
@@ -306,12 +306,12 @@ class Grouping:
         documents = [text for text, _ in spoken] + [said[row] for row in members]
         words = keywords(documents, np.concatenate([[number for _, number in spoken], labels]).astype(np.int64))
         examples = central_texts([rows[row] for row in members], vectors[members], labels - first, EXAMPLES)
+        names = self._names_of(new, rows, vectors, answers, words)
         for number, group in enumerate(new):
             mine, centre = words[first + number], vectors[group].mean(axis=0)
-            name = ", ".join(mine[:WORDS]) or f"group {first + number + 1}"
             self.groups.append(
                 KeptGroup(
-                    name=distinct([name], [mine], self.names)[0],
+                    name=distinct([names[number]], [mine], self.names)[0],
                     size=len(group),
                     keywords=mine,
                     examples=[rows[members[place]] for place in examples[number]],
@@ -321,6 +321,24 @@ class Grouping:
             self.centres = np.concatenate([self.centres, centre[None]])
             self.distances = np.concatenate([self.distances, own_distances(vectors[group], centre, len(group))])
         self.labels = np.concatenate([self.labels, labels])
+
+    def _names_of(
+        self, new: list[NDArray[np.intp]], rows: list[str], vectors: Vectors, answers: list[str], words: list[list[str]]
+    ) -> list[str]:
+        """Names of new groups by the namer that named the kept ones, which it sees too."""
+        kept = []
+        for group, centre, found in zip(self.groups, self.centres, words, strict=False):
+            spoken = _repeated(group)
+            kept.append(
+                GroupContents(spoken, spoken if group.answers else [""] * len(spoken), unit([centre] * len(spoken)), found)
+            )
+        added = [
+            GroupContents([rows[row] for row in group], [answers[row] for row in group], vectors[group], found)
+            for group, found in zip(new, words[len(self.groups) :], strict=True)
+        ]
+        if self.origin.namer.startswith("model"):  # a title needs its own group's answers alone
+            return name_groups(find_namer(self.origin.namer, self.model), added)
+        return name_groups(find_namer(self.origin.namer, self.model), [*kept, *added])[len(kept) :]
 
 
 def _frequent(answers: Iterable[str]) -> dict[str, int]:

@@ -124,6 +124,21 @@ def find_namer(namer: str | Namer, model: InBedder) -> Namer:
     return TitleWriter(writer)
 
 
+def name_of(namer: Namer, model: InBedder) -> str:
+    """What ``find_namer`` finds a namer by, so that it can be kept.
+
+    Args:
+        namer: A namer.
+        model: The model that answered.
+
+    Returns:
+        Its name; "words" for a callable of the user's own.
+    """
+    if isinstance(namer, TitleWriter):
+        return "model" if namer.model is model else f"model:{namer.model.name}"
+    return next((name for name, known in _SIMPLE.items() if known is namer), "words")
+
+
 def contents(
     texts: Sequence[str], answers: Sequence[str], vectors: Vectors, labels: Labels, words: Sequence[list[str]]
 ) -> list[GroupContents]:

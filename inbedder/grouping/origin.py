@@ -38,14 +38,17 @@ class Origin:
     """How it is read: pooling, layer, template, lengths, and a hash of its tokenizer and configuration."""
     instruction: Instruction
     """What it is asked."""
+    namer: str = "words"
+    """What named the groups (``naming.name_of``)."""
 
     @classmethod
-    def of(cls, embedder: InBedder, instruction: Instruction) -> Origin:
+    def of(cls, embedder: InBedder, instruction: Instruction, namer: str = "words") -> Origin:
         """Take down a loaded model.
 
         Args:
             embedder: The model.
             instruction: What it is asked.
+            namer: What named the groups.
 
         Returns:
             Its origin.
@@ -64,7 +67,7 @@ class Origin:
             "subtract_instruction": embedder.subtract_instruction,
             "reencoding": asdict(embedder.reencoding) if embedder.pooling == "re-enc" else None,
         }
-        return cls(embedder.name, embedder.revision, settings, instruction)
+        return cls(embedder.name, embedder.revision, settings, instruction, namer)
 
     def open(self, name: str | None = None, **options: Any) -> InBedder:
         """Load the model as it was.

@@ -62,12 +62,13 @@ def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
     return partition(vectors, k, seed).labels
 
 
-def regrouping(method: str, count: int) -> Callable[[Vectors, int, int], Labels]:
+def regrouping(method: str, count: int, min_size: int | None = None) -> Callable[[Vectors, int, int], Labels]:
     """How other rows are grouped as some were: for ``group_stability``.
 
     Args:
         method: As for ``partition``.
         count: How many rows were grouped; of fewer HDBSCAN's groups may be smaller by as much.
+        min_size: As for ``partition``.
 
     Returns:
         Vectors, number of groups and seed to labels; HDBSCAN finds its number itself, and gives -1 to rows that fit none.
@@ -76,13 +77,15 @@ def regrouping(method: str, count: int) -> Callable[[Vectors, int, int], Labels]
     def regroup(vectors: Vectors, k: int, seed: int) -> Labels:
         if method != "hdbscan":
             return partition(vectors, k, seed, method=method).labels
-        found = _dense_regions(unit(vectors), round(_fewest(count) * len(vectors) / count))
+        found = _dense_regions(unit(vectors), round((min_size or _fewest(count)) * len(vectors) / count))
         return found.labels if found.left_out is None else np.where(found.labels == found.left_out, -1, found.labels)
 
     return regroup
 
 
-def partition(vectors: Vectors, k: int | str = "auto", seed: int = 0, *, method: str = "k-means") -> Partition:
+def partition(
+    vectors: Vectors, k: int | str = "auto", seed: int = 0, *, method: str = "k-means", min_size: int | None = None
+) -> Partition:
     """Group rows.
 
     Args:
@@ -91,6 +94,7 @@ def partition(vectors: Vectors, k: int | str = "auto", seed: int = 0, *, method:
         seed: Seed of k-means.
         method: "k-means", "agglomerative" (Ward's tree, whose upper branches gather the groups) or "hdbscan" (dense regions;
             what lies in none is left out).
+        min_size: Fewest rows of a dense region of HDBSCAN; None is ten, or one in a hundred of more than a thousand.
 
     Returns:
         The groups.
@@ -99,9 +103,9 @@ def partition(vectors: Vectors, k: int | str = "auto", seed: int = 0, *, method:
         InputError: When the method is unknown or cannot take so many rows, or k is neither "auto" nor a number between 1 and
             the number of distinct rows.
     """
-    check_groups(k, len(vectors), method)
+    check_groups(k, len(vectors), method, min_size)
     if method == "hdbscan":
-        return _dense_regions(unit(vectors), _fewest(len(vectors)))
+        return _dense_regions(unit(vectors), min_size or _fewest(len(vectors)))
     choice = None
     if k == "auto":
         choice = choose_number(vectors, seed)
@@ -115,17 +119,22 @@ def partition(vectors: Vectors, k: int | str = "auto", seed: int = 0, *, method:
     return Partition(labels, choice)
 
 
-def check_groups(k: int | str, count: int, method: str = "k-means") -> None:
+def check_groups(k: int | str, count: int, method: str = "k-means", min_size: int | None = None) -> None:
     """Find out before the work whether so many rows can be grouped so.
 
     Args:
         k: As for ``partition``.
         count: How many rows there are.
         method: As for ``partition``.
+        min_size: As for ``partition``.
 
     Raises:
         InputError: As ``partition`` does.
     """
+    if min_size is not None and method != "hdbscan":
+        raise InputError(f"{method} knows no min_size. Leave it out, or choose hdbscan.")
+    if min_size is not None:
+        whole_number("min_size", min_size, 2)
     if method not in METHODS:
         raise InputError(f"Unknown method {shown(method)}. Choose one of: {', '.join(METHODS)}.")
     if method != "k-means" and count > PAIRED:

@@ -1,16 +1,20 @@
 # ruff: noqa: F811 - a fixture that is imported
 """How the command line ends: signals and what is left behind."""
 
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
 
 from inbedder.cache import Store
+from inbedder.cli import main
+from inbedder.errors import TextCutWarning
 from inbedder.outputs import VectorWriter
 from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 
@@ -36,6 +40,18 @@ def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypat
     monkeypatch.setattr(sys.modules["inbedder.cli.app"], "app", interrupted)
     assert run(monkeypatch, "embed", "reviews.csv") == 130
     assert capsys.readouterr().err == "Interrupted; no half file was left.\n"
+
+
+def test_other_packages_warnings_for_developers_are_not_shown_and_ours_are(monkeypatch, capsys):
+    def noisy():
+        logging.getLogger("bitsandbytes.backends.cpu.ops").warning("Failed to load CPU gemm_4bit_forward from kernels-community")
+        for category in (FutureWarning, DeprecationWarning, PendingDeprecationWarning):
+            warnings.warn_explicit("torch_dtype is deprecated", category, "/site-packages/other/module.py", 1)
+        warnings.warn("2 texts were cut", TextCutWarning, stacklevel=1)
+
+    monkeypatch.setattr(sys.modules["inbedder.cli.app"], "app", noisy)
+    main()
+    assert capsys.readouterr().err == "warning: 2 texts were cut\n"
 
 
 SWALLOWED = {

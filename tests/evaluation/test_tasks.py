@@ -99,3 +99,18 @@ def test_a_table_brings_triplets_and_clustering(tmp_path):
         build_tasks(Data(tmp_path / "mine.csv"))
     with pytest.raises(InputError, match="Criteria belong to a table"):
         build_tasks(Data(criteria=QUESTIONS))
+
+
+NESTED = [{"text": f"{kind} {mood} {i}", "kind": kind, "mood": kind + mood} for kind in "ab" for mood in "xy" for i in range(4)]
+
+
+def test_nested_labels_skip_the_triplets_and_say_so(tmp_path, caplog):
+    lines = ["text,kind,mood", *(f"{row['text']},{row['kind']},{row['mood']}" for row in NESTED)]
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    data = Data(tmp_path / "mine.csv", criteria=QUESTIONS)
+    assert [task.info.name for task in build_tasks(data)] == ["mine.csv two-criteria clustering"]
+    assert caplog.messages == [
+        "mine.csv triplets is skipped: No contrast triplet can be drawn: each criterion must vary while the other is held fixed."
+    ]
+    with pytest.raises(InputError, match=r"No task is left\. mine\.csv triplets is skipped: No contrast triplet"):
+        build_tasks(data, ["triplets"])

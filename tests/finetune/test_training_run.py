@@ -1,4 +1,5 @@
 import zipfile
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -6,7 +7,7 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from finetune.recipe import Lora
-from finetune.training_run import checkpoint_to_resume, damage_of, last_checkpoint, lora_config, with_adapters
+from finetune.training_run import OftenEnough, checkpoint_to_resume, damage_of, last_checkpoint, lora_config, with_adapters
 from inbedder.errors import RecipeError
 from tests.backbones.checkpoints import nothing_unpickled, plant
 
@@ -105,3 +106,13 @@ def test_an_adapter_of_another_shape_is_no_start(make_model, tmp_path, lora, mes
         with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(lora), str(tmp_path))
     with pytest.raises(RecipeError, match="is no adapter of this recipe's shape"):
         with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(lora), str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("steps", "asked", "found"), [(12, 50, 1), (25, 50, 2), (100, 50, 10), (1000, 50, 50), (5, 50, 1), (1000, 1, 1)]
+)
+def test_short_runs_log_at_least_ten_losses(steps, asked, found):
+    state = SimpleNamespace(max_steps=steps, logging_steps=asked)
+    OftenEnough().on_train_begin(None, state, None)
+    assert state.logging_steps == found
+    assert steps // found >= min(steps, 10)

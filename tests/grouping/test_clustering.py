@@ -158,3 +158,15 @@ def test_a_result_says_how_its_number_was_chosen_and_what_was_left_out(make_mode
     assert found.rows()[int(np.flatnonzero(found.labels == 2)[0])]["group_name"] == "fits no group"
     tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
     assert len(tree.branches) == 9
+
+
+def test_where_hdbscan_leaves_every_text_out_it_says_what_to_do(model):
+    vectors = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
+    texts = [f"text {i}" for i in range(20)]
+    found = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
+    assert found.left_out == 0
+    assert found.notes[-1].endswith("Choose a smaller min_size (--min-size), or k-means.")
+    with pytest.raises(InputError, match=r"there is no group to keep\. Group with a smaller min_size, or by another method"):
+        found.save("kept")
+    close = np.repeat(np.eye(32, dtype=np.float32)[:5], 4, axis=0)
+    assert cluster(texts, None, model, method="hdbscan", min_size=3, embeddings=close).left_out != 0

@@ -252,3 +252,39 @@ def test_the_rows_of_a_column_of_pandas_keep_its_index(grouping):
     assert frame["text"].equals(column.rename("text"))
     assert grouping.update(column, embeddings=vectors).to_frame().index.equals(column.index)
     assert len(grouping.groups) == 4
+
+
+@pytest.mark.parametrize("namer", ["words", "class-tfidf", "central", "model"])
+def test_new_groups_are_named_by_the_namer_of_the_kept_ones(model, tmp_path, monkeypatch, namer):
+    cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=namer).save(tmp_path / "kept")
+    grouping = Grouping.load(tmp_path / "kept", model)
+    assert grouping.origin.namer == namer
+    asked = []
+
+    def named(found, of_model):
+        asked.append((found, of_model))
+        return lambda groups: [f"{namer} {len(groups)}" for _ in groups]
+
+    monkeypatch.setattr("inbedder.grouping.keeping.find_namer", named)
+    before = grouping.names
+    grouping.update(TEXTS[:30], embeddings=others(30))
+    assert asked == [(namer, model)]
+    assert grouping.names[:3] == before
+    assert grouping.names[3].startswith(f"{namer} {1 if namer == 'model' else 4}")
+
+
+def test_a_namer_without_a_name_leaves_new_groups_to_the_words(model, tmp_path):
+    mine = cluster(
+        TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=lambda groups: [f"g {i}" for i in range(len(groups))]
+    )
+    grouping = Grouping.of(mine, model)
+    assert grouping.origin.namer == "words"
+    grouping.update(TEXTS[:30], embeddings=others(30))
+    assert len(grouping.names) == 4 and grouping.names[3].strip()
+
+
+def test_the_most_central_answer_names_a_new_group_too(model, monkeypatch):
+    grouping = Grouping.of(cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer="central"), model)
+    monkeypatch.setattr(type(grouping.origin), "answer", lambda *_args, **_options: ["late delivery"] * 30)
+    grouping.update(TEXTS[:30], embeddings=others(30))
+    assert grouping.names[3] == "late delivery"

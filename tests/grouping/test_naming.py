@@ -6,7 +6,7 @@ import pytest
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
 from inbedder.grouping.explain import keywords
-from inbedder.grouping.naming import GroupContents, contents, distinct, find_namer, is_mixed, name_groups, set_apart
+from inbedder.grouping.naming import GroupContents, contents, distinct, find_namer, is_mixed, name_groups, name_of, set_apart
 from inbedder.grouping.titles import TitleWriter
 
 ANSWERS = ["late delivery", "late delivery", "slow delivery", "rude staff", "rude waiter", "rude staff"]
@@ -151,3 +151,11 @@ def test_groupings_side_by_side_share_no_name_and_stay_as_they_are_where_they_sh
     assert len({name.casefold() for name in names}) == 6
     assert second.keywords == other.keywords
     assert [result is again for result, again in zip((first, second, third), set_apart([first, second, third]), strict=True)]
+
+
+def test_a_namer_is_kept_by_what_finds_it_again(make_model):
+    model, other = InBedder(make_model("bert")), InBedder(make_model("opt"))
+    for name in ("words", "class-tfidf", "central", "model"):
+        assert name_of(find_namer(name, model), model) == name
+    assert name_of(TitleWriter(other), model) == f"model:{other.name}"
+    assert name_of(lambda groups: [""] * len(groups), model) == "words"

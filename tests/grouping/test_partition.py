@@ -120,3 +120,22 @@ def test_small_dense_regions_come_back_in_a_draw_of_their_rows():
     found = partition(vectors, method="hdbscan")
     assert found.labels.max() == 2 and found.left_out is None
     assert min(group_stability(vectors, found.labels, regrouping("hdbscan", 39))) > 0.75
+
+
+def test_hdbscan_finds_smaller_groups_where_fewer_rows_are_enough():
+    vectors = np.concatenate([blobs((6, 5)), np.random.default_rng(0).normal(size=(9, 8)).astype(np.float32)])
+    assert partition(vectors, method="hdbscan").left_out == 0
+    found = partition(vectors, method="hdbscan", min_size=4)
+    assert found.left_out == 2 and len(set(found.labels[:6].tolist())) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "min_size", "told"),
+    [
+        ("hdbscan", 1, "min_size must be a whole number of at least 2"),
+        ("k-means", 5, r"k-means knows no min_size\. Leave it out, or choose hdbscan"),
+    ],
+)
+def test_a_least_size_that_cannot_be_is_refused(method, min_size, told):
+    with pytest.raises(InputError, match=told):
+        partition(blobs((30, 20)), method=method, min_size=min_size)

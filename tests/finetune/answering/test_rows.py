@@ -164,8 +164,9 @@ def test_tables_and_json_are_read_with_a_field_map(tmp_path):
     for name in ("a.json", "a.csv", "a.tsv.gz", "a.parquet"):
         rows = read_rows(Source(name, fields=fields), tmp_path)
         assert [(row.text, row.instruction, row.answer) for row in rows] == [(f"text {i}", "Why?", f"a{i}") for i in range(3)]
-    with pytest.raises(RecipeError, match=r"a\.csv, row 1: .*KeyError"):
-        read_rows(Source("a.csv"), tmp_path)
+    (tmp_path / "b.csv").write_text("body,question,answer\ntext,Why?,a\n")
+    with pytest.raises(RecipeError, match=r"b\.csv, row 1: .*KeyError"):
+        read_rows(Source("b.csv"), tmp_path)
     (tmp_path / "a.xls").write_text("x")
     with pytest.raises(RecipeError, match=r"unknown file type '.xls'"):
         read_rows(Source("a.xls"), tmp_path)
@@ -280,3 +281,24 @@ def test_a_source_may_cap_the_rows_of_each_text(tmp_path):
         data = AnsweringData(folder=str(tmp_path), sources=(Source("a.jsonl", per_text=2),), same_texts=same_texts)
         texts = [row.text for row in load_rows(data)]
         assert sorted(texts) == ["t0", "t0", "t1", "t1", "t2", "t2"]
+
+
+def test_tables_of_context_question_and_answer_need_no_fields(tmp_path):
+    (tmp_path / "own.csv").write_text("id,Context,Question,Answer\n1,The tea was cold.,What was cold?,the tea\n")
+    squad = {
+        "context": "The tea was cold.",
+        "question": "What was cold?",
+        "answers": {"text": ["tea", "the tea"], "answer_start": [4, 0]},
+    }
+    write(tmp_path / "squad.jsonl", [squad])
+    for name, answer in (("own.csv", "the tea"), ("squad.jsonl", "tea")):
+        (row,) = read_rows(Source(name), tmp_path)
+        assert (row.text, row.instruction, row.answer) == ("The tea was cold.", "What was cold?", answer)
+    with pytest.raises(RecipeError, match="not a question-answer row"):
+        read_rows(Source("squad.jsonl", answer_from="label"), tmp_path)
+
+
+def test_a_question_without_an_answer_is_a_bad_row(tmp_path):
+    write(tmp_path / "squad.jsonl", [{"context": "Tea.", "question": "Who?", "answers": {"text": [], "answer_start": []}}])
+    with pytest.raises(RecipeError, match="row 1: not a question-answer row"):
+        read_rows(Source("squad.jsonl"), tmp_path)

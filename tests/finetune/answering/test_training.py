@@ -42,6 +42,11 @@ def losses(folder):
     return [entry["loss"] for entry in json.loads(states[-1].read_text())["log_history"] if "loss" in entry]
 
 
+def test_a_short_run_logs_its_loss_at_least_ten_times(make_model, data, tmp_path):
+    training = {"max_steps": 12, "save_steps": 12, "log_steps": 50}
+    assert len(losses(finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training=training)))) == 12
+
+
 @pytest.mark.parametrize(
     ("family", "settings"),
     [

@@ -113,3 +113,9 @@ def test_sources_and_tasks_are_down_sampled(tmp_path):
     assert len(load(task_cap=5, cap=8)) == 8
     with pytest.raises(RecipeError, match=r"No row of m.jsonl is left"):
         load(max_characters=0)
+
+
+def test_questions_and_contexts_need_no_fields(tmp_path):
+    (tmp_path / "own.csv").write_text("context,question,answer\nThe tea was cold.,What was cold?,tea\n")
+    (pair,) = read_pairs(PairSource("own.csv", format="qa"), tmp_path)
+    assert (pair.query.text, pair.positive.text) == ("What was cold?", "The tea was cold.")
