@@ -1,4 +1,4 @@
-.PHONY: install fix check test docs demo bench
+.PHONY: install fix check test docs package demo bench
 
 install:
 	python3 -m venv .venv
@@ -15,6 +15,9 @@ test:
 
 docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+package:
+	rm -rf dist && .venv/bin/python -m build && .venv/bin/twine check --strict dist/*
 
 demo:
 	scripts/demo

@@ -1,7 +1,7 @@
 """Hooks of mkdocs: pages that are kept elsewhere in the repository, and the reference of the command line, join those of docs/.
 
-The site mirrors the repository: a page keeps its path, so that its links work here and there. Only docs/ itself is left out of paths, and
-links of its pages that lead out of it lose one ``../``.
+The site mirrors the repository: a page keeps its path, so that its links work here and there. Only docs/ itself is left out of
+paths, and links of its pages that lead out of it lose one ``../``.
 """
 
 from __future__ import annotations

@@ -161,7 +161,8 @@ def speed_table() -> list[list[str]]:
     """
     content = json.loads((BENCHMARKS / "models.json").read_text(encoding="utf-8"))
     columns = ("model", "dtype", "texts_per_second", "peak_mib")
-    return [["model", "precision", "texts per second", "MiB at most"], *([str(row[c]) for c in columns] for row in content["models"])]
+    rows = [["model", "precision", "texts per second", "MiB at most"]]
+    return rows + [[str(row[column]) for column in columns] for row in content["models"]]
 
 
 def questions_table() -> list[list[str]]:
