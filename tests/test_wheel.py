@@ -82,8 +82,8 @@ def test_the_sdist_holds_what_git_holds(built):
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("no git")
-    archive = tarfile.open(next(built.glob("*.tar.gz")))
-    held = {name.partition("/")[2] for name in archive.getnames()}
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
     missing = [name for name in listed.stdout.splitlines() if (ROOT / name).exists() and name not in held]
     assert [name for name in missing if not name.startswith(".")] == []
 

@@ -18,9 +18,7 @@ Instructions = Annotated[Path | None, typer.Option(help="The authors' instructio
 
 
 def finetune(
-    recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A YAML recipe, or the name of a shipped one, such as csts-bi.")
-    ],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE", help="A YAML recipe, or a shipped one by name, such as csts-bi.")],
     changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show prompts, targets and a table of the data; train nothing.")
