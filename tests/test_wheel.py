@@ -49,6 +49,8 @@ def environment(built):
     python = built / "env" / "bin" / "python"
     wheel = next(built.glob("*.whl"))
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
+    # What a new environment of Python 3.11 begins with is older than what is lent.
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "setuptools"], check=True)
     site = next((built / "env" / "lib").glob("python*/site-packages"))
     (site / "lent.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     return built / "env"
@@ -94,10 +96,10 @@ def test_the_adapter_of_small_is_a_wheel_of_its_own_that_completes_the_other(bui
     assert ADAPTER not in zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
     python = environment / "bin" / "python"
     load = [python, "-c", "from inbedder.models.bundled import resolve_name; print(resolve_name('small'))"]
-    before = subprocess.run(load, env=clean, capture_output=True, text=True)
+    before = subprocess.run(load, cwd=built, env=clean, capture_output=True, text=True)
     assert "Run once: inbedder models install small" in before.stderr
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, env=clean)
-    after = subprocess.run(load, env=clean, capture_output=True, text=True)
+    after = subprocess.run(load, cwd=built, env=clean, capture_output=True, text=True)
     assert after.stdout.strip().endswith("models/small"), after.stderr
     subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "inbedder-small"], check=True, env=clean)
 
@@ -133,7 +135,7 @@ def test_an_empty_environment_groups_measures_and_looks_at_a_recipe(inbedder, tm
     inbedder("cluster", "texts.txt", "-i", "Is the review positive or negative?", "-k", "2", "-o", "report.html")
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "IntentEmotion" in inbedder("evaluate", "--task", "IntentEmotion", "-o", "results.json")
-    assert "condition" in inbedder("finetune", "csts-bi", "--dry-run")
+    assert "2,000 rows" in inbedder("finetune", "csts-bi", "--dry-run")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "results.json", "texts.txt"]
 
 
