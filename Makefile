@@ -1,8 +1,8 @@
-.PHONY: install fix check test demo bench
+.PHONY: install fix check test docs package demo bench
 
 install:
 	python3 -m venv .venv
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,small,finetune,evaluation,onnx,ray,serve,report,search,langchain,rerankers,xlsx,dev]'
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,small,finetune,evaluation,onnx,ray,serve,report,search,langchain,rerankers,xlsx,dev,docs,release]'
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
@@ -12,6 +12,12 @@ check:
 
 test:
 	scripts/test
+
+docs:
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+package:
+	rm -rf dist && .venv/bin/python -m build && .venv/bin/python -m build --wheel -o dist inbedder/models/small && .venv/bin/twine check --strict dist/*
 
 demo:
 	scripts/demo

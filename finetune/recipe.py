@@ -22,6 +22,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Above0 = Annotated[float, Field(gt=0)]
 AtLeast0 = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+RECIPES = Path(__file__).parent / "recipes"
 SHARED = ("questions", "answers")
 """Tables that a recipe file may hold for its sources to name, or for YAML anchors."""
 
@@ -178,11 +179,25 @@ def _types_in(hint: Any) -> Iterator[Any]:
         yield from _types_in(inner)
 
 
+def find_recipe(path: Path | str) -> Path:
+    """Where a recipe lies.
+
+    Args:
+        path: A file, or the name of a recipe in ``finetune/recipes``, with or without .yaml.
+
+    Returns:
+        Its path, which need not exist.
+    """
+    given = Path(path)
+    shipped = RECIPES / f"{given.name.removesuffix('.yaml')}.yaml"
+    return shipped if given.parent == Path() and not given.exists() and shipped.is_file() else given
+
+
 def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Read a recipe file and change settings of it.
 
     Args:
-        path: The YAML file.
+        path: The YAML file, or the name of a shipped recipe.
         overrides: ``section.key=value`` settings, the value written as YAML.
 
     Returns:
@@ -191,14 +206,15 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
     Raises:
         RecipeError: When the file cannot be read or a setting cannot be changed.
     """
+    path = find_recipe(path)
     try:
-        values: Any = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        values: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RecipeError(f"Cannot read the recipe {path}: {error}") from error
     if not isinstance(values, dict):
         raise RecipeError(f"{path} is not a recipe: it must hold settings such as 'model:' and 'data:'.")
     if "extends" in values:
-        values = _over(read_settings(Path(path).parent / str(values.pop("extends"))), values)
+        values = _over(read_settings(path.parent / str(values.pop("extends"))), values)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:

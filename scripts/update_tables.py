@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of README.md, the bundled model's card, evaluation/ and finetune/ from the committed results (*.json).
+"""Write the tables of README.md, docs/, the bundled model's card, evaluation/ and finetune/ from the committed results (*.json).
 
 python scripts/update_tables.py
 """
@@ -27,6 +27,8 @@ PAGES = (
     ROOT / "finetune" / "README.md",
     ROOT / "finetune" / "results" / "mini.md",
     ROOT / "finetune" / "results" / "small.md",
+    ROOT / "docs" / "models.md",
+    ROOT / "docs" / "explanation.md",
 )
 MOST_ACROSS = 9
 TABLE = re.compile(r"(<!-- results of (\S+)(?: by (\S+))? -->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -153,6 +155,28 @@ def serve_table() -> list[list[str]]:
     return [*rows, [name, str(long["clients"]), f"{long['per_second']:.0f}", *times, memory]]
 
 
+def speed_table() -> list[list[str]]:
+    """Texts per second and memory of the bundled models.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    content = json.loads((BENCHMARKS / "models.json").read_text(encoding="utf-8"))
+    columns = ("model", "dtype", "texts_per_second", "peak_mib")
+    rows = [["model", "precision", "texts per second", "MiB at most"]]
+    return rows + [[str(row[column]) for column in columns] for row in content["models"]]
+
+
+def questions_table() -> list[list[str]]:
+    """How far two groups under two questions are the ratings of the demo's reviews.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    content = json.loads((BENCHMARKS / "two_questions.json").read_text(encoding="utf-8"))
+    return [["question", "V-measure with the ratings"], *([row["question"], str(row["v_measure"])] for row in content["results"])]
+
+
 def own_table(path: Path) -> list[list[str]]:
     """The table that a file of results holds itself.
 
@@ -166,7 +190,7 @@ def own_table(path: Path) -> list[list[str]]:
     return list(content.get("table", [])) if isinstance(content, dict) else []
 
 
-def speed_table() -> list[list[str]]:
+def benchmark_table() -> list[list[str]]:
     """The table of the benchmark: each case's median ratio with its spread on each kind of CPU, tiny models left out.
 
     Returns:
@@ -194,7 +218,9 @@ BESIDE = {
     "wordings.json": wordings_table,
     "names.json": names_table,
     "serve.json": serve_table,
-    "benchmark-*.json": speed_table,
+    "benchmark-*.json": benchmark_table,
+    "models.json": speed_table,
+    "two_questions.json": questions_table,
 }
 """Tables that are not made of the main scores of one file of results."""
 

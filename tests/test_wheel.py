@@ -1,10 +1,13 @@
 """The wheel holds what it needs: installed into an empty environment it embeds with a tiny model."""
 
+import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +16,148 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
-def test_the_wheel_embeds_from_an_empty_environment(tmp_path, make_model):
-    source = tmp_path / "source"
-    ignored = shutil.ignore_patterns(".git", ".venv", "tests", "runs", "__pycache__", ".*_cache", ".hypothesis")
-    shutil.copytree(ROOT, source, ignore=ignored)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(source)]
+MOST_BYTES = 8_650_000
+"""The adapter of ``mini`` is 7.8 MB of them."""
+ADAPTER = "inbedder/models/small/adapter_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The sdist and the wheel that is made of it."""
+    folder = tmp_path_factory.mktemp("built")
+    ignored = shutil.ignore_patterns(".git", ".venv*", "runs", "site", "dist", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, folder / "source", ignore=ignored)
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(folder / "source")]
     subprocess.run(build, check=True, capture_output=True)
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    wheel = next(tmp_path.glob("*.whl"))
+    small = [
+        *build[:3],
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        str(folder / "small"),
+        str(folder / "source/inbedder/models/small"),
+    ]
+    subprocess.run(small, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(built):
+    """An environment that holds the wheel; its dependencies are lent from this one, since to download them again would show
+    nothing about the wheel."""
+    venv.create(built / "env", with_pip=True)
+    python = built / "env" / "bin" / "python"
+    wheel = next(built.glob("*.whl"))
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
-    # The dependencies are lent from this environment: downloading them again would show nothing about the wheel.
-    site = next((tmp_path / "env" / "lib").glob("python*/site-packages"))
+    # What a new environment of Python 3.11 begins with is older than what is lent.
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "setuptools"], check=True)
+    site = next((built / "env" / "lib").glob("python*/site-packages"))
     (site / "lent.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return built / "env"
+
+
+@pytest.fixture
+def clean():
+    """The environment variables without this repository's path."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+@pytest.fixture
+def inbedder(environment, clean, tmp_path):
+    """The command of the environment, run in an empty folder."""
+
+    def run(*words):
+        done = subprocess.run([environment / "bin" / "inbedder", *words], cwd=tmp_path, env=clean, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built):
+    wheel = next(built.glob("*.whl"))
+    assert wheel.stat().st_size < MOST_BYTES
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
+        "inbedder",
+        "finetune",
+        "evaluation",
+        "prompts",
+    }
+    assert not [name for name in names if "/results/" in name or "/tests/" in name or "__pycache__" in name]
+    assert "inbedder/py.typed" in names
+
+
+@pytest.mark.slow
+def test_the_adapter_of_small_is_a_wheel_of_its_own_that_completes_the_other(built, environment, clean):
+    (wheel,) = (built / "small").glob("inbedder_small-*.whl")
+    assert [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name] == [ADAPTER]
+    assert ADAPTER not in zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    python = environment / "bin" / "python"
+    load = [python, "-c", "from inbedder.models.bundled import resolve_name; print(resolve_name('small'))"]
+    before = subprocess.run(load, cwd=built, env=clean, capture_output=True, text=True)
+    assert "Run once: inbedder models install small" in before.stderr
+    subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, env=clean)
+    after = subprocess.run(load, cwd=built, env=clean, capture_output=True, text=True)
+    assert after.stdout.strip().endswith("models/small"), after.stderr
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "inbedder-small"], check=True, env=clean)
+
+
+@pytest.mark.slow
+def test_the_sdist_holds_what_git_holds(built):
+    """But for what concerns the repository alone."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("no git")
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    missing = [name for name in listed.stdout.splitlines() if (ROOT / name).exists() and name not in held]
+    assert [name for name in missing if not name.startswith(".")] == []
+
+
+@pytest.mark.slow
+def test_what_was_built_can_be_published(built):
+    pytest.importorskip("twine")
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *built.glob("*.whl"), *built.glob("*.tar.gz")],
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.slow
+def test_an_empty_environment_groups_measures_and_looks_at_a_recipe(inbedder, tmp_path):
+    (tmp_path / "texts.txt").write_text(
+        "\n".join(["great food", "cold food", "rude waiter", "kind waiter"] * 3), encoding="utf-8"
+    )
+    inbedder("cluster", "texts.txt", "-i", "Is the review positive or negative?", "-k", "2", "-o", "report.html")
+    assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "IntentEmotion" in inbedder("evaluate", "--task", "IntentEmotion", "-o", "results.json")
+    assert "2,000 rows" in inbedder("finetune", "csts-bi", "--dry-run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "results.json", "texts.txt"]
+
+
+@pytest.mark.slow
+def test_no_requirement_of_the_environment_is_broken(environment, clean):
+    checked = subprocess.run([environment / "bin" / "python", "-m", "pip", "check"], env=clean, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.slow
+def test_the_wheel_embeds_from_an_empty_environment(environment, clean, tmp_path, make_model):
+    python, site = environment / "bin" / "python", next((environment / "lib").glob("python*/site-packages"))
     (tmp_path / "texts.txt").write_text("I love cats\nI love dogs\n")
-    command = [tmp_path / "env" / "bin" / "inbedder", "embed", "texts.txt", "-i", "@topic", "--model", make_model("opt")]
-    subprocess.run(command, check=True, cwd=tmp_path)
+    command = [environment / "bin" / "inbedder", "embed", "texts.txt", "-i", "@topic", "--model", make_model("opt")]
+    subprocess.run(command, check=True, cwd=tmp_path, env=clean)
     assert np.load(tmp_path / "vectors.npy", allow_pickle=False).shape == (2, 32)
     for package in ("inbedder", "finetune", "evaluation"):
         subprocess.run(
-            [python, "-c", f"import {package}; assert {package}.__file__.startswith({str(site)!r})"], check=True, cwd=tmp_path
+            [python, "-c", f"import {package}; assert {package}.__file__.startswith({str(site)!r})"],
+            check=True,
+            cwd=tmp_path,
+            env=clean,
         )
     for part in (
         "prompts/templates.yaml",

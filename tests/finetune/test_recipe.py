@@ -4,6 +4,7 @@ import pytest
 
 from finetune.answering.recipe import parse_recipe
 from finetune.methods import read_method
+from finetune.recipe import find_recipe, read_settings
 from inbedder.errors import RecipeError
 
 RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
@@ -109,3 +110,15 @@ def test_a_source_may_name_a_table_of_the_recipe():
 def test_an_unknown_target_is_refused():
     with pytest.raises(RecipeError, match="target is 'title'; choose one of: answer, text or both"):
         parse_recipe({"model": "m", "data": {"sources": [{"path": "a", "target": "title"}]}})
+
+
+def test_a_shipped_recipe_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("csts-bi") == find_recipe("csts-bi.yaml") == RECIPES[0].with_name("csts-bi.yaml")
+    assert find_recipe("elsewhere/csts-bi.yaml") == Path("elsewhere/csts-bi.yaml")
+
+
+def test_a_file_goes_before_a_shipped_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini.yaml").write_text("model: other\n", encoding="utf-8")
+    assert read_settings("mini.yaml") == {"model": "other"}

