@@ -95,8 +95,11 @@ def test_it_is_an_embedder_of_bertopic_and_keybert_once_these_are_there(model, m
     class BaseEmbedder:
         pass
 
+    names = ("bertopic.backend", "keybert.backend")
+    for name in names:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     assert not isinstance(model, BaseEmbedder) and model.__class__ is InBedder
-    for name in ("bertopic.backend", "keybert.backend"):
+    for name in names:
         module = ModuleType(name)
         module.BaseEmbedder = type("BaseEmbedder", (), {})
         monkeypatch.setitem(sys.modules, name, module)

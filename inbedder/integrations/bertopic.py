@@ -90,5 +90,5 @@ class AnswerRepresentation(BaseRepresentation):
         for topic, rows in found.items():
             counts = Counter(answer for answer in (str(next(answers)).strip() for _ in rows) if answer)
             ranked = [(answer, count / counts.total()) for answer, count in counts.most_common(self.top_n_answers)]
-            named[topic] = ranked or topics[topic]
+            named[topic] = ranked or topics[topic][: topic_model.top_n_words]
         return named
