@@ -177,6 +177,24 @@ def questions_table() -> list[list[str]]:
     return [["question", "V-measure with the ratings"], *([row["question"], str(row["v_measure"])] for row in content["results"])]
 
 
+def csts_table() -> list[list[str]]:
+    """Both correlations of the encoders trained on the rows of C-STS itself, means over seeds with their standard deviation.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    cells = load_cells(EXPERIMENTS / "csts_real.json")
+    spearman, pearson = (dict((row[0], row[1:]) for row in table(cells, score=score)) for score in ("spearman", "pearson"))
+    seeds = {model: str(len({cell.seed for cell in cells if cell.model == model})) for model in spearman}
+    header = ["encoder", "seeds", "Spearman, test", "Pearson, test", "Spearman, validation"]
+    place = {split: spearman["model"].index(f"C-STS (csts-real.csv){split}") for split in ("", ", validation")}
+    columns = ((spearman, ""), (pearson, ""), (spearman, ", validation"))
+    return [
+        header,
+        *([model, seeds[model], *(of[model][place[split]] for of, split in columns)] for model in spearman if model != "model"),
+    ]
+
+
 def own_table(path: Path) -> list[list[str]]:
     """The table that a file of results holds itself.
 
@@ -218,6 +236,7 @@ BESIDE = {
     "wordings.json": wordings_table,
     "names.json": names_table,
     "serve.json": serve_table,
+    "csts_real.json": csts_table,
     "benchmark-*.json": benchmark_table,
     "models.json": speed_table,
     "two_questions.json": questions_table,

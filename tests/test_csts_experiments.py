@@ -89,12 +89,12 @@ def test_a_split_sets_whole_pairs_aside_whatever_the_order_of_their_sentences(tm
 
 
 def test_the_encoders_of_real_rows_are_those_that_were_asked_for(make_model, rows, tmp_path):
-    names = ["tri-encoder on mini, quad+mse", "bi-encoder on mini, with rows of our own"]
+    names = ["tri-encoder on mini, quad+mse", "bi-encoder on mini, at its masks, with rows of our own"]
     only = [part for name in names for part in ("--only", name)]
     changes = [*short(make_model("bert")), "--set", "data.pairs=3"]
     experiment("real", "-o", tmp_path / "r.json", "--data", rows, *only, *changes)
     cells = load_cells(tmp_path / "r.json")
-    assert {cell.model for cell in cells} == {"tri-encoder on mini, quad+mse, 1500 pairs", names[1]}
+    assert {cell.model for cell in cells} == {"tri-encoder on mini, quad+mse, 800 pairs", names[1]}
     assert {cell.task for cell in cells} == {"C-STS (rows.csv)", "C-STS (rows.csv), validation"}
     assert all(cell.about["pairs"] == 3 for cell in cells)
 

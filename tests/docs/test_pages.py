@@ -43,13 +43,16 @@ NOT_RUN = {
     "accelerate launch": "asks for GPUs",
     "inbedder embed   huge.parquet": "starts Ray: tests/distributed/",
     "inbedder evaluate --model FOLDER": "asks for a model of the hub",
+    "inbedder evaluate --compare FOLDER": "asks for a model of the hub",
     "inbedder evaluate --task csts --data csts_validation.csv": "asks for the authors' data",
     "inbedder evaluate --data DATA": "asks for data that are not shipped",
     "inbedder evaluate --hub": "asks for data of the hub",
     'model = ConditionalEncoder.load("runs/csts-bi")': "takes two minutes: tests/conditional/",
 }
 """Beginnings of commands, and lines of Python blocks, that a test cannot run, and why."""
-LANGUAGES = {"python", "bash", "text"}
+LANGUAGES = {"python", "bash", "text", "bibtex"}
+ELSEWHERE = ROOT / "docs" / "integrations.md"
+"""Its examples need packages that stand in an environment of their own: tests/integrations/test_examples.py."""
 FENCE = re.compile(r"^ *```(\S*).*$", re.MULTILINE)
 
 
@@ -141,6 +144,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
             writer.writerows(chosen)
+    own = "".join(f"{product},What is bought?,{product}\n" for product in products)
+    (tmp_path / "own.csv").write_text(f"context,question,answer\n{own}", encoding="utf-8")
     (tmp_path / "texts.txt").write_text("\n".join(row["text"] for row in rows), encoding="utf-8")
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
@@ -164,7 +169,7 @@ def name_of(path: Path) -> str:
 
 
 def pages_with_blocks() -> list[Path]:
-    return [path for path in PAGES if FENCE.search(path.read_text(encoding="utf-8"))]
+    return [path for path in PAGES if path != ELSEWHERE and FENCE.search(path.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.slow
