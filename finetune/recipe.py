@@ -63,7 +63,7 @@ class Schedule(Section):
     max_steps: int = -1
     """Stop after so many steps; -1 for all epochs."""
     batch_size: Count = 64
-    """Rows a step."""
+    """Rows per step."""
     learning_rate: Above0 = 2e-5
     """Peak learning rate of AdamW."""
     warmup: Share = 0.1

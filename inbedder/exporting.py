@@ -87,10 +87,11 @@ def export(model: ModelObject, folder: str | os.PathLike[str]) -> None:
     weights = model.backbone.model
     if not isinstance(weights, nn.Module) or model.quantization or model.precision == "int8":
         raise ModelError(f"The weights of {model!r} cannot be written. Load it with its usual backbone and no quantization.")
-    plain = _is_prefix(model) if model.backbone.kind == "embedding" else _chat_tokenizer(model) is not None
+    chat = None if model.backbone.kind == "embedding" else _chat_tokenizer(model)
+    plain = _is_prefix(model) if model.backbone.kind == "embedding" else chat is not None
     home = target if plain else target / MODEL_FOLDER
     home.mkdir(parents=True, exist_ok=True)
-    _write_model(model, home)
+    _write_model(model, chat or model.backbone.tokenizer, home)
     if plain or model.backbone.kind == "embedding":
         _write_modules(home, _built_in(model, home))
     if not plain:
@@ -209,13 +210,12 @@ def _built_in(model: ModelObject, home: Path) -> list[tuple[str, str, str]]:
     return listed
 
 
-def _write_model(model: ModelObject, home: Path) -> None:
+def _write_model(model: ModelObject, tokenizer: PreTrainedTokenizerBase, home: Path) -> None:
     """Weights, tokenizer and settings, as ``InBedder(home)`` loads them."""
-    tokenizer = _chat_tokenizer(model) if model.backbone.kind != "embedding" else None
     weights: Any = model.backbone.model
     with torch.inference_mode(False):
         weights.save_pretrained(home)
-    (tokenizer or model.backbone.tokenizer).save_pretrained(home)
+    tokenizer.save_pretrained(home)
     embeds = model.backbone.kind == "embedding"
     settings = {
         "template": model.template.pattern if model.template.name == "custom" else model.template.name,

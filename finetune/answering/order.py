@@ -35,7 +35,7 @@ class GroupedSampler(Sampler[int]):
             lengths: Tokens of each row.
             texts: What stands for each row's text.
             questions: What stands for each row's question.
-            batch_size: Rows a step, over all devices.
+            batch_size: Rows per step, over all devices.
             group: Up to so many rows of one text, or of one question, side by side.
             seed: Seed of the order.
             share_texts: Group by text alone, as ``packing`` likes it.

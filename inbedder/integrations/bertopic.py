@@ -9,13 +9,12 @@ BERTopic(embedding_model=backend, representation_model=AnswerRepresentation("Wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import loaded
-from inbedder.vectors import Vectors
+from inbedder.integrations.loading import DocumentBackend, loaded
 
 try:
     from bertopic.backend import BaseEmbedder
@@ -26,31 +25,8 @@ except ImportError as error:
 Topics = Mapping[Any, list[tuple[str, float]]]
 
 
-class InstructedBackend(BaseEmbedder):
+class InstructedBackend(DocumentBackend, BaseEmbedder):
     """Embeds documents under an instruction, and words without one."""
-
-    def __init__(self, instruction: str | None = None, model: str | InBedder = "mini") -> None:
-        """Take a model.
-
-        Args:
-            instruction: What is asked of every document, as ``InBedder.encode`` takes it.
-            model: An ``InBedder`` or the name of one.
-        """
-        super().__init__(loaded(model))
-        self.instruction = instruction
-
-    def embed(self, documents: Sequence[str], verbose: bool = False) -> Vectors:
-        """Embed documents.
-
-        Args:
-            documents: n documents.
-            verbose: Whether to show a progress bar.
-
-        Returns:
-            float32, shape (n, d).
-        """
-        vectors: Vectors = self.embedding_model.encode(list(documents), self.instruction, show_progress_bar=verbose)
-        return vectors
 
 
 class AnswerRepresentation(BaseRepresentation):
