@@ -202,7 +202,7 @@ class InBedder(ModelObject):
         normalize_embeddings: bool = False,
         show_progress_bar: bool | None = None,
     ) -> Vectors:
-        """Embed the same texts under several instructions; causal LMs read each text once (see ``backbones/shared.py``).
+        """Embed the same texts under several instructions; models that can read each text once (``backbones/shared_prefix.py``).
 
         Args:
             texts: One text or n texts.

@@ -8,9 +8,9 @@ Built-in modules of sentence-transformers, which need nothing of this package, e
 - causal LMs read by 1st-gen: the same chat template, and Pooling of the last token.
 
 Of texts that are too long they cut the same end, sometimes a token earlier or later, and special tokens written in a text are
-special to them. All other readings (decoded or re-encoded answers, other layers, ``subtract_instruction``, other templates of
-embedding models) are left to ``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs
-inbedder installed and ``trust_remote_code=True``.
+special to them. All other readings (text and question apart, decoded or re-encoded answers, other layers,
+``subtract_instruction``, other templates of embedding models) are left to ``integrations/sentence_transformers.py``: the folder
+names that module, so that loading it needs inbedder installed and ``trust_remote_code=True``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import torch
 from torch import nn
 
 from inbedder.backbones.hub import SETTINGS_FILE
+from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.prompting import read_prompts, resolve_instruction
 from inbedder.tokenization import special_edges
@@ -112,6 +113,11 @@ def _is_last(model: ModelObject) -> bool:
     return model.layer in (-1, model.backbone.num_layers) and not model.subtract_instruction
 
 
+def _reads_apart(model: ModelObject) -> bool:
+    """Whether a masked LM reads text and question apart, which no module of sentence-transformers does."""
+    return isinstance(model.backbone, LateInteractionBackbone)
+
+
 def _is_prefix(model: ModelObject) -> bool:
     """Whether an embedding model's prompt is an instruction's words in front of the text."""
     return (
@@ -127,7 +133,7 @@ def _is_prefix(model: ModelObject) -> bool:
 def _chat_tokenizer(model: ModelObject) -> PreTrainedTokenizerBase | None:
     """The tokenizer, with a chat template that makes our prompts of system and user messages; None where there is none."""
     read = {"masked": "avg-gen", "causal": "1st-gen"}.get(model.backbone.kind)
-    if model.pooling != read or not _is_last(model) or model.tokenizer.truncation_side != "right":
+    if model.pooling != read or not _is_last(model) or model.tokenizer.truncation_side != "right" or _reads_apart(model):
         return None
     tokenizer = deepcopy(model.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]
@@ -221,6 +227,7 @@ def _write_model(model: ModelObject, tokenizer: PreTrainedTokenizerBase, home: P
         "template": model.template.pattern if model.template.name == "custom" else model.template.name,
         "backbone": "embedding" if embeds else None,
         "mask_length": model.backbone.mask_length or None,
+        "late_interaction": _reads_apart(model) or None,
         "max_new_tokens": model.sampling.max_new_tokens,
         "generic_base": model.generic.name if model.generic is not None else None,
     }

@@ -60,6 +60,8 @@ class AnsweredPrompt:
     """Number of the word that each token of the answer belongs to."""
     after: list[int]
     """Ids of the special tokens that close the input."""
+    instruction: int
+    """Index at which the instruction begins."""
     cut: bool
     """True when the text was cut to fit."""
 
@@ -172,7 +174,8 @@ class PromptTokenizer:
             while first > 0 and offsets[first - 1][1] > len(string):
                 first -= 1
             before = np.asarray(ids[:first], dtype=np.int32)
-            pairs.append(AnsweredPrompt(before, ids[first:end], encoding.word_ids[first:end], ids[end:], prompt.cut))
+            start = prompt.instruction[0]
+            pairs.append(AnsweredPrompt(before, ids[first:end], encoding.word_ids[first:end], ids[end:], start, prompt.cut))
         return pairs
 
     def ids_of(self, words: Sequence[str]) -> list[int]:

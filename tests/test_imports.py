@@ -24,8 +24,8 @@ FLOORS = {
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
             scheduling spreadsheets
         backbones.masked grouping.report.rows models.bundled outputs server.queue
-        backbones.onnx backbones.revision formats grouping.report.page search.rows
-        backbones.weights prompt_encoder search.arrays search.storage tables
+        backbones.late_interaction backbones.revision formats grouping.report.page search.rows
+        backbones.onnx backbones.weights prompt_encoder search.arrays search.storage tables
         backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
             distributed.folder exporting reencode search.checks search.ranking
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base model_object

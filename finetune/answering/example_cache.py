@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +110,11 @@ def _write(path: Path, chunks: Iterator[list[dict[str, Any]]]) -> None:
 
     ids, number = pa.list_(pa.int32()), pa.int32()
     kinds = {"input_ids": ids, "labels": ids, "cut": pa.bool_()}
-    kinds |= dict.fromkeys(("length", "answer", "text", "question"), number)
+    first = next(chunks)
+    kinds |= dict.fromkeys(sorted(first[0].keys() - kinds.keys()), number)
     schema = pa.schema(kinds)
     with atomic_write(path) as temporary, pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
-        for chunk in chunks:
+        for chunk in chain([first], chunks):
             columns = {
                 name: [example[name].tolist() if name in ("input_ids", "labels") else example[name] for example in chunk]
                 for name in kinds

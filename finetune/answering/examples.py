@@ -59,7 +59,7 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
         recipe: Template, lengths and mask_length.
 
     Returns:
-        One example per row; its labels are the targets of its masks, in order.
+        One example per row; its labels are the targets of its masks, in order, and "split" says where the instruction begins.
     """
     fixed = recipe.mask_length if isinstance(recipe.mask_length, int) else None
     masks = fixed or recipe.max_answer_tokens
@@ -69,7 +69,8 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
         answer = _cut(pair.answer, pair.words, masks)
         targets = answer + [end] * (fixed - len(answer)) if fixed else answer or [end]
         ids = np.asarray([*pair.before, *[tokenizer.mask_token_id] * len(targets), *pair.after], dtype=np.int32)
-        examples.append({"input_ids": ids, "labels": np.asarray(targets, dtype=np.int32), "cut": pair.cut})
+        labels = np.asarray(targets, dtype=np.int32)
+        examples.append({"input_ids": ids, "labels": labels, "cut": pair.cut, "split": pair.instruction})
     return examples
 
 
@@ -135,12 +136,14 @@ class Collator:
             examples: Examples of one kind.
 
         Returns:
-            input_ids, attention_mask, labels; where there is a mask token also is_mask; with answer vectors also answer (ids) and
-            vector (batch, d).
+            input_ids, attention_mask, labels; where there is a mask token also is_mask; of masked LMs split (where instructions
+            begin); with answer vectors also answer (ids) and vector (batch, d).
         """
         batch = self.padded(examples)
         if self.mask_id is not None:
             batch["is_mask"] = batch["input_ids"] == self.mask_id
+        if "split" in examples[0]:
+            batch["split"] = torch.tensor([int(example["split"]) for example in examples])
         if self.answer_vectors is not None:
             batch["answer"] = torch.tensor([int(example["answer"]) for example in examples])
             batch["vector"] = self.answer_vectors[batch["answer"]].float()

@@ -34,6 +34,7 @@ from torch import Tensor, nn
 
 from finetune.answering.examples import IGNORED
 from finetune.answering.recipe import Objective
+from inbedder.backbones.late_interaction import ATTENTION, pack, parts_of
 from inbedder.backbones.masked import kept_alone
 from inbedder.backbones.transformer import body_of
 from inbedder.cache import Store
@@ -92,6 +93,8 @@ def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) ->
     Returns:
         Logits, labels and states.
     """
+    if plain.config._attn_implementation == ATTENTION:
+        return _read_apart(model, plain, batch)
     is_mask = batch["is_mask"]
     body = body_of(plain)
     carries = batch["labels"] != IGNORED
@@ -103,6 +106,24 @@ def read_masked(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) ->
         with last_states(body) as states:
             logits = model(**inputs).logits[is_mask]
     return Read(logits, batch["labels"][carries], states[0][is_mask], is_mask.nonzero()[:, 0])
+
+
+def _read_apart(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:
+    """A pass of a masked LM that reads each text and each question of the batch once, as in inference."""
+    ids, is_mask = batch["input_ids"].cpu().numpy().astype(np.int32), batch["is_mask"].cpu().numpy()
+    lengths, first = batch["attention_mask"].sum(1).tolist(), is_mask.argmax(1).tolist()
+    masks = int(is_mask[0].sum())
+    splits = batch["split"].tolist() if "split" in batch else [length // 2 for length in first]
+    parts = [
+        parts_of(row[:length], split, start, row[start + masks : length])
+        for row, length, split, start in zip(ids, lengths, splits, first, strict=True)
+    ]
+    packed = pack(parts, masks, int(ids[0, first[0]]), plain.device)
+    with last_states(body_of(plain), packed.is_mask) as states:
+        logits = model(**packed.inputs).logits
+    order = torch.from_numpy(packed.order).to(plain.device).repeat_interleave(masks)
+    back = order.argsort(stable=True)
+    return Read(logits[0][back], batch["labels"].flatten(), states[0][packed.is_mask][back], order[back])
 
 
 def read_causal(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:

@@ -122,6 +122,9 @@ class AnsweringRecipe(Section):
     """Longest prompt in tokens, answer included."""
     mask_length: int | str = 3
     """Masked LMs: how many masks stand for the answer; "answer" takes as many as the answer has tokens (the paper's way)."""
+    late_interaction: bool = False
+    """BERT as a masked LM: read text and question apart, the masks alone attend to both, so that a text is read once for
+    all its questions (``inbedder/backbones/late_interaction.py``)."""
     answer_prefix: str = ""
     """What stands between prompt and answer, which are tokenized as one string: "" as in the authors' code; a space for models
     whose words begin with one (GPT-2's, Llama 3's, SmolLM's). The answers of encoder-decoders stand alone, without it."""
@@ -148,6 +151,10 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError("Each of data.sources needs a path or a hub id, one of both.")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
+    if recipe.late_interaction and (recipe.mask_length == "answer" or recipe.training.attention):
+        raise RecipeError(
+            "late_interaction takes a fixed mask_length, and brings an attention of its own: leave training.attention out."
+        )
     if recipe.objective.token_weight <= 0 and recipe.objective.reencode_weight <= 0:
         raise RecipeError("Nothing is minimised: give objective.token_weight or objective.reencode_weight a weight above 0.")
     if recipe.quantization and recipe.lora is None:

@@ -38,6 +38,7 @@ from finetune.preflight import (
 from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
 from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import SETTINGS_FILE
+from inbedder.backbones.late_interaction import prepare
 from inbedder.backbones.weights import Loaded, LoadOptions
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
@@ -61,15 +62,21 @@ def _add_lora(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
     return with_adapters(model, config, recipe.lora.start)
 
 
+def _set_dropout(model: nn.Module, rate: float) -> None:
+    for module in model.modules():
+        for name in ("p",) if isinstance(module, nn.Dropout) else ("dropout", "attention_dropout", "activation_dropout"):
+            if isinstance(getattr(module, name, None), float):  # OPT and others keep the rate as a number
+                setattr(module, name, rate)
+
+
 def _prepare(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
     """Set dropout and attention, and add the adapter that the recipe asks for."""
+    if recipe.late_interaction:
+        prepare(model)
     if recipe.training.attention:
         model.set_attn_implementation(recipe.training.attention)
     if recipe.training.dropout is not None:
-        for module in model.modules():
-            for name in ("p",) if isinstance(module, nn.Dropout) else ("dropout", "attention_dropout", "activation_dropout"):
-                if isinstance(getattr(module, name, None), float):  # OPT and others keep the rate as a number
-                    setattr(module, name, recipe.training.dropout)
+        _set_dropout(model, recipe.training.dropout)
     if recipe.training.gradient_checkpointing:
         model.enable_input_require_grads()
     if recipe.training.freeze:
@@ -182,6 +189,7 @@ def _save(output: Path, loaded: Loaded, recipe: AnsweringRecipe, text: str) -> N
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
         "mask_length": recipe.mask_length if isinstance(recipe.mask_length, int) else None,
+        "late_interaction": recipe.late_interaction or None,
         "recipe": asdict(recipe),
     }
     for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):

@@ -18,6 +18,7 @@ from inbedder.backbones.base import Backbone
 from inbedder.backbones.causal import causal_backbone
 from inbedder.backbones.embedding import embedding_backbone, encoder_class, refuse_answering
 from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
+from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.revision import keep_revision
 from inbedder.backbones.seq2seq import seq2seq_backbone
@@ -52,11 +53,12 @@ class Family:
 def masked_backbone(loaded: Loaded, options: LoadOptions) -> tuple[Backbone, Settings]:
     """The backbone of a loaded masked LM, through ONNX Runtime for int8."""
     mask_length = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
-    make: type[MaskedBackbone] = MaskedBackbone
+    apart = loaded.settings.late_interaction
+    make: type[MaskedBackbone] = LateInteractionBackbone if apart else MaskedBackbone
     if options.dtype == "int8":
-        from inbedder.backbones.onnx import OnnxMaskedBackbone
+        from inbedder.backbones.onnx import OnnxLateInteractionBackbone, OnnxMaskedBackbone
 
-        make = OnnxMaskedBackbone
+        make = OnnxLateInteractionBackbone if apart else OnnxMaskedBackbone
     backbone = make(loaded.model, loaded.tokenizer, MASK_LENGTH if mask_length is None else mask_length)
     backbone.answers = not loaded.untrained
     return backbone, loaded.settings

@@ -33,6 +33,8 @@ class Settings:
     """Masks after the prompt."""
     backbone: str | None = None
     """"embedding" (or "instructor") for an embedding model; None where the model's configuration tells."""
+    late_interaction: bool | None = None
+    """Whether a masked LM was trained to read text and question apart."""
     max_new_tokens: int | None = None
     """Longest answer in tokens."""
     subtract_instruction: bool | None = None
@@ -85,6 +87,7 @@ _SETTINGS: dict[str, type] = {
     "base": str,
     "template": str,
     "mask_length": int,
+    "late_interaction": bool,
     "backbone": str,
     "max_new_tokens": int,
     "subtract_instruction": bool,

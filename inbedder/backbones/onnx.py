@@ -21,16 +21,17 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.backbones.base import Sampling
+from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.files import atomic_write
 from inbedder.pooling import masked_mean
+from inbedder.prompting import get_template
+from inbedder.tokenization import PromptTokenizer, PromptTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from inbedder.tokenization import PromptTokens
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
                 "int8 through ONNX Runtime is for a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes)."
             )
         self.precision = "int8"
-        self.session = _session(int8_graph(self.body))
+        self.session = _session(int8_graph(self.body, self._inputs(example_prompts(tokenizer, mask_length))[0]))
 
     @torch.inference_mode()
     def embed(
@@ -79,17 +80,40 @@ class OnnxMaskedBackbone(MaskedBackbone):
         if filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
         inputs, is_mask = self._inputs(prompts)
-        attention = inputs["attention_mask"]
-        feed = {"input_ids": inputs["input_ids"].numpy(), "attention_mask": attention.long().numpy()}
+        feed = {name: column.numpy() for name, column in _as_graph(inputs).items()}
         states = torch.from_numpy(self.session.run(None, feed)[0])
         return masked_mean(states, self._kept(pooling, inputs, is_mask))
 
 
-def int8_graph(body: nn.Module) -> Path:
+class OnnxLateInteractionBackbone(OnnxMaskedBackbone, LateInteractionBackbone):
+    """A masked LM that reads text and question apart, from an int8 graph: a row per prompt, in which nothing is shared."""
+
+
+def example_prompts(tokenizer: PreTrainedTokenizerBase, mask_length: int) -> list[PromptTokens]:
+    """Prompts of two lengths, from which a graph is made.
+
+    Args:
+        tokenizer: The model's.
+        mask_length: How many masks follow a prompt.
+
+    Returns:
+        Two prompts.
+    """
+    prompting = PromptTokenizer(tokenizer, get_template("compact"), mask_length=mask_length)
+    return prompting(["a b c d e f g h", "a b c"], ["a b c d", "a b"])
+
+
+def _as_graph(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Inputs as the graph takes them: whole numbers, and who sees whom where there is more to say than which are real."""
+    return {name: column if column.ndim == 4 else column.long() for name, column in inputs.items()}
+
+
+def int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
     """The int8 graph of a model without its head, from the cache folder or made now.
 
     Args:
         body: The model, float32 on a CPU.
+        example: A batch of its inputs, by name.
 
     Returns:
         An .onnx file.
@@ -102,7 +126,7 @@ def int8_graph(body: nn.Module) -> Path:
         versions = [f"{package} {version(package)}" for package in PACKAGES]
     except PackageNotFoundError as error:
         raise MissingExtraError(str(error.name or PACKAGES[0]), "onnx") from error
-    digest = hashlib.sha256("\n".join([*versions, torch.__version__, repr(body)]).encode())
+    digest = hashlib.sha256("\n".join([*versions, torch.__version__, repr(body), *example]).encode())
     for name, tensor in body.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.contiguous().numpy().data)
@@ -117,7 +141,7 @@ def int8_graph(body: nn.Module) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder, atomic_write(path) as temporary:
             whole = Path(folder) / "whole.onnx"
-            _export(body, whole)
+            _export(body, _as_graph(example), whole)
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
             quantize_dynamic(whole, temporary, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
@@ -125,31 +149,33 @@ def int8_graph(body: nn.Module) -> Path:
 
 
 class _States(nn.Module):
-    """From ids and mask to the last layer's states."""
+    """From a batch's inputs to the last layer's states."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
         self.body = body
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
-        return self.body(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None, token_type_ids: Tensor | None = None
+    ) -> Any:
+        given = {"attention_mask": attention_mask, "position_ids": position_ids, "token_type_ids": token_type_ids}
+        return self.body(input_ids=input_ids, **given).last_hidden_state
 
 
-def _export(body: nn.Module, path: Path) -> None:
-    ids = torch.ones(2, 16, dtype=torch.long)
-    mask = torch.ones_like(ids)
-    mask[1, 9:] = 0
-    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+def _export(body: nn.Module, example: dict[str, Tensor], path: Path) -> None:
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    free = {name: {0: batch, 2: length, 3: length} if t.ndim == 4 else {0: batch, 1: length} for name, t in example.items()}
+    names = [name for name in ("input_ids", "attention_mask", "position_ids", "token_type_ids") if name in example]
     try:
         with torch.inference_mode(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 _States(body).eval(),
-                (ids, mask),
+                tuple(example[name] for name in names),
                 path,
-                input_names=["input_ids", "attention_mask"],
+                input_names=names,
                 output_names=["states"],
-                dynamic_shapes={"input_ids": free, "attention_mask": free},
+                dynamic_shapes={name: free[name] for name in names},
                 dynamo=True,
                 external_data=False,
                 verbose=False,

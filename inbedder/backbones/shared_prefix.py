@@ -1,7 +1,7 @@
-"""Several instructions over one text: the text's keys and values once, the instructions on top of them (causal LMs).
+"""Several instructions over one text: the text's keys and values once, the instructions on top of them.
 
-The paper's pattern puts the text first, so that the prompts of one text differ only behind it. What they share is read off their
-token ids, never assumed.
+The paper's pattern puts the text first, so that a causal LM's prompts of one text differ only behind it. What they share is read
+off their token ids, never assumed. Masked LMs trained for it (``late_interaction``) share texts by themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.base import Backbone, Sampling
 from inbedder.backbones.causal import CausalBackbone
+from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.transformer import check_layer, tapped
 from inbedder.batching import TOKEN_BUDGET, pad
 from inbedder.prompting import PromptTemplate
@@ -38,9 +39,10 @@ def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
-    if not backbone.continues_prompt:
+    apart = isinstance(backbone, LateInteractionBackbone) and pooling == "avg-gen"
+    if not backbone.continues_prompt and not apart:
         return f"in a model of the kind {backbone.kind!r} the text's states depend on the instruction"
-    if pooling != "1st-gen":
+    if pooling != "1st-gen" and not apart:
         return f"{pooling} needs more than the prompt's last state"
     if template.pattern.index("{input}") > template.pattern.index("{instruction}"):
         return f"the template {template.name!r} puts the instruction first"
@@ -55,10 +57,10 @@ def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -
 def embed_shared(
     backbone: Backbone, prompts: Sequence[Sequence[PromptTokens]], layer: int, token_budget: int = TOKEN_BUDGET
 ) -> Tensor:
-    """1st-gen of one batch of texts under several instructions.
+    """The default pooling of one batch of texts under several instructions.
 
     Args:
-        backbone: A causal LM for which ``why_not_shared`` gives None.
+        backbone: A model for which ``why_not_shared`` gives None.
         prompts: For each text its prompts, one per instruction.
         layer: 0 .. L, or negative from the end.
         token_budget: Most tokens whose keys and values are held at once; instructions go in groups under it.
@@ -66,9 +68,9 @@ def embed_shared(
     Returns:
         float32, shape (texts, instructions, d), equal to separate passes but for rounding.
     """
-    if not isinstance(backbone, CausalBackbone):  # vLLM's prefix cache shares the states
+    if not isinstance(backbone, CausalBackbone):  # vLLM's prefix cache, or late interaction, shares the states
         flat = [prompt for of_text in prompts for prompt in of_text]
-        pooled = backbone.embed(flat, "1st-gen", layer, Sampling())
+        pooled = backbone.embed(flat, backbone.poolings[0], layer, Sampling())
         return pooled.view(len(prompts), -1, pooled.shape[1])
     shared = [common_length([prompt.ids for prompt in of_text]) for of_text in prompts]
     ids, prefix = pad([of_text[0].ids[:length] for of_text, length in zip(prompts, shared, strict=True)], backbone.pad_id, "left")

@@ -1,5 +1,8 @@
 """Each loss against its equation in numpy, and each family's shortcut against its full logits."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -18,6 +21,8 @@ from finetune.answering.losses import (
     reencoded,
 )
 from finetune.answering.recipe import Objective
+from inbedder import InBedder
+from inbedder.backbones.late_interaction import prepare
 
 
 def test_info_nce_equals_the_equation_written_out():
@@ -114,3 +119,24 @@ def test_answers_are_carried_over_with_their_cosines():
     torch.testing.assert_close((own.float() @ own.float().T), (wide.float() @ wide.float().T), atol=2e-3, rtol=0)
     both = reencoded([("cat", "dog")], "all-MiniLM-L6-v2", 384)
     torch.testing.assert_close(both[0].float(), own[:2].float().mean(0), atol=2e-3, rtol=0)
+
+
+def test_text_and_question_read_apart_learn_from_what_inference_reads(make_model, tmp_path):
+    folder = shutil.copytree(make_model("bert"), tmp_path / "apart")
+    (folder / "inbedder.json").write_text(json.dumps({"template": "compact", "late_interaction": True}))
+    inference = InBedder(folder)
+    texts, asked = ["I love cats", "I love cats", "dogs bark", "I love cats"], ["Why?", "Who loves?", "Why?", "Why?"]
+    prompts = inference.tokenizer(texts, asked)
+    examples = [
+        {"input_ids": prompt.ids, "labels": np.array([5, 6, 7 + number]), "split": prompt.instruction[0]}
+        for number, prompt in enumerate(prompts)
+    ]
+    tokenizer = inference.backbone.tokenizer
+    batch = Collator(tokenizer.pad_token_id, None, mask_id=tokenizer.mask_token_id)(examples)
+    model = AutoModelForMaskedLM.from_pretrained(make_model("bert")).eval()
+    prepare(model)
+    read = read_masked(model, model, batch)
+    assert np.abs(pooled(read, None).detach().numpy() - inference.encode(texts, asked)).max() < 1e-5
+    assert read.labels.tolist() == [5, 6, 7, 5, 6, 8, 5, 6, 9, 5, 6, 10]
+    assert read.owner.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert torch.allclose(read.logits, model.get_output_embeddings()(model.cls.predictions.transform(read.states)), atol=1e-5)

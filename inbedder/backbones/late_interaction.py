@@ -1,0 +1,314 @@
+"""Masked LMs that read text and question apart: the masks alone attend to both, in every layer.
+
+A text's states then do not depend on the question, nor a question's on the text (late interaction, as in PreTTR and ColBERT, here
+with the masks of the InBedder paper as what interacts), so that a text is read once for all its questions, a question once for
+all texts, and each pair costs its masks alone. A model must be trained so (``late_interaction`` of a recipe).
+
+The text is read as its base reads it; question and masks are of the second token type and numbered from 0. ``pack`` lays all
+tokens of a batch in one row without padding: what is computed token by token (most of the work) meets no padding, and
+``attend`` puts together which tokens see each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from inbedder.backbones.base import Sampling
+from inbedder.backbones.masked import MaskedBackbone, passing_only
+from inbedder.backbones.transformer import check_layer, pad_id_of
+from inbedder.batching import pad
+from inbedder.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from inbedder.tokenization import PromptTokens
+
+ATTENTION = "inbedder_late_interaction"
+TEXT, NOBODY = -1, -2
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A prompt in its two parts."""
+
+    text: Ids
+    """What the model reads of the text, special tokens included."""
+    question: Ids
+    """The same of the instruction."""
+
+
+def parts_of(ids: Ids, question: int, response: int, after: Ids) -> Parts:
+    """Take a prompt apart.
+
+    Args:
+        ids: The prompt's token ids.
+        question: Where the instruction begins.
+        response: Where the masks begin.
+        after: The special tokens that close an input; they close each part.
+
+    Returns:
+        The parts.
+    """
+    return Parts(np.concatenate([ids[:question], after]), np.concatenate([ids[question:response], after]))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of tokens that attend to each other."""
+
+    queries: Tensor
+    """Places of tokens in the packed row, shape (rows, L)."""
+    keys: Tensor
+    """Places of what they may see, shape (rows, K)."""
+    seen: Tensor
+    """Which of it they see, bool, shape (rows, 1, L, K); padding sees something, so that no softmax is empty."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A batch in one row."""
+
+    inputs: dict[str, Tensor]
+    """What the model takes: input_ids, position_ids and token_type_ids, shape (1, tokens), and what says who sees whom."""
+    is_mask: Tensor
+    """Where masks stand, bool, shape (1, tokens)."""
+    order: NDArray[np.intp]
+    """The number of the pair that the masks belong to, pair by pair."""
+
+
+def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device) -> Packed:
+    """Lay a batch in one row: each text once, behind it the masks of its questions, at the end each question once.
+
+    Args:
+        pairs: Prompts in their parts.
+        masks: How many masks stand for an answer.
+        mask_id: Their token id.
+        device: Where the model is.
+
+    Returns:
+        The row.
+    """
+    texts: dict[bytes, int] = {}
+    questions: dict[bytes, int] = {}
+    rows = np.array([texts.setdefault(pair.text.tobytes(), len(texts)) for pair in pairs])
+    asked = np.array([questions.setdefault(pair.question.tobytes(), len(questions)) for pair in pairs])
+    order = np.argsort(rows, kind="stable")
+    rows, asked = rows[order], asked[order]
+    text_ids = [np.frombuffer(key, dtype=np.int32) for key in texts]
+    question_ids = [np.frombuffer(key, dtype=np.int32) for key in questions]
+    text_lengths, question_lengths = (np.array([len(ids) for ids in many]) for many in (text_ids, question_ids))
+    behind = masks * np.bincount(rows)
+    row_lengths = text_lengths + behind
+    row_starts = np.cumsum(row_lengths) - row_lengths
+    question_starts = row_lengths.sum() + np.cumsum(question_lengths) - question_lengths
+    of_masks = [np.full(count, mask_id, dtype=np.int32) for count in behind]
+    ids = np.concatenate([*chain.from_iterable(zip(text_ids, of_masks, strict=True)), *question_ids])
+
+    slots = np.arange(row_lengths.max())
+    places = np.where(slots < row_lengths[:, None], row_starts[:, None] + slots, 0)
+    owners = np.where(slots < text_lengths[:, None], TEXT, (slots - text_lengths[:, None]) // masks)
+    is_mask = np.zeros(len(ids), dtype=bool)
+    inside = slots < row_lengths[:, None]
+    is_mask[places[inside]] = owners[inside] >= 0
+
+    positions = np.concatenate([*(np.arange(length) for length in row_lengths), *(np.arange(n) for n in question_lengths)])
+    own_masks = np.tile(np.arange(masks), len(rows))
+    positions[is_mask] = np.repeat(question_lengths[asked], masks) + own_masks
+    types = np.concatenate([is_mask[: row_lengths.sum()], np.ones(question_lengths.sum(), dtype=bool)])
+
+    first = np.searchsorted(rows, np.arange(len(texts)))
+    read, reader = _ragged(question_lengths[asked])
+    before = np.cumsum(question_lengths[asked]) - question_lengths[asked]
+    column = before[reader] - before[first[rows[reader]]] + read
+    more = np.zeros((len(texts), column.max() + 1), dtype=np.int64)
+    more_owners = np.full(more.shape, NOBODY)
+    more[rows[reader], column] = question_starts[asked[reader]] + read
+    more_owners[rows[reader], column] = reader - first[rows[reader]]
+    keys = np.concatenate([places, more], axis=1)
+    key_owners = np.concatenate([np.where(inside, owners, NOBODY), more_owners], axis=1)[:, None, None]
+    seen = (key_owners == TEXT) | (key_owners == np.where(inside, owners, TEXT)[:, None, :, None])
+
+    words = np.arange(question_lengths.max())
+    is_word = words < question_lengths[:, None]
+    alone = np.where(is_word, question_starts[:, None] + words, 0)
+    groups = [_group(places, keys, seen, device), _group(alone, alone, is_word[:, None, None], device)]
+    back = np.empty(len(ids), dtype=np.int64)
+    back[places[inside]] = np.flatnonzero(inside)
+    back[alone[is_word]] = places.size + np.flatnonzero(is_word)
+    columns = {"input_ids": ids, "position_ids": positions, "token_type_ids": types}
+    inputs: dict[str, Any] = {
+        name: torch.from_numpy(column.astype(np.int64))[None].to(device) for name, column in columns.items()
+    }
+    inputs |= {
+        "attention_mask": torch.ones(1, 1, 1, 1, device=device),
+        "groups": groups,
+        "back": torch.from_numpy(back).to(device),
+    }
+    return Packed(inputs, torch.from_numpy(is_mask)[None].to(device), order)
+
+
+def _ragged(lengths: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """0 .. length - 1 of each length one after another, and whose they are."""
+    whose = np.repeat(np.arange(len(lengths)), lengths)
+    return np.arange(len(whose)) - (np.cumsum(lengths) - lengths)[whose], whose
+
+
+def _group(queries: NDArray[Any], keys: NDArray[Any], seen: NDArray[Any], device: torch.device) -> Group:
+    return Group(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in (queries, keys, seen)))
+
+
+def attend(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    groups: Sequence[Group] | None = None,
+    back: Tensor | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention of a packed row; of any other batch, torch's.
+
+    Args:
+        module: The layer's attention.
+        query: Shape (1, heads, tokens, width), or (batch, ...) of other batches.
+        key: The same.
+        value: The same.
+        attention_mask: Of other batches.
+        groups: Who sees whom.
+        back: Where in the groups' rows each token stands.
+        **options: scaling and dropout.
+
+    Returns:
+        Shape (1, tokens, heads, width), and no weights.
+    """
+    if groups is None or back is None:
+        found: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return found
+    flat = [states[0].transpose(0, 1) for states in (query, key, value)]
+    slow_backward = torch.is_grad_enabled() and query.device.type == "cpu"  # of torch's fused attention
+    rows = []
+    for group in groups:
+        q, k, v = (
+            states.index_select(0, places.flatten()).view(*places.shape, *states.shape[1:]).transpose(1, 2)
+            for states, places in zip(flat, (group.queries, group.keys, group.keys), strict=True)
+        )
+        with sdpa_kernel(SDPBackend.MATH) if slow_backward else nullcontext():
+            states = torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=group.seen, dropout_p=options.get("dropout", 0.0), scale=options.get("scaling")
+            )
+        rows.append(states.transpose(1, 2).flatten(0, 1))
+    return torch.cat(rows).index_select(0, back)[None], None
+
+
+AttentionInterface.register(ATTENTION, attend)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+def prepare(model: PreTrainedModel) -> None:
+    """Let a model attend as ``attend`` does.
+
+    Args:
+        model: BERT as a masked LM.
+
+    Raises:
+        ModelError: When it is another kind of model, or has no second token type.
+    """
+    if model.config.model_type != "bert" or model.config.type_vocab_size < 2:
+        raise ModelError(f"late_interaction is for BERT with two token types; {model.config.model_type!r} is none.")
+    model.set_attn_implementation(ATTENTION)
+
+
+class LateInteractionBackbone(MaskedBackbone):
+    """A masked LM trained to read text and question apart."""
+
+    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
+        """Wrap a loaded model.
+
+        Args:
+            model: A masked LM built as BERT is.
+            tokenizer: Its tokenizer.
+            mask_length: How many masks follow a prompt.
+
+        Raises:
+            ModelError: When mask_length is below 1, or the model cannot read so.
+        """
+        super().__init__(model, tokenizer, mask_length)
+        prepare(model)
+
+    def _parts(self, prompts: Sequence[PromptTokens]) -> list[Parts]:
+        if any(prompt.instruction[0] < prompt.text[1] for prompt in prompts):
+            raise ModelError("This model reads text and instruction apart: choose a template with {input} before {instruction}.")
+        masks = self.mask_length
+        return [
+            parts_of(prompt.ids, prompt.instruction[0], prompt.response, prompt.ids[prompt.response + masks :])
+            for prompt in prompts
+        ]
+
+    def _inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
+        """A row per prompt, for all but the usual vectors: text, question and masks one behind the other."""
+        parts = self._parts(prompts)
+        masks = np.full(self.mask_length, self.tokenizer.mask_token_id, dtype=np.int32)
+        ids, real = pad([np.concatenate([part.text, part.question, masks]) for part in parts], pad_id_of(self.tokenizer))
+        text, end = (
+            torch.tensor([[length] for length in lengths])
+            for lengths in ([len(part.text) for part in parts], [len(part.text) + len(part.question) for part in parts])
+        )
+        place = torch.arange(ids.shape[1]).expand_as(ids)
+        in_text, is_mask = place < text, real & (place >= end)
+        in_question = real & ~in_text & ~is_mask
+        same_part = (in_text.unsqueeze(2) & in_text.unsqueeze(1)) | (in_question.unsqueeze(2) & in_question.unsqueeze(1))
+        seen = same_part | (~in_text & ~in_question).unsqueeze(2) & real.unsqueeze(1)
+        columns = {
+            "input_ids": ids,
+            "position_ids": torch.where(in_text, place, (place - text).clamp(min=0)) * real,
+            "token_type_ids": (real & ~in_text).long(),
+            "attention_mask": seen.unsqueeze(1),
+        }
+        device = self.model.device
+        return {name: column.to(device) for name, column in columns.items()}, is_mask.to(device)
+
+    def _kept(self, pooling: str, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
+        real = inputs["attention_mask"][:, 0].diagonal(dim1=1, dim2=2)  # padding is seen by nobody
+        return super()._kept(pooling, {**inputs, "attention_mask": real}, is_mask)
+
+    @torch.inference_mode()
+    def embed(
+        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+    ) -> Tensor:
+        """Pool one batch, each text and each question read once.
+
+        Args:
+            prompts: Tokenized prompts, masks included, the text first.
+            pooling: "avg-gen", "avg-ppt" or "avg-all".
+            layer: 0 .. L, or negative from the end.
+            sampling: Not used: nothing is decoded.
+            filter_ids: Ids of words that are left out of avg-gen where the head predicts them (section 4.3).
+
+        Returns:
+            float32, shape (batch, d).
+        """
+        if pooling != "avg-gen" or filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
+            return super().embed(prompts, pooling, layer, sampling, filter_ids)
+        packed = pack(self._parts(prompts), self.mask_length, int(self.tokenizer.mask_token_id), self.model.device)
+        states: Tensor = passing_only(self.body, self._last_mixing, packed.is_mask)(**packed.inputs)[0]
+        vectors = torch.empty(len(prompts), states.shape[-1], device=states.device)
+        vectors[torch.from_numpy(packed.order).to(states.device)] = (
+            states[0].float().view(len(prompts), self.mask_length, -1).mean(1)
+        )
+        return vectors
