@@ -6,7 +6,8 @@ python scripts/pack_adapter.py runs/small-0 runs/small-1 inbedder/models/small -
 
 One adapter is copied. Several adapters of one base are averaged: the mean of the layers' changes (model soups, Wortsman et al.
 2022), each cut to its best approximation of the given rank (its singular values). So are models that were trained whole from one
-base (BERT's kind), whose biases, layer norms and answer head are kept as they are; embeddings must be those of the base.
+base (BERT's kind), whose biases, layer norms, token types and answer head are kept as they are; embeddings of words and positions
+must be those of the base.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.weights import LoadOptions
 from inbedder.models.checksums import write_checksums
 
+SETTINGS = ("base", "template", "mask_length", "late_interaction", "generic_base")
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
-WHOLE = ["transform", "output.LayerNorm"]
+WHOLE = ["transform", "output.LayerNorm", "embeddings.LayerNorm", "token_type_embeddings"]
 
 
 def average(models: Sequence[nn.Module]) -> dict[str, Tensor]:
@@ -108,7 +110,7 @@ def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: i
     return mean
 
 
-def adapter_of(sources: Sequence[Path], rank: int) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
+def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Weights, peft configuration and inbedder's settings of fine-tuned folders."""
     settings = json.loads((sources[0] / SETTINGS_FILE).read_text(encoding="utf-8"))
     if (sources[0] / "adapter_model.safetensors").exists():
@@ -121,7 +123,7 @@ def adapter_of(sources: Sequence[Path], rank: int) -> tuple[dict[str, Tensor], d
             config | {"r": rank, "lora_alpha": rank},
             settings,
         )
-    settings["base"] = settings["recipe"]["model"]
+    settings["base"] = base or settings["recipe"]["model"]
     options = LoadOptions(dtype="float32", device="cpu")
     trained = average([load_model(str(source), options).model for source in sources])
     return *saved(low_rank(trained, load_model(settings["base"], options).model, rank)), settings
@@ -139,17 +141,17 @@ def main() -> None:
     parser.add_argument("sources", type=Path, nargs="+")
     parser.add_argument("target", type=Path)
     parser.add_argument("--rank", type=int, default=96)
-    parser.add_argument("--base", help="What to call the base, where the recipe names a folder.")
+    parser.add_argument("--base", help="The base, where the recipe names a folder.")
     parser.add_argument("--set", action="append", default=[], help="key=value of inbedder.json, the value in YAML; may repeat.")
     options = parser.parse_args()
     options.target.mkdir(parents=True, exist_ok=True)
-    weights, config, settings = adapter_of(options.sources, options.rank)
+    weights, config, settings = adapter_of(options.sources, options.rank, options.base)
     halves = {name: short_halves(tensor) for name, tensor in weights.items()}
     save_file(halves, options.target / "adapter_model.safetensors", metadata={"format": "pt"})
     (options.target / "adapter_model.safetensors").chmod(0o644)
     settings["base"] = options.base or settings["base"]
     config["base_model_name_or_path"] = settings["base"]
-    settings = {key: settings[key] for key in ("base", "template", "mask_length", "generic_base") if key in settings}
+    settings = {key: settings[key] for key in SETTINGS if settings.get(key) is not None}
     settings |= {key: yaml.safe_load(value) for key, value in (pair.split("=", 1) for pair in options.set)}
     for name, values in (("adapter_config.json", config), (SETTINGS_FILE, settings)):
         (options.target / name).write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
