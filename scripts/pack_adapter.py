@@ -151,7 +151,7 @@ def main() -> None:
     (options.target / "adapter_model.safetensors").chmod(0o644)
     settings["base"] = options.base or settings["base"]
     config["base_model_name_or_path"] = settings["base"]
-    settings = {key: settings[key] for key in SETTINGS if settings.get(key) is not None}
+    settings = {key: settings[key] for key in SETTINGS if key in settings}
     settings |= {key: yaml.safe_load(value) for key, value in (pair.split("=", 1) for pair in options.set)}
     for name, values in (("adapter_config.json", config), (SETTINGS_FILE, settings)):
         (options.target / name).write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
