@@ -1,7 +1,7 @@
 """What a model made of each item of a task, so that scores carry intervals and two models are compared item by item.
 
-Items that depend on each other (both conditions of a pair, both criteria of a triplet, all triplets of one anchor) are one unit,
-and the bootstrap draws units, with replacement: items of one unit are no independent evidence.
+Items that depend on each other (both conditions of a pair, both criteria of a triplet, all triplets of one anchor) count as one
+unit, and the bootstrap draws units, with replacement: items of one unit are no independent evidence.
 """
 
 from __future__ import annotations

@@ -162,9 +162,7 @@ def _chat_template(model: ModelObject, opening: str, closing: str) -> str:
     template = model.template
     slots = {"{input}": "text", "{instruction}": "asked"}
     before, between, after = template.fixed_parts
-    first, second = (
-        ("text", "asked") if template.pattern.index("{input}") < template.pattern.index("{instruction}") else ("asked", "text")
-    )
+    first, second = ("text", "asked") if template.text_first else ("asked", "text")
     whole = _joined(opening + before, first, between, second, after + closing)
     if template.without_input:
         before, after = template.without_input.split("{instruction}")

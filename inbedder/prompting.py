@@ -77,6 +77,11 @@ class PromptTemplate:
         before, _, between, _, after = _SLOT.split(self.pattern)
         return before, between, after
 
+    @property
+    def text_first(self) -> bool:
+        """Whether the text stands in front of the instruction."""
+        return self.pattern.index("{input}") < self.pattern.index("{instruction}")
+
     def render(self, text: str, instruction: str) -> RenderedPrompt:
         """Fill the slots by position, so that markers or braces inside a text stay plain text.
 
@@ -94,13 +99,12 @@ class PromptTemplate:
             string, start = before + instruction + after, len(before)
             return RenderedPrompt(string, text=(start, start), instruction=(start, start + len(instruction)))
         before, between, after = self.fixed_parts
-        text_first = self.pattern.index("{input}") < self.pattern.index("{instruction}")
-        first, second = (text, instruction) if text_first else (instruction, text)
+        first, second = (text, instruction) if self.text_first else (instruction, text)
         first_span = (len(before), len(before) + len(first))
         second_start = first_span[1] + len(between)
         second_span = (second_start, second_start + len(second))
         string = before + first + between + second + after
-        if text_first:
+        if self.text_first:
             return RenderedPrompt(string, text=first_span, instruction=second_span)
         return RenderedPrompt(string, text=second_span, instruction=first_span)
 
@@ -117,7 +121,7 @@ class PromptTemplate:
             return ""
         before, between, after = self.fixed_parts
         fits = prompt.startswith(before) and prompt.endswith(between) and len(prompt) >= len(before) + len(between)
-        if after or not fits or self.pattern.index("{input}") < self.pattern.index("{instruction}"):
+        if after or not fits or self.text_first:
             return None
         return prompt[len(before) : len(prompt) - len(between)]
 

@@ -21,6 +21,7 @@ from finetune.recipe import (
 )
 from finetune.sources import Source
 from inbedder.errors import RecipeError
+from inbedder.prompting import get_template
 from inbedder.words import StopwordList
 
 
@@ -155,6 +156,8 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError(
             "late_interaction takes a fixed mask_length, and brings an attention of its own: leave training.attention out."
         )
+    if recipe.late_interaction and not get_template(recipe.template).text_first:
+        raise RecipeError("late_interaction reads the text first: choose a template with {input} before {instruction}.")
     if recipe.objective.token_weight <= 0 and recipe.objective.reencode_weight <= 0:
         raise RecipeError("Nothing is minimised: give objective.token_weight or objective.reencode_weight a weight above 0.")
     if recipe.quantization and recipe.lora is None:

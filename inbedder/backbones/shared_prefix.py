@@ -44,7 +44,7 @@ def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -
         return f"in a model of the kind {backbone.kind!r} the text's states depend on the instruction"
     if pooling != "1st-gen" and not apart:
         return f"{pooling} needs more than the prompt's last state"
-    if template.pattern.index("{input}") > template.pattern.index("{instruction}"):
+    if not template.text_first:
         return f"the template {template.name!r} puts the instruction first"
     if isinstance(backbone, CausalBackbone) and any(
         type(layer) is not DynamicLayer for layer in DynamicCache(config=backbone.model.config).layers

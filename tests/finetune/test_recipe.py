@@ -26,6 +26,8 @@ def test_settings_are_changed_by_key(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({**SMALL, "late_interaction": True, "mask_length": "answer"}, "late_interaction takes a fixed mask_length"),
+        ({**SMALL, "late_interaction": True, "template": "alpaca"}, "late_interaction reads the text first"),
         ({**SMALL, "modle": 1}, "The recipe has no setting modle. Known: model, data"),
         ({**SMALL, "training": {"lr": 1}}, "training has no setting lr. Known: output"),
         ({"model": "m"}, "names no data"),
