@@ -52,7 +52,7 @@ FLOORS = {
         answering.recipe conditional.trainer contrastive.rows curriculum mining
         answering.rows conditional.training contrastive.instructed contrastive.order curriculum.data_cube
         answering.examples contrastive.trainer
-        answering.losses answering.packing contrastive.training
+        answering.losses answering.packing answering.targets contrastive.training
         answering.families contrastive
         answering.dry_run answering.example_cache answering.memory answering.trainer
         answering.training

@@ -9,21 +9,23 @@ gives what sampling and re-encoding would::
     A = mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )      "info_nce"
     A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
 
-``cosine_weight`` adds some of the second to the first.
-j runs over the answers of the step (of all processes and micro-batches) that differ from answer i, and i itself. v is
-the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean of the states that
-predict the answer (avg-gen). Where widths differ, e is carried over by a fixed orthonormal map: cosines between answers stay
-as they are in a wider model and nearly so in a narrower one. A near neighbour is InstEmb (ICML 2026), which distils answers
-into look-ahead tokens of the prompt; here no token is added.
+``cosine_weight`` adds some of the second to the first. With a teacher T, a model that already follows instructions, there is also
+``teacher_weight`` times the cross-entropy between its similarities and those of the model to it::
+
+    T = mean_i - sum_j softmax_j(cos(t_i, t_j)/t) log softmax_j(cos(v_i, t_j)/t),   t_i = T(I_i, x_i)
+
+j runs over the answers of the step (of all processes and micro-batches) that differ from answer i, and i itself; in T over all of
+the step's rows. v is the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean
+of the states that predict the answer (avg-gen). A near neighbour is InstEmb (ICML 2026), which distils answers into look-ahead
+tokens of the prompt; here no token is added.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,11 +39,12 @@ from finetune.answering.recipe import Objective
 from inbedder.backbones.late_interaction import ATTENTION, pack, parts_of
 from inbedder.backbones.masked import kept_alone
 from inbedder.backbones.transformer import body_of
-from inbedder.cache import Store
-from inbedder.reencode import reencode
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+TARGETS = ("vector", "answer", "taught")
+"""What a batch may hold for vectors to be drawn to: answers' vectors, the answers' ids, and a teacher's vectors."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +250,42 @@ def _gathered(targets: Tensor, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return vectors, names, places + before
 
 
+def distilled(vectors: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    """Cross-entropy between a teacher's similarities of the step's rows and those of the model's vectors to the teacher's.
+
+    Args:
+        vectors: v, shape (batch, d).
+        taught: t, the teacher's vectors of the same rows, shape (batch, d); they carry no gradient.
+        temperature: t.
+
+    Returns:
+        The mean loss, a scalar.
+    """
+    everyone, _, _ = _gathered(taught, torch.arange(len(taught)))
+    unit, own = F.normalize(everyone.float(), dim=-1), F.normalize(taught.float(), dim=-1)
+    asked = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
+    return F.cross_entropy(asked, (own @ unit.T / temperature).softmax(-1))
+
+
+def drawn(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:
+    """All that draws vectors: to the re-encoded answers, and to a teacher's.
+
+    Args:
+        vectors: v, float32, shape (batch, d).
+        targets: Some of ``TARGETS``, as the collator gives them.
+        objective: Which losses, and their weights.
+
+    Returns:
+        A scalar.
+    """
+    loss = vectors.new_zeros(())
+    if "vector" in targets:
+        loss = loss + objective.reencode_weight * amortised(vectors, targets, objective)
+    if "taught" in targets:
+        loss = loss + objective.teacher_weight * distilled(vectors, targets["taught"], objective.temperature)
+    return loss
+
+
 def amortised(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:
     """The amortised re-encoding (A of the module's text).
 
@@ -263,41 +302,3 @@ def amortised(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objecti
         return distance
     contrast = info_nce(vectors, targets["vector"], targets["answer"], objective.temperature, objective.alike)
     return contrast + objective.cosine_weight * distance
-
-
-def reencoded(drawn_to: Sequence[tuple[str, ...]], reencoder: str, width: int, cache: str | None = None) -> Tensor:
-    """What vectors are drawn to: the frozen re-encoder's vectors of answers, in the model's width.
-
-    Args:
-        drawn_to: m times one answer, or several texts whose mean vector it is.
-        reencoder: A sentence-transformers model.
-        width: d of the model that learns.
-        cache: Folder that keeps the re-encoder's vectors; None keeps none.
-
-    Returns:
-        float16, shape (m, width).
-
-    Raises:
-        MissingExtraError: When sentence-transformers is not installed.
-    """
-    store = None if cache is None else Store(Path(cache).expanduser())
-    carried = np.asarray(reencode(drawn_to, reencoder, store=store))
-    if carried.shape[1] != width:
-        carried = carried @ orthonormal(carried.shape[1], width)
-    return torch.from_numpy(carried).half()
-
-
-def orthonormal(rows: int, columns: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """A fixed map between widths: orthonormal rows when it widens, orthonormal columns when it narrows.
-
-    Args:
-        rows: Width of what is carried over.
-        columns: Width that it gets.
-        seed: Seed of the draw.
-
-    Returns:
-        Shape (rows, columns).
-    """
-    draw = np.random.default_rng(seed).normal(size=(max(rows, columns), min(rows, columns)))
-    basis = np.linalg.qr(draw)[0].astype(np.float32)
-    return basis.T if columns > rows else basis

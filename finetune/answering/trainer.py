@@ -19,7 +19,7 @@ from transformers import Trainer, TrainingArguments
 
 from finetune.answering.examples import IGNORED, Collator, Example
 from finetune.answering.families import FAMILIES, TrainingFamily
-from finetune.answering.losses import Read, amortised, pooled
+from finetune.answering.losses import TARGETS, Read, drawn, pooled
 from finetune.answering.order import GroupedSampler
 from finetune.answering.packing import PackingCollator
 from finetune.answering.recipe import AnsweringRecipe
@@ -110,7 +110,7 @@ class AnsweringTrainer(Trainer):
         total = torch.zeros((), device=self.args.device)
         gradients: list[Tensor] = []
         states: list[RandomStates] = []
-        if "vector" in parts[0] and len(parts) > 1:
+        if len(parts) > 1 and any(name in parts[0] for name in TARGETS):
             total, gradients, states = self._contrast(model, parts)
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
@@ -118,8 +118,8 @@ class AnsweringTrainer(Trainer):
                 with self.compute_loss_context_manager(), _repeated(states[number] if states else None):
                     read = self._read(model, part)
                     loss = self._tokens_loss(read) / tokens
-                    if "vector" in part and not gradients:
-                        loss = loss + self._drawn(pooled(read, self.objective.pooling), part)
+                    if not gradients:
+                        loss = loss + drawn(pooled(read, self.objective.pooling), part, self.objective)
                     total += loss.detach()
                     if gradients:
                         loss = loss + (pooled(read, self.objective.pooling) * gradients[number]).sum()
@@ -134,7 +134,8 @@ class AnsweringTrainer(Trainer):
                 states.append(_random_states())
                 vectors.append(pooled(self._read(model, part), self.objective.pooling))
         whole = torch.cat(vectors).requires_grad_()
-        loss = self._drawn(whole, {name: torch.cat([part[name] for part in parts]) for name in ("vector", "answer")})
+        targets = {name: torch.cat([part[name] for part in parts]) for name in TARGETS if name in parts[0]}
+        loss = drawn(whole, targets, self.objective)
         (gradient,) = torch.autograd.grad(loss, whole)
         return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states
 
@@ -146,9 +147,6 @@ class AnsweringTrainer(Trainer):
     def _tokens_loss(self, read: Read) -> Tensor:
         return self.objective.token_weight * F.cross_entropy(read.logits.float(), read.labels, reduction="sum")
 
-    def _drawn(self, vectors: Tensor, targets: Part) -> Tensor:
-        return self.objective.reencode_weight * amortised(vectors, targets, self.objective)
-
     def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
         """Loss of held-out rows; logits are not gathered."""
         losses = []
@@ -156,7 +154,7 @@ class AnsweringTrainer(Trainer):
             for part in self._prepare_inputs(inputs)["parts"]:
                 read = self._read(model, part)
                 loss = self._tokens_loss(read) / max(len(read.labels), 1)
-                losses.append(loss + self._drawn(pooled(read, self.objective.pooling), part) if "vector" in part else loss)
+                losses.append(loss + drawn(pooled(read, self.objective.pooling), part, self.objective))
         return torch.stack(losses).mean(), None, None
 
 

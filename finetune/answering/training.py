@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from finetune.answering.dry_run import dry_run
 from finetune.answering.example_cache import cached_examples
 from finetune.answering.families import FAMILIES
-from finetune.answering.losses import reencoded
 from finetune.answering.memory import measure, with_micro_batch
 from finetune.answering.recipe import AnsweringRecipe, parse_recipe
 from finetune.answering.rows import Row, hold_out, load_rows, name_of
+from finetune.answering.targets import reencoded, taught_by
 from finetune.answering.trainer import AnsweringTrainer, collator_of
 from finetune.card import card, save_curve
 from finetune.preflight import (
@@ -161,10 +161,10 @@ def _parts(
 ) -> tuple[Any, Any, Tensor | None]:
     """Learned examples, held-out examples (or None), and the vectors of all their answers (or None)."""
     logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
-    learned, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
+    learned, answers = _examples(loaded, rows, recipe)
     watched = None
     if held_out:
-        watched, others = cached_examples(loaded.kind, loaded.tokenizer, held_out, recipe)
+        watched, others = _examples(loaded, held_out, recipe)
         first = len(answers)
         watched = watched.map(lambda example: {"answer": example["answer"] + first}, keep_in_memory=True)
         answers = [*answers, *others]
@@ -172,6 +172,15 @@ def _parts(
     if recipe.objective.reencode_weight:
         vectors = reencoded(answers, recipe.objective.reencoder, _width(loaded), recipe.data.cache)
     return learned, watched, vectors
+
+
+def _examples(loaded: Loaded, rows: Sequence[Row], recipe: AnsweringRecipe) -> tuple[Any, list[tuple[str, ...]]]:
+    """Examples with their teacher's vectors, if there is a teacher, and the texts that their vectors are drawn to."""
+    examples, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
+    if recipe.objective.teacher:
+        taught = taught_by(recipe.objective.teacher, rows, _width(loaded), recipe.data.cache)
+        examples = examples.add_column("taught", list(taught.numpy())).with_format("numpy")
+    return examples, answers
 
 
 def _width(loaded: Loaded) -> int:

@@ -1,0 +1,29 @@
+"""What vectors are drawn to, in every width."""
+
+import numpy as np
+import torch
+
+from finetune.answering.rows import Row
+from finetune.answering.targets import orthonormal, reencoded, taught_by
+from inbedder import InBedder
+
+
+def test_answers_are_carried_over_with_their_cosines():
+    assert np.abs(orthonormal(4, 9) @ orthonormal(4, 9).T - np.eye(4)).max() < 1e-6
+    assert np.abs(orthonormal(9, 4).T @ orthonormal(9, 4) - np.eye(4)).max() < 1e-6
+    own, wide = (
+        reencoded([("cat",), ("dog",), ("tax",)], "all-MiniLM-L6-v2", 384),
+        reencoded([("cat",), ("dog",), ("tax",)], "all-MiniLM-L6-v2", 500),
+    )
+    torch.testing.assert_close((own.float() @ own.float().T), (wide.float() @ wide.float().T), atol=2e-3, rtol=0)
+    both = reencoded([("cat", "dog")], "all-MiniLM-L6-v2", 384)
+    torch.testing.assert_close(both[0].float(), own[:2].float().mean(0), atol=2e-3, rtol=0)
+
+
+def test_a_teacher_gives_what_it_gives_users_carried_over_where_widths_differ(make_model, tmp_path):
+    teacher = str(make_model("bert"))
+    rows = [Row(text, question, "", "set") for text in ("I love cats", "dogs bark") for question in ("Who?", "Why?")]
+    own = InBedder(teacher).encode([row.text for row in rows], [row.instruction for row in rows])
+    np.testing.assert_allclose(taught_by(teacher, rows, own.shape[1], str(tmp_path)), own, atol=2e-3)
+    wide = taught_by(teacher, rows, own.shape[1] + 7, str(tmp_path)).float()
+    np.testing.assert_allclose(wide @ wide.T, own @ own.T, atol=2e-2, rtol=1e-2)
