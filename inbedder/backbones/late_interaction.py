@@ -12,7 +12,6 @@ tokens of a batch in one row without padding: what is computed token by token (m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -39,6 +38,10 @@ if TYPE_CHECKING:
 
 ATTENTION = "inbedder_late_interaction"
 TEXT, NOBODY = -1, -2
+UNSEEN = -1e4
+"""What stands against attention: exp of it is 0 in every precision."""
+LONG = 200
+"""Keys from which on torch's fused attention is faster on a CPU."""
 Ids = NDArray[np.int32]
 
 
@@ -75,8 +78,8 @@ class Group:
     """Places of tokens in the packed row, shape (rows, L)."""
     keys: Tensor
     """Places of what they may see, shape (rows, K)."""
-    seen: Tensor
-    """Which of it they see, bool, shape (rows, 1, L, K); padding sees something, so that no softmax is empty."""
+    bias: Tensor
+    """0 for what they see, else very low, shape (rows, 1, L, K); padding sees something, so that no softmax is empty."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class Packed:
     """The number of the pair that the masks belong to, pair by pair."""
 
 
-def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device) -> Packed:
+def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Packed:
     """Lay a batch in one row: each text once, behind it the masks of its questions, at the end each question once.
 
     Args:
@@ -99,6 +102,7 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device)
         masks: How many masks stand for an answer.
         mask_id: Their token id.
         device: Where the model is.
+        dtype: Its precision.
 
     Returns:
         The row.
@@ -131,14 +135,7 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device)
     positions[is_mask] = np.repeat(question_lengths[asked], masks) + own_masks
     types = np.concatenate([is_mask[: row_lengths.sum()], np.ones(question_lengths.sum(), dtype=bool)])
 
-    first = np.searchsorted(rows, np.arange(len(texts)))
-    read, reader = _ragged(question_lengths[asked])
-    before = np.cumsum(question_lengths[asked]) - question_lengths[asked]
-    column = before[reader] - before[first[rows[reader]]] + read
-    more = np.zeros((len(texts), column.max() + 1), dtype=np.int64)
-    more_owners = np.full(more.shape, NOBODY)
-    more[rows[reader], column] = question_starts[asked[reader]] + read
-    more_owners[rows[reader], column] = reader - first[rows[reader]]
+    more, more_owners = _read_by_masks(rows, question_starts[asked], question_lengths[asked])
     keys = np.concatenate([places, more], axis=1)
     key_owners = np.concatenate([np.where(inside, owners, NOBODY), more_owners], axis=1)[:, None, None]
     seen = (key_owners == TEXT) | (key_owners == np.where(inside, owners, TEXT)[:, None, :, None])
@@ -146,7 +143,10 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device)
     words = np.arange(question_lengths.max())
     is_word = words < question_lengths[:, None]
     alone = np.where(is_word, question_starts[:, None] + words, 0)
-    groups = [_group(places, keys, seen, device), _group(alone, alone, is_word[:, None, None], device)]
+    groups = [
+        _group(places, keys, seen, device, dtype),
+        _group(alone, alone, np.repeat(is_word[:, None, None], alone.shape[1], axis=2), device, dtype),
+    ]
     back = np.empty(len(ids), dtype=np.int64)
     back[places[inside]] = np.flatnonzero(inside)
     back[alone[is_word]] = places.size + np.flatnonzero(is_word)
@@ -162,14 +162,39 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device)
     return Packed(inputs, torch.from_numpy(is_mask)[None].to(device), order)
 
 
+def _read_by_masks(
+    rows: NDArray[np.intp], starts: NDArray[np.intp], lengths: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """What the masks of each text read besides it: the questions of its pairs, one after another.
+
+    Args:
+        rows: The text of each pair, in order.
+        starts: Where in the packed row the question of each pair begins.
+        lengths: How long it is.
+
+    Returns:
+        Places of the questions' tokens in the packed row, and which of a text's pairs reads each, shape (texts, most tokens).
+    """
+    first = np.searchsorted(rows, np.arange(rows[-1] + 1))
+    read, reader = _ragged(lengths)
+    before = np.cumsum(lengths) - lengths
+    column = before[reader] - before[first[rows[reader]]] + read
+    places = np.zeros((len(first), column.max() + 1), dtype=np.int64)
+    readers = np.full(places.shape, NOBODY)
+    places[rows[reader], column] = starts[reader] + read
+    readers[rows[reader], column] = reader - first[rows[reader]]
+    return places, readers
+
+
 def _ragged(lengths: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """0 .. length - 1 of each length one after another, and whose they are."""
     whose = np.repeat(np.arange(len(lengths)), lengths)
     return np.arange(len(whose)) - (np.cumsum(lengths) - lengths)[whose], whose
 
 
-def _group(queries: NDArray[Any], keys: NDArray[Any], seen: NDArray[Any], device: torch.device) -> Group:
-    return Group(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in (queries, keys, seen)))
+def _group(queries: NDArray[Any], keys: NDArray[Any], seen: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Group:
+    bias = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~torch.from_numpy(seen).to(device), UNSEEN)
+    return Group(torch.from_numpy(queries).to(device), torch.from_numpy(keys).to(device), bias)
 
 
 def attend(
@@ -201,19 +226,30 @@ def attend(
         found: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return found
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
-    slow_backward = torch.is_grad_enabled() and query.device.type == "cpu"  # of torch's fused attention
+    how = options.get("scaling") or query.shape[-1] ** -0.5, options.get("dropout", 0.0)
     rows = []
     for group in groups:
         q, k, v = (
             states.index_select(0, places.flatten()).view(*places.shape, *states.shape[1:]).transpose(1, 2)
             for states, places in zip(flat, (group.queries, group.keys, group.keys), strict=True)
         )
-        with sdpa_kernel(SDPBackend.MATH) if slow_backward else nullcontext():
-            states = torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=group.seen, dropout_p=options.get("dropout", 0.0), scale=options.get("scaling")
-            )
+        states = _attended(q, k, v, group.bias.to(q.dtype), *how)
         rows.append(states.transpose(1, 2).flatten(0, 1))
     return torch.cat(rows).index_select(0, back)[None], None
+
+
+def _attended(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
+    """Attention written out on a CPU, unless rows are long: torch's fused one is slower there, in its backward pass by far."""
+    rows, heads, length, width = query.shape
+    keys = key.shape[2]
+    if query.device.type != "cpu" or (keys > LONG and not torch.is_grad_enabled()):
+        return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=scale)
+    many = rows * heads
+    bias = bias.expand(rows, heads, length, keys).reshape(many, length, keys)
+    q, k, v = query.reshape(many, length, width), key.reshape(many, keys, width), value.reshape(many, keys, width)
+    scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
+    weights = torch.nn.functional.dropout(scores.softmax(-1, dtype=torch.float32), dropout).to(v.dtype)
+    return torch.bmm(weights, v).view(rows, heads, length, width)
 
 
 AttentionInterface.register(ATTENTION, attend)
@@ -305,7 +341,8 @@ class LateInteractionBackbone(MaskedBackbone):
         """
         if pooling != "avg-gen" or filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
-        packed = pack(self._parts(prompts), self.mask_length, int(self.tokenizer.mask_token_id), self.model.device)
+        model, mask_id = self.model, int(self.tokenizer.mask_token_id)
+        packed = pack(self._parts(prompts), self.mask_length, mask_id, model.device, model.dtype)
         states: Tensor = passing_only(self.body, self._last_mixing, packed.is_mask)(**packed.inputs)[0]
         vectors = torch.empty(len(prompts), states.shape[-1], device=states.device)
         vectors[torch.from_numpy(packed.order).to(states.device)] = (
