@@ -24,3 +24,4 @@ demo:
 
 bench:
 	.venv/bin/python scripts/benchmark.py
+	.venv/bin/python scripts/benchmark_gpu.py
