@@ -13,16 +13,19 @@ import numpy as np
 
 from inbedder.arguments import known_vectors, whole_number
 from inbedder.backbones.base import Backbone, Sampling, check_pooling
+from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
+from inbedder.backbones.text_memory import TextMemory, embed_remembered
 from inbedder.backbones.weights import LoadOptions
 from inbedder.cache import Store
+from inbedder.cache_size import parse_size
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
 from inbedder.model_object import ModelObject
 from inbedder.prompting import PromptTemplate, check_strings, check_texts, default_instructions, get_template, resolve_instruction
 from inbedder.reencode import Reencoding, check_encoder, reencode
-from inbedder.scheduling import finished
+from inbedder.scheduling import Work, finished
 from inbedder.sentence_keywords import encode_as_asked
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors
@@ -54,6 +57,7 @@ class InBedder(ModelObject):
         reencoding: Reencoding | None = None,
         subtract_instruction: bool | None = None,
         truncation_side: str = "right",
+        text_memory: str | int | None = None,
     ) -> None:
         """Load a model.
 
@@ -86,6 +90,8 @@ class InBedder(ModelObject):
                 instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
                 "re-enc" never does.
             truncation_side: "right" cuts long texts at their end, "left" at their start, as the InBedder authors do.
+            text_memory: Most memory for what a causal LM has read of texts, in bytes or such as "2G", so that ``encode`` reads
+                little more than the next question over the same texts (1st-gen, the text first); None keeps nothing.
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
@@ -122,6 +128,29 @@ class InBedder(ModelObject):
             max_length = min(max_length, limit - answer_room)
         how = (self.template, max_length, self.backbone.mask_length, truncation_side)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
+        self.text_memory = self._text_memory(text_memory)
+
+    def _remembering(self, memory: TextMemory) -> Work:
+        """The work of one instruction per text, where texts are remembered."""
+        backbone = self.backbone
+        assert isinstance(backbone, CausalBackbone)
+
+        def embed(batch: Sequence[Sequence[PromptTokens]]) -> Any:
+            prompts = [prompt for (prompt,) in batch]
+            return embed_remembered(backbone, prompts, self.layer, memory).cpu().numpy()[:, None]
+
+        return embed
+
+    def _text_memory(self, size: str | int | None) -> TextMemory | None:
+        if size is None:
+            return None
+        limit = parse_size(size)
+        reason = why_not_shared(self.backbone, self.pooling, self.template)
+        if reason or not isinstance(self.backbone, CausalBackbone):
+            raise InputError(f"text_memory is for causal LMs and 1st-gen: {reason or 'this model keeps its own'}.")
+        if limit is None:
+            raise InputError("text_memory needs a limit, such as 2G.")
+        return TextMemory(limit)
 
     @cached_property
     def generic(self) -> InBedder | None:
@@ -186,7 +215,7 @@ class InBedder(ModelObject):
             means = finished(reencode(answers, encoder, store=self.store, device=device), normalize_embeddings)
             return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
-        work = self._one_by_one(filter_ids)
+        work = self._one_by_one(filter_ids) if self.text_memory is None or filter_ids else self._remembering(self.text_memory)
         questions = [(instruction,) for instruction in instructions]
         vectors: Vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[
             0

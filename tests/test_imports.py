@@ -15,9 +15,9 @@ FLOORS = {
     "inbedder": """
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles integrations
             models models.home server server.fields server.metrics server.refusals vectors words
-        arguments backbones.hub backbones.transformer cache_file cache_size files grouping.alike grouping.assignment
-            grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows grouping.stability
-            mapping pooling search.engine sentence_keywords server.settings text_columns
+        arguments backbones.hub backbones.packed_row backbones.transformer cache_file cache_size files grouping.alike
+            grouping.assignment grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows
+            grouping.stability mapping pooling search.engine sentence_keywords server.settings text_columns
         cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided models.checksums
             prompting server.guard
         backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
@@ -29,7 +29,7 @@ FLOORS = {
         backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
             distributed.folder exporting reencode search.checks search.ranking
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base model_object
-        backbones.families cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
+        backbones.families backbones.text_memory cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
         cli.inputs distributed.pipeline grouping.origin integrations.loading search.reading server.served
         distributed.job grouping.keeping integrations.bertopic integrations.keybert integrations.lancedb

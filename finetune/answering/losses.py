@@ -36,8 +36,9 @@ from torch import Tensor, nn
 
 from finetune.answering.examples import IGNORED
 from finetune.answering.recipe import Objective
-from inbedder.backbones.late_interaction import ATTENTION, pack, parts_of
+from inbedder.backbones.late_interaction import ATTENTION
 from inbedder.backbones.masked import kept_alone
+from inbedder.backbones.packed_row import pack, parts_of
 from inbedder.backbones.transformer import body_of
 
 if TYPE_CHECKING:

@@ -78,7 +78,7 @@ def embed_shared(
     size = max(1, min(count, token_budget // (len(prompts) * longest)))
     past = None
     if prefix.any():
-        past = _pass(backbone, backbone.body, ids, prefix, prefix, None)
+        past = read_on(backbone, backbone.body, ids, prefix, prefix, None)
     found = []
     for start in range(0, count, size):
         of_text = [row[start : start + size] for row in prompts]
@@ -90,15 +90,27 @@ def embed_shared(
             cache.batch_repeat_interleave(each)
         whole = torch.cat([prefix.repeat_interleave(each, 0), suffix], 1)
         body, states = tapped(backbone.body, backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers)
-        _pass(backbone, body, ids, suffix, whole, cache)
+        read_on(backbone, body, ids, suffix, whole, cache)
         last = suffix.sum(1).to(states[0].device) - 1
         vectors = states[0][torch.arange(len(ends), device=last.device), last].float()
         found.append(vectors.view(len(prompts), each, -1))
     return torch.cat(found, 1)
 
 
-def _pass(backbone: CausalBackbone, body: nn.Module, ids: Tensor, new: Tensor, whole: Tensor, past: Any) -> Any:
-    """One pass over new positions (mask ``new``) behind those in ``past``; ``whole`` masks both. Gives keys and values."""
+def read_on(backbone: CausalBackbone, body: nn.Module, ids: Tensor, new: Tensor, whole: Tensor, past: Any) -> Any:
+    """Pass over new positions behind those that were read.
+
+    Args:
+        backbone: The model.
+        body: Its body, or a copy that leaves states behind.
+        ids: Token ids, shape (batch, new positions).
+        new: Which of these are no padding, bool, of the same shape.
+        whole: The same for all positions, those of the past in front.
+        past: Keys and values of the past, or None.
+
+    Returns:
+        Keys and values of all positions.
+    """
     device = backbone.model.device
     inputs = {"input_ids": ids.to(device), "attention_mask": whole.long().to(device)}
     if backbone.takes_positions:

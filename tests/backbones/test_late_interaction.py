@@ -7,8 +7,9 @@ import torch
 
 from inbedder import InBedder
 from inbedder.backbones.base import Sampling
-from inbedder.backbones.late_interaction import LateInteractionBackbone, Parts, pack
+from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
+from inbedder.backbones.packed_row import Parts, pack
 from inbedder.backbones.shared_prefix import why_not_shared
 from inbedder.errors import ModelError
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
