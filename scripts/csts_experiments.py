@@ -68,13 +68,9 @@ SOME = ("data.pairs=1500", *ONE_EPOCH)
 REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     **{
         f"{kind}-encoder on {base}, {loss}, 800 pairs": (1, (kind, *BASES[base], *COMPARED, f"objective.loss={loss}"))
-        for kind, bases, losses in (
-            ("bi", ("mini", BASE_NAME, "small"), LOSSES),
-            ("tri", ("mini", BASE_NAME), LOSSES),
-            ("cross", ("mini", BASE_NAME), ("mse",)),
-        )
-        for base in bases
-        for loss in losses
+        for kind in ("bi", "tri", "cross")
+        for base in ("mini", BASE_NAME, "small")
+        for loss in (LOSSES if kind != "cross" else LOSSES[:1])
     },
     f"bi-encoder on {STRONGER}, two epochs": (1, ("bi", *BASES[STRONGER], "training.epochs=2", "training.learning_rate=5.0e-5")),
     "bi-encoder on mini, at its masks": (3, ("bi", *AT_THE_MASKS)),
