@@ -3,17 +3,19 @@
 
 python scripts/pack_adapter.py runs/mini-0 runs/mini-1 runs/mini-2 inbedder/models/mini --rank 96
 python scripts/pack_adapter.py runs/small-0 runs/small-1 inbedder/models/small --rank 64 --set max_new_tokens=10
+python scripts/pack_adapter.py runs/mini-apart-0 runs/mini-apart-1 runs/mini-apart --whole
 
 One adapter is copied. Several adapters of one base are averaged: the mean of the layers' changes (model soups, Wortsman et al.
 2022), each cut to its best approximation of the given rank (its singular values). So are models that were trained whole from one
 base (BERT's kind), whose biases, layer norms, token types and answer head are kept as they are; embeddings of words and positions
-must be those of the base.
+must be those of the base. ``--whole`` writes the mean of such models as a model of its own, to train on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -129,6 +131,17 @@ def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[di
     return *saved(low_rank(trained, load_model(settings["base"], options).model, rank)), settings
 
 
+def save_whole(sources: Sequence[Path], target: Path) -> None:
+    """Write the mean of models that were trained whole, with the tokenizer and the settings of the first."""
+    loaded = [load_model(str(source), LoadOptions(dtype="float32", device="cpu")) for source in sources]
+    mean = loaded[0].model
+    mean.load_state_dict(average([one.model for one in loaded]))
+    mean.save_pretrained(target)
+    loaded[0].tokenizer.save_pretrained(target)
+    shutil.copy(sources[0] / SETTINGS_FILE, target)
+    write_checksums(target)
+
+
 def short_halves(tensor: Tensor) -> Tensor:
     """float16 with 8 bits behind the point instead of 10: one more than bfloat16 has, and archives are a seventh smaller."""
     bits = tensor.to(torch.float16).contiguous().view(torch.int16)
@@ -142,9 +155,13 @@ def main() -> None:
     parser.add_argument("target", type=Path)
     parser.add_argument("--rank", type=int, default=96)
     parser.add_argument("--base", help="The base, where the recipe names a folder.")
+    parser.add_argument("--whole", action="store_true", help="The mean of models trained whole, as it is.")
     parser.add_argument("--set", action="append", default=[], help="key=value of inbedder.json, the value in YAML; may repeat.")
     options = parser.parse_args()
     options.target.mkdir(parents=True, exist_ok=True)
+    if options.whole:
+        save_whole(options.sources, options.target)
+        return
     weights, config, settings = adapter_of(options.sources, options.rank, options.base)
     halves = {name: short_halves(tensor) for name, tensor in weights.items()}
     save_file(halves, options.target / "adapter_model.safetensors", metadata={"format": "pt"})
