@@ -87,9 +87,13 @@ def openvino() -> InBedder:
     backbone: Any = model.backbone
 
     class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = backbone.body
+
         def forward(self, input_ids: Any, position_ids: Any, token_type_ids: Any, attention_mask: Any) -> Any:
             given = {"position_ids": position_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
-            return backbone.body(input_ids=input_ids, **given).last_hidden_state
+            return self.body(input_ids=input_ids, **given).last_hidden_state
 
     example, _ = backbone._inputs(model.tokenizer(["a b c d e", "a b"], ["a b", "c"]))
     ids = example["input_ids"]
@@ -160,7 +164,7 @@ def quality(model: InBedder, expected: Any, first_words: list[str]) -> dict[str,
         "least cosine": round(cosines.min().item(), 4),
         "mean cosine": round(cosines.mean().item(), 5),
         **scores,
-        "answers kept": round(100 * kept, 1),
+        "answers kept": round(100 * float(kept), 1),
     }
 
 
