@@ -52,6 +52,7 @@ WORDS = "the box came late and lamp was broken but we liked how small green ligh
 BATCH = 16
 LINE = (20_000, 100_000, 1_000_000)
 MEMORY = "opt 125M: memory above the weights, one layer / all layers"
+WHOLE = "mini: percent of a whole call outside of the model, 20,000 texts of 15 words"
 LINE_NAME = "mini: guided, seconds by size of the corpus"
 QUICK = ("sentence-transformers", "warm cache")
 """Parts of the names of the cases that take seconds."""
@@ -201,8 +202,14 @@ def mini_cases() -> Iterator[Case]:
             mini.encode_guided(many, QUESTIONS[0], generic=generic)
         )
 
+    def together(_folder: Path) -> Ways:
+        rows, mini = texts(2_000, 8, 30), InBedder()
+        separate = lambda: np.stack([mini.encode(rows, question) for question in QUESTIONS])  # noqa: E731
+        return separate, lambda: mini.encode_many(rows, QUESTIONS)
+
     for name, rows in (("200 words", texts(64, 190, 200)), ("8 to 30 words", texts(512, 8, 30))):
         yield Case(f"mini: default precision / sentence-transformers float32, {name}", 2.0, against(rows), alike=False)
+    yield Case("mini: 10 instructions over 2,000 short texts, shared / separate", 3.3, together)
     yield Case("mini: warm cache / cold", 100.0, cached)
     yield Case("mini: guided / every text read, 20,000 short texts", 15.0, mapped)
 
@@ -234,6 +241,28 @@ def memory(folder: Path) -> dict[str, Any]:
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         rounds = [[pool.apply(peak_memory, (str(folder), way)) for way in ("naive", "lean")] for _ in range(5)]
     return summary(MEMORY, 4.0, rounds) | {"unit": "MiB"}
+
+
+def outside_of_the_model(rounds: int) -> dict[str, Any]:
+    """What tokenization, batches and results take of ``encode``."""
+    mini, rows = InBedder(), texts(20_000, 15, 15)
+    mini.encode(rows[:500], QUESTIONS[0])
+    embed, inside = mini.backbone.embed, 0.0
+
+    def timed(*arguments: Any) -> Any:
+        nonlocal inside
+        start = time.perf_counter()
+        found = embed(*arguments)
+        inside += time.perf_counter() - start
+        return found
+
+    mini.backbone.embed = timed  # type: ignore[method-assign]
+    shares = []
+    for _ in range(rounds):
+        inside, start = 0.0, time.perf_counter()
+        mini.encode(rows, QUESTIONS[0])
+        shares.append(round(100 * (1 - inside / (time.perf_counter() - start)), 1))
+    return {"name": WHOLE, "percent": statistics.median(shares), "rounds": shares}
 
 
 def guided_line() -> list[dict[str, float]]:
@@ -308,6 +337,7 @@ def main() -> None:
     cases = [case for family in ("opt", "llama") for shape in SHAPES for case in causal_cases(family, shape)] + list(mini_cases())
     jobs: dict[str, Callable[[Path], dict[str, Any]]] = {MEMORY: memory}
     jobs |= {case.name: lambda folder, case=case: measure(case, folder, rounds) for case in cases}
+    jobs[WHOLE] = lambda _folder: outside_of_the_model(rounds)
     jobs[LINE_NAME] = lambda _folder: {"name": LINE_NAME, "line": guided_line()}
     options.output.parent.mkdir(exist_ok=True)
     command = " ".join(["python", "scripts/benchmark.py", *sys.argv[1:]])

@@ -228,7 +228,29 @@ def benchmark_table() -> list[list[str]]:
     ]
 
 
+def engines_table() -> list[list[str]]:
+    """The engines of a CPU: how fast beside sentence-transformers in float32, and what they change.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    found = json.loads((BENCHMARKS / "engines-avx512-bf16.json").read_text(encoding="utf-8"))
+    speeds = ("8 to 30 words", "200 words")
+    changes = {
+        "least cosine": "{:.4f}",
+        "IntentEmotion (written)": "{:.1f}",
+        "InstructSTSB (written)": "{:.1f}",
+        "answers kept": "{:.1f} %",
+    }
+    rows = [["engine", *speeds, *changes]]
+    for name, row in found["engines"].items():
+        fast = [f"{row['times as fast'][corpus]:.2f}" for corpus in speeds]
+        rows.append([name, *fast, *(form.format(row[key]) if key in row else "" for key, form in changes.items())])
+    return rows
+
+
 BESIDE = {
+    "engines-*.json": engines_table,
     "search.json": search_table,
     "index_speed.json": index_table,
     "paper.json": published_table,
