@@ -25,7 +25,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmark_chart import draw
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
+from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, random_model, texts
 
 from inbedder import InBedder
 from inbedder.backbones.text_memory import TextMemory
@@ -42,13 +41,6 @@ from inbedder.models.bundled import base_folder
 
 Ways = tuple[Callable[[], Any], Callable[[], Any]]
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
-    "125M": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
-}
-THINGS = "price taste size colour staff place weather time sound look".split()
-QUESTIONS = [f"What does the text say about the {thing}?" for thing in THINGS]
-WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
 BATCH = 16
 LINE = (20_000, 100_000, 1_000_000)
 MEMORY = "opt 125M: memory above the weights, one layer / all layers"
@@ -56,12 +48,6 @@ WHOLE = "mini: percent of a whole call outside of the model, 20,000 texts of 15 
 LINE_NAME = "mini: guided, seconds by size of the corpus"
 QUICK = ("sentence-transformers", "warm cache")
 """Parts of the names of the cases that take seconds."""
-RESULTS = Path(__file__).parent / "results"
-
-
-def capability() -> str:
-    """What the CPU can do of what decides about speed, as files are named after it."""
-    return torch.backends.cpu.get_cpu_capability().lower() + ("-bf16" if has_fast_bf16(torch.device("cpu")) else "")
 
 
 @dataclass(frozen=True)
@@ -76,31 +62,6 @@ class Case:
     """Builds the slow and the fast way; the path is a folder for models."""
     alike: bool = True
     """Whether both ways should give the same vectors."""
-
-
-@lru_cache(maxsize=2)
-def random_model(folder: Path, family: str, shape: str, dtype: str | None = "float32") -> InBedder:
-    """A causal LM of random weights with the bundled base's tokenizer."""
-    path = folder / f"{family}-{shape}"
-    if not path.exists():
-        tokenizer = AutoTokenizer.from_pretrained(base_folder())
-        size = dict(SHAPES[shape], vocab_size=len(tokenizer), max_position_embeddings=512)
-        torch.manual_seed(0)
-        model: Any
-        if family == "opt":
-            model = OPTForCausalLM(OPTConfig(ffn_dim=4 * size["hidden_size"], word_embed_proj_dim=size["hidden_size"], **size))
-        else:
-            model = LlamaForCausalLM(LlamaConfig(intermediate_size=8 * size["hidden_size"] // 3, **size))
-        model.save_pretrained(path)
-        tokenizer.save_pretrained(path)
-    return InBedder(path, dtype=dtype)
-
-
-def texts(count: int, shortest: int, longest: int) -> list[str]:
-    """Different texts of so many words each, drawn log-evenly: many short and few long ones, as in corpora."""
-    draws = np.random.default_rng(0)
-    lengths = np.exp(draws.uniform(np.log(shortest), np.log(longest + 1), count)).astype(int)
-    return [f"{i} " + " ".join(draws.choice(WORDS, length)) for i, length in enumerate(lengths)]
 
 
 @torch.inference_mode()

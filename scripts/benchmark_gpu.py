@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmark import QUESTIONS, RESULTS, texts
+from benchmark_inputs import QUESTIONS, RESULTS, texts
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
 
 from inbedder import InBedder

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark import QUESTIONS, RESULTS, capability, texts
+from benchmark_inputs import QUESTIONS, RESULTS, capability, texts
 
 from evaluation.tasks import Data, build_tasks
 from inbedder import InBedder
