@@ -64,9 +64,8 @@ def onnx_int8() -> Any:
 
 def compiled(model: InBedder) -> InBedder:
     """Each block by torch.compile, once for all shapes."""
-    blocks = model.backbone.body.encoder.layer  # type: ignore[attr-defined]
-    for number, block in enumerate(blocks):
-        blocks[number] = torch.compile(block, dynamic=True)
+    for block in model.backbone.body.encoder.layer:  # type: ignore[attr-defined]
+        block.forward = torch.compile(block.forward, dynamic=True)
     return model
 
 
