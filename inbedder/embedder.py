@@ -130,10 +130,10 @@ class InBedder(ModelObject):
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
         self.text_memory = self._text_memory(text_memory)
 
-    def _remembering(self, memory: TextMemory) -> Work:
+    def _remembering(self) -> Work:
         """The work of one instruction per text, where texts are remembered."""
-        backbone = self.backbone
-        assert isinstance(backbone, CausalBackbone)
+        backbone, memory = self.backbone, self.text_memory
+        assert isinstance(backbone, CausalBackbone) and memory is not None
 
         def embed(batch: Sequence[Sequence[PromptTokens]]) -> Any:
             prompts = [prompt for (prompt,) in batch]
@@ -215,7 +215,8 @@ class InBedder(ModelObject):
             means = finished(reencode(answers, encoder, store=self.store, device=device), normalize_embeddings)
             return means.alone() if isinstance(texts, str) else means
         filter_ids = self.tokenizer.ids_of(filter_words)
-        work = self._one_by_one(filter_ids) if self.text_memory is None or filter_ids else self._remembering(self.text_memory)
+        remembers = self.text_memory is not None and self.pooling == "1st-gen" and not filter_ids
+        work = self._remembering() if remembers else self._one_by_one(filter_ids)
         questions = [(instruction,) for instruction in instructions]
         vectors: Vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[
             0

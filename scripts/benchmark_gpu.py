@@ -31,6 +31,7 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig
 
 from inbedder import InBedder
 from inbedder.models.bundled import base_folder
+from inbedder.prompting import get_template
 
 Way = Callable[[list[str]], Any]
 
@@ -79,7 +80,7 @@ def sentence_transformers(folder: Path, device: str) -> Way:
     read.tokenizer.padding_side = "left"
     pool = Pooling(read.get_word_embedding_dimension(), pooling_mode="lasttoken")
     model = SentenceTransformer(modules=[read, pool], device=device)
-    template = InBedder(folder, device="cpu").template
+    template = get_template()
     return lambda rows: model.encode([template.render(row, QUESTIONS[0]).string for row in rows], batch_size=64)
 
 
@@ -99,7 +100,7 @@ def alone() -> Iterator[None]:
 
 def measure(folder: Path, device: str, rows: list[str], rounds: int) -> dict[str, Any]:
     """Every way that is installed, one after another."""
-    model = InBedder(folder, device="cpu")
+    model = InBedder(folder, device="cpu", dtype="bfloat16")
     backbone: Any = model.backbone
     tokens = sum(len(prompt.ids) for prompt in model.tokenizer(rows, [QUESTIONS[0]] * len(rows)))
     parameters = sum(tensor.numel() for name, tensor in backbone.body.named_parameters() if "embed" not in name)

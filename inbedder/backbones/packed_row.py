@@ -1,6 +1,6 @@
 """A batch in one row without padding: each text and each question once, and the masks of each pair, which read both.
 
-What is computed token by token, most of the work of a model, meets no padding so; who sees whom is said in groups
+Most of a model's work is done token by token, and so none of it goes into padding. Groups say which tokens attend to which
 (``late_interaction.attend``).
 """
 

@@ -100,8 +100,8 @@ def embed_remembered(backbone: CausalBackbone, prompts: Sequence[PromptTokens], 
     ids, new = pad([prompt.ids[prompt.instruction[0] :] for prompt in prompts], backbone.pad_id)
     body, found = tapped(backbone.body, backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers)
     read_on(backbone, body, ids, new, torch.cat([seen, new], 1), past)
-    last = new.sum(1) - 1
-    return found[0][torch.arange(len(prompts)), last.to(found[0].device)].float()
+    last = (new.sum(1) - 1).to(found[0].device)
+    return found[0][torch.arange(len(prompts), device=last.device), last].float()
 
 
 def _read(backbone: CausalBackbone, rows: Sequence[NDArray[np.int32]]) -> list[Tensor]:

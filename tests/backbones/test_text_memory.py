@@ -57,6 +57,11 @@ def test_eight_threads_with_little_memory_get_the_right_vectors(make_model):
     assert remembering.text_memory.size <= 10**6
 
 
+def test_another_pooling_of_the_same_model_does_not_read_from_the_memory(make_model):
+    plain, remembering = (InBedder(make_model("llama"), text_memory=size).with_pooling("avg-gen") for size in (None, "1M"))
+    assert np.abs(remembering.encode(TEXTS, INSTRUCTIONS[0]) - plain.encode(TEXTS, INSTRUCTIONS[0])).max() < 1e-4
+
+
 def test_an_empty_text_before_which_nothing_stands_is_read_plainly(make_model):
     how = {"template": "{input}{instruction}"}
     plain, remembering = (InBedder(make_model("llama"), text_memory=size, **how) for size in (None, "1M"))
