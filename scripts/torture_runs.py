@@ -63,7 +63,8 @@ def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | 
     from inbedder.cli.app import main
 
     code: Any = 0
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # until main takes them, and after it: as a shell reports it
+        signal.signal(number, lambda caught, _frame: os._exit(128 + caught))
     ready.send_bytes(b"1")
     try:
         main()
