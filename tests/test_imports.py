@@ -18,15 +18,15 @@ FLOORS = {
         arguments backbones.hub backbones.packed_row backbones.transformer cache_file cache_size files grouping.alike
             grouping.assignment grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows
             grouping.stability mapping pooling search.engine sentence_keywords server.settings text_columns
-        cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided models.checksums
-            prompting server.guard
+        backbones.packed_attention cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided
+            models.checksums prompting server.guard
         backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
         backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
             scheduling spreadsheets
         backbones.masked grouping.report.rows models.bundled outputs server.queue
         backbones.late_interaction backbones.revision formats grouping.report.page search.rows
         backbones.onnx backbones.weights prompt_encoder search.arrays search.storage tables
-        backbones.causal backbones.embedding backbones.vllm conditional.encoding conditional.rated_rows
+        backbones.causal backbones.embedding backbones.prepacked backbones.vllm conditional.encoding conditional.rated_rows
             distributed.folder exporting reencode search.checks search.ranking
         backbones.seq2seq backbones.shared_prefix cli.options conditional.base model_object
         backbones.families backbones.text_memory cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder

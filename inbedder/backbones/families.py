@@ -20,6 +20,7 @@ from inbedder.backbones.embedding import embedding_backbone, encoder_class, refu
 from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
+from inbedder.backbones.prepacked import prepack
 from inbedder.backbones.revision import keep_revision
 from inbedder.backbones.seq2seq import seq2seq_backbone
 from inbedder.backbones.weights import Found, Loaded, LoadOptions, find_model, load_weights
@@ -123,6 +124,8 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
         return engines, found.settings
     kind = options.kind or ("embedding" if _is_sentence_model(name, options.revision) else None)
     loaded = load_model(name, replace(options, kind=kind))
+    if options.dtype != "int8":  # that graph is made from torch's own layers
+        prepack(loaded.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
     keep_revision(backbone, loaded.files)

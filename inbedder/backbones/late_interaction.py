@@ -5,7 +5,7 @@ with the masks of the InBedder paper as what interacts), so that a text is read 
 all texts, and each pair costs its masks alone. A model must be trained so (``late_interaction`` of a recipe).
 
 The text is read as its base reads it; question and masks are of the second token type and numbered from 0. A batch is one row
-without padding (``packed_row``), and ``attend`` puts together which tokens see each other.
+without padding (``packed_row``), whose attention is ``packed_attention``'s.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from inbedder.backbones.base import Sampling
-from inbedder.backbones.masked import MaskedBackbone, passing_only
-from inbedder.backbones.packed_row import Group, Parts, pack, parts_of
-from inbedder.backbones.transformer import check_layer, pad_id_of
+from inbedder.backbones.masked import MaskedBackbone
+from inbedder.backbones.packed_attention import Scratch, attend
+from inbedder.backbones.packed_row import Packed, Parts, pack, parts_of
+from inbedder.backbones.transformer import blocks_of, check_layer, own_copy, pad_id_of
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 
@@ -34,65 +33,6 @@ if TYPE_CHECKING:
     from inbedder.tokenization import PromptTokens
 
 ATTENTION = "inbedder_late_interaction"
-LONG = 200
-"""Keys from which on torch's fused attention is faster on a CPU."""
-
-
-def attend(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    groups: Sequence[Group] | None = None,
-    back: Tensor | None = None,
-    **options: Any,
-) -> tuple[Tensor, None]:
-    """Attention of a packed row; of any other batch, torch's.
-
-    Args:
-        module: The layer's attention.
-        query: Shape (1, heads, tokens, width), or (batch, ...) of other batches.
-        key: The same.
-        value: The same.
-        attention_mask: Of other batches.
-        groups: Who sees whom.
-        back: Where in the groups' rows each token stands.
-        **options: scaling and dropout.
-
-    Returns:
-        Shape (1, tokens, heads, width), and no weights.
-    """
-    if groups is None or back is None:
-        found: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-        return found
-    flat = [states[0].transpose(0, 1) for states in (query, key, value)]
-    how = options.get("scaling") or query.shape[-1] ** -0.5, options.get("dropout", 0.0)
-    rows = []
-    for group in groups:
-        q, k, v = (
-            states.index_select(0, places.flatten()).view(*places.shape, *states.shape[1:]).transpose(1, 2)
-            for states, places in zip(flat, (group.queries, group.keys, group.keys), strict=True)
-        )
-        states = _attended(q, k, v, group.bias.to(q.dtype), *how)
-        rows.append(states.transpose(1, 2).flatten(0, 1))
-    return torch.cat(rows).index_select(0, back)[None], None
-
-
-def _attended(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
-    """Attention written out on a CPU, unless rows are long: torch's fused one is slower there, in its backward pass by far."""
-    rows, heads, length, width = query.shape
-    keys = key.shape[2]
-    if query.device.type != "cpu" or (keys > LONG and not torch.is_grad_enabled()):
-        return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=scale)
-    many = rows * heads
-    bias = bias.expand(rows, heads, length, keys).reshape(many, length, keys)
-    q, k, v = query.reshape(many, length, width), key.reshape(many, keys, width), value.reshape(many, keys, width)
-    scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
-    weights = torch.nn.functional.dropout(scores.softmax(-1, dtype=torch.float32), dropout).to(v.dtype)
-    return torch.bmm(weights, v).view(rows, heads, length, width)
-
-
 AttentionInterface.register(ATTENTION, attend)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
@@ -109,6 +49,29 @@ def prepare(model: PreTrainedModel) -> None:
     if model.config.model_type != "bert" or model.config.type_vocab_size < 2:
         raise ModelError(f"late_interaction is for BERT with two token types; {model.config.model_type!r} is none.")
     model.set_attn_implementation(ATTENTION)
+
+
+class _LastBlock(nn.Module):
+    """A model's last block for the masks of a packed row alone: nobody reads what the other tokens would become there."""
+
+    def __init__(self, block: Any, packed: Packed, scratch: Scratch | None) -> None:
+        super().__init__()
+        self.block = block
+        self.packed = packed
+        self.scratch = scratch
+
+    def forward(self, states: Tensor, *_args: Any, **_options: Any) -> Tensor:
+        """From the states of all tokens to those of the masks, shape (1, masks, d)."""
+        attention, masks = self.block.attention, states[self.packed.is_mask]
+        mixing = attention.self
+        width = mixing.attention_head_size
+        query, key, value = (
+            of(tokens).unflatten(-1, (-1, width)).transpose(0, 1)[None]
+            for of, tokens in ((mixing.query, masks), (mixing.key, states[0]), (mixing.value, states[0]))
+        )
+        mixed, _ = attend(mixing, query, key, value, None, scratch=self.scratch, **self.packed.of_masks, scaling=mixing.scaling)
+        found: Tensor = self.block.feed_forward_chunk(attention.output(mixed[0].flatten(1), masks))
+        return found[None]
 
 
 class LateInteractionBackbone(MaskedBackbone):
@@ -184,7 +147,11 @@ class LateInteractionBackbone(MaskedBackbone):
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
         model, mask_id = self.model, int(self.tokenizer.mask_token_id)
         packed = pack(self._parts(prompts), self.mask_length, mask_id, model.device, model.dtype)
-        states: Tensor = passing_only(self.body, self._last_mixing, packed.is_mask)(**packed.inputs)[0]
+        blocks = blocks_of(self.body, self.num_layers)
+        body, own_blocks = own_copy(self.body, blocks)
+        scratch = Scratch() if model.device.type == "cpu" else None
+        own_blocks._modules[str(self.num_layers - 1)] = _LastBlock(blocks[-1], packed, scratch)
+        states: Tensor = body(**packed.inputs, scratch=scratch)[0]
         vectors = torch.empty(len(prompts), states.shape[-1], device=states.device)
         vectors[torch.from_numpy(packed.order).to(states.device)] = (
             states[0].float().view(len(prompts), self.mask_length, -1).mean(1)

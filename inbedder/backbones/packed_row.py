@@ -52,7 +52,7 @@ class Group:
     """Rows of tokens that attend to each other."""
 
     queries: Tensor
-    """Places of tokens in the packed row, shape (rows, L)."""
+    """Places of tokens in the packed row, or among the masks where they alone look, shape (rows, L)."""
     keys: Tensor
     """Places of what they may see, shape (rows, K)."""
     bias: Tensor
@@ -67,6 +67,8 @@ class Packed:
     """What the model takes: input_ids, position_ids and token_type_ids, shape (1, tokens), and what says who sees whom."""
     is_mask: Tensor
     """Where masks stand, bool, shape (1, tokens)."""
+    of_masks: dict[str, Any]
+    """What says who sees whom where the masks alone look, one after another."""
     order: NDArray[np.intp]
     """The number of the pair that the masks belong to, pair by pair."""
 
@@ -97,8 +99,8 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device,
     row_lengths = text_lengths + behind
     row_starts = np.cumsum(row_lengths) - row_lengths
     question_starts = row_lengths.sum() + np.cumsum(question_lengths) - question_lengths
-    of_masks = [np.full(count, mask_id, dtype=np.int32) for count in behind]
-    ids = np.concatenate([*chain.from_iterable(zip(text_ids, of_masks, strict=True)), *question_ids])
+    behind_ids = [np.full(count, mask_id, dtype=np.int32) for count in behind]
+    ids = np.concatenate([*chain.from_iterable(zip(text_ids, behind_ids, strict=True)), *question_ids])
 
     slots = np.arange(row_lengths.max())
     places = np.where(slots < row_lengths[:, None], row_starts[:, None] + slots, 0)
@@ -136,7 +138,30 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device,
         "groups": groups,
         "back": torch.from_numpy(back).to(device),
     }
-    return Packed(inputs, torch.from_numpy(is_mask)[None].to(device), order)
+    of_masks = _looking(row_lengths, text_lengths, keys, seen, device, dtype)
+    return Packed(inputs, torch.from_numpy(is_mask)[None].to(device), of_masks, order)
+
+
+def _looking(
+    row_lengths: NDArray[Any], text_lengths: NDArray[Any], keys: NDArray[Any], seen: NDArray[Any], *where: Any
+) -> dict[str, Any]:
+    """Who sees whom where the masks alone look.
+
+    Args:
+        row_lengths: Of each text with its masks.
+        text_lengths: Of each text without them.
+        keys: Places of what a row may see, shape (texts, K).
+        seen: What each slot of a row sees, shape (texts, 1, L, K).
+        *where: Device and precision of the model.
+
+    Returns:
+        The group of the masks, and where in it each mask stands.
+    """
+    slots = text_lengths[:, None] + np.arange((row_lengths - text_lengths).max())
+    is_mask = slots < row_lengths[:, None]
+    slots, numbers = np.where(is_mask, slots, 0), np.where(is_mask, is_mask.cumsum().reshape(is_mask.shape) - 1, 0)
+    group = _group(numbers, keys, np.take_along_axis(seen, slots[:, None, :, None], 2), *where)
+    return {"groups": [group], "back": torch.from_numpy(np.flatnonzero(is_mask)).to(where[0])}
 
 
 def _read_by_masks(

@@ -43,6 +43,20 @@ def test_a_packed_batch_gives_what_a_row_per_prompt_gives(model):
     assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
 
 
+@pytest.mark.parametrize("scores", [1, 300, 1000, 10**6])
+def test_attention_in_parts_of_any_size_is_the_same(model, monkeypatch, scores):
+    whole = model.encode_many(TEXTS, INSTRUCTIONS)
+    monkeypatch.setattr("inbedder.backbones.packed_attention.SCORES", scores)
+    assert_close(model.encode_many(TEXTS, INSTRUCTIONS), whole)
+
+
+def test_texts_with_different_numbers_of_questions_give_what_a_row_per_prompt_gives(model):
+    texts, asked = [TEXTS[0]] * 3 + [TEXTS[1]] + [TEXTS[2]] * 2, [*INSTRUCTIONS[:3], INSTRUCTIONS[0], *INSTRUCTIONS[2:]]
+    prompts = model.tokenizer(texts, asked)
+    packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
+    assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
+
+
 @pytest.mark.parametrize("pooling", ["avg-gen", "avg-ppt", "avg-all"])
 @pytest.mark.parametrize("layer", [0, 1, -1])
 def test_a_batch_gives_what_single_texts_give(folder, pooling, layer):
