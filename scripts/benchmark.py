@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmark_chart import draw
-from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, random_model, texts
+from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, plain_weights, random_model, texts
 
 from inbedder import InBedder
 from inbedder.backbones.text_memory import TextMemory
@@ -68,12 +68,13 @@ class Case:
 def naive(model: InBedder, rows: list[str], instruction: str, batch_size: int = BATCH) -> np.ndarray[Any, Any]:
     """1st-gen as the paper's code takes it."""
     backbone: Any = model.backbone
+    weights = plain_weights(model.name, backbone.model.dtype)
     found = []
     prompts = model.tokenizer(rows, [instruction] * len(rows))
     for start in range(0, len(prompts), batch_size):
         inputs = backbone._inputs(prompts[start : start + batch_size], "left")
         inputs.pop("position_ids", None)
-        output = backbone.model.generate(
+        output = weights.generate(
             **inputs,
             max_new_tokens=3,
             do_sample=False,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
 
 from inbedder import InBedder
 from inbedder.backbones.weights import has_fast_bf16
@@ -45,6 +45,12 @@ def random_model(folder: Path, family: str, shape: str, dtype: str | None = "flo
         model.save_pretrained(path)
         tokenizer.save_pretrained(path)
     return InBedder(path, dtype=dtype)
+
+
+@lru_cache(maxsize=2)
+def plain_weights(folder: str, dtype: torch.dtype) -> Any:
+    """The same model as transformers loads it, without what ``InBedder`` makes faster."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 
 
 def texts(count: int, shortest: int, longest: int) -> list[str]:

@@ -72,7 +72,7 @@ REAL: dict[str, tuple[int, tuple[str, ...]]] = {
         for base in ("mini", BASE_NAME, *(["small"] if kind == "bi" else []))  # a decoder is a bi-encoder alone
         for loss in (LOSSES if kind != "cross" else LOSSES[:1])
     },
-    f"bi-encoder on {STRONGER}, two epochs": (1, ("bi", *BASES[STRONGER], "training.epochs=2", "training.learning_rate=5.0e-5")),
+    f"bi-encoder on {STRONGER}, two epochs": (3, ("bi", *BASES[STRONGER], "training.epochs=2", "training.learning_rate=5.0e-5")),
     "bi-encoder on mini, at its masks": (3, ("bi", *AT_THE_MASKS)),
     "bi-encoder on mini, at its masks, with rows of our own": (1, ("bi", *AT_THE_MASKS)),
     "bi-encoder on mini, sentences alone, 1500 pairs": (1, ("bi", "encoding.reads=sentences", "objective.loss=mse", *SOME)),

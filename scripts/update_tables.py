@@ -249,8 +249,21 @@ def engines_table() -> list[list[str]]:
     return rows
 
 
+def decoders_table() -> list[list[str]]:
+    """One decoder's weights on several engines, beside transformers in float32.
+
+    Returns:
+        Rows of cells, the header first.
+    """
+    found = json.loads((BENCHMARKS / "decoders-avx512-bf16.json").read_text(encoding="utf-8"))
+    rows = [["engine", "times as fast", "least cosine"]]
+    rows += [[name, f"{row['times as fast']:.2f}", f"{row['least cosine']:.4f}"] for name, row in found["engines"].items()]
+    return rows
+
+
 BESIDE = {
     "engines-*.json": engines_table,
+    "decoders-*.json": decoders_table,
     "search.json": search_table,
     "index_speed.json": index_table,
     "paper.json": published_table,
