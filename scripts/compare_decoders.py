@@ -85,7 +85,7 @@ def llama_cpp(file: str, bits: str) -> Encode:
         verbose=False,
     )
     template = get_template(TEMPLATE)
-    return lambda rows: np.array(engine.embed([template.render(row, QUESTIONS[0]) for row in rows], normalize=False))
+    return lambda rows: np.array(engine.embed([template.render(row, QUESTIONS[0]).string for row in rows], normalize=False))
 
 
 BUILDERS: dict[str, tuple[str, Callable[[str], Encode]]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -105,10 +106,15 @@ class Loaded:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether the device computes in bfloat16 itself; a CPU that does not makes it slow and, in places, wrong."""
+    """Whether the device computes in bfloat16 itself; a CPU that does not makes it slow and, in places, wrong.
+
+    A CPU that ``ATEN_CPU_CAPABILITY`` holds back (to avx2, say) counts as one that does not.
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type != "cpu":
+        return False
+    if os.environ.get("ATEN_CPU_CAPABILITY", "avx512").lower() in ("avx2", "default"):
         return False
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))

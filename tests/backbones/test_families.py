@@ -107,6 +107,14 @@ def test_half_precision_on_a_cpu_needs_a_cpu_that_computes_in_it(monkeypatch, fa
     assert weights.choose_dtype("float16", torch.device("cpu")) == torch.float16
 
 
+def test_a_cpu_that_is_held_back_does_not_compute_in_bfloat16(monkeypatch):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True}, raising=False)
+    monkeypatch.delenv("ATEN_CPU_CAPABILITY", raising=False)
+    assert weights.has_fast_bf16(torch.device("cpu"))
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert not weights.has_fast_bf16(torch.device("cpu"))
+
+
 @pytest.mark.parametrize("family", [*CAUSAL, *MASKED, "t5"])
 def test_bidirectional_states_change_with_the_last_token_and_causal_ones_do_not(make_model, family):
     model = InBedder(make_model(family)).backbone.model

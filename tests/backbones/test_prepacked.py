@@ -78,6 +78,20 @@ def test_a_layer_of_another_precision_is_torchs(linear):
     torch.testing.assert_close(layer(given), F.linear(given, layer.weight, layer.bias))
 
 
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="oneDNN computes in bfloat16 on some CPUs alone")
+@pytest.mark.parametrize("gelu", [False, True])
+@torch.no_grad()
+def test_bfloat16_is_as_near_to_float32_as_torchs_own(linear, monkeypatch, gelu):
+    given, then = states(64, 24), F.gelu if gelu else lambda output: output
+    exact = then(linear(given))
+    linear = linear.bfloat16()
+    monkeypatch.setattr(prepacked, "has_fast_bf16", lambda _device: True)
+    layer = PrepackedLinear(linear, gelu=gelu)
+    assert computed_by_onednn(layer, given.bfloat16())
+    own, theirs = layer(given.bfloat16()).float(), then(linear(given.bfloat16())).float()
+    assert (own - exact).abs().mean() <= 1.1 * (theirs - exact).abs().mean()
+
+
 @torch.no_grad()
 def test_a_copy_has_weights_of_its_own(linear):
     layer = PrepackedLinear(linear)
