@@ -100,6 +100,9 @@ BUILDERS: dict[str, tuple[str, Callable[[str], Encode]]] = {
 """The package that each engine needs, and how it is opened."""
 
 
+DECODING = ("growing cache", "static cache", "static cache, torch.compile")
+
+
 def measure(ways: dict[str, Encode], rows: list[str], rounds: int) -> dict[str, dict[str, Any]]:
     """Time all engines in turn, after a warm-up.
 
@@ -129,6 +132,37 @@ def measure(ways: dict[str, Encode], rows: list[str], rounds: int) -> dict[str, 
     }
 
 
+def decoding(file: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """How answers are decoded, by transformers: its growing cache, which we take, a static one, and that compiled.
+
+    Args:
+        file: A .gguf file.
+        rounds: How many times.
+
+    Returns:
+        Of each way its first call, which compiles, its later calls, and how many of 32 answers are those of the growing cache.
+    """
+    rows, ways = texts(32, 8, 30), {name: InBedder(file, template=TEMPLATE) for name in DECODING}
+    for name, model in ways.items():
+        weights: Any = model.backbone.model
+        if name != DECODING[0]:
+            weights.generation_config.cache_implementation = "static"
+        if name == DECODING[2]:
+            weights.forward = torch.compile(weights.forward)
+    first, answers, seconds = {}, {}, {name: [] for name in ways}  # type: ignore[var-annotated]
+    for turn in range(rounds + 1):
+        for name, model in ways.items():
+            start = time.perf_counter()
+            answers[name] = model.answer(rows, QUESTIONS[0])
+            passed = round(time.perf_counter() - start, 3)
+            if turn:
+                seconds[name].append(passed)
+            else:
+                first[name] = passed
+    same = {name: sum(a == b for a, b in zip(found, answers[DECODING[0]], strict=True)) for name, found in answers.items()}
+    return {name: {"first": first[name], "seconds": seconds[name], "same answers of 32": same[name]} for name in ways}
+
+
 def main() -> None:
     """Measure what is installed, and keep what was measured before."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -146,11 +180,13 @@ def main() -> None:
         command = f"python scripts/compare_decoders.py {Path(options.file).name} --only '{options.only}'"
         one |= {"command": command, "versions": dict(filter(None, map(installed, packages)))}
         print(name, one["times as fast"], one["least cosine"], flush=True)
-    known = json.loads(options.output.read_text(encoding="utf-8"))["engines"] if options.output.exists() else {}
+    before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"engines": {}}
+    known = before["engines"]
     content = {
         "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
         "texts": f"{options.texts} of 8 to 30 words",
         "engines": {name: (known | found)[name] for name in BUILDERS if name in known | found},
+        "answers": before.get("answers") if options.only else decoding(options.file, options.rounds),
     }
     options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

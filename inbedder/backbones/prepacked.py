@@ -71,7 +71,9 @@ class PrepackedLinear(nn.Linear):
 
     def _fits(self, given: Tensor) -> bool:
         """Whether the second weights are still those of the layer, and fit what comes in."""
-        if torch.is_grad_enabled() or torch.compiler.is_compiling() or given.device.type != "cpu" or not given.numel():
+        if torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+            return False
+        if given.device.type != "cpu" or not given.numel():
             return False
         return self._state() == self._source and given.dtype == self.weight.dtype
 

@@ -50,6 +50,13 @@ def test_attention_in_parts_of_any_size_is_the_same(model, monkeypatch, scores):
     assert_close(model.encode_many(TEXTS, INSTRUCTIONS), whole)
 
 
+@pytest.mark.parametrize("words", [20, 60, 61, 62])
+def test_long_texts_give_what_a_row_per_prompt_gives(model, words):
+    prompts = model.tokenizer(["cat " * words, "dog " * (words - 9)] * 2, [*INSTRUCTIONS[:2], *INSTRUCTIONS[:2]])
+    packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
+    assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
+
+
 def test_texts_with_different_numbers_of_questions_give_what_a_row_per_prompt_gives(model):
     texts, asked = [TEXTS[0]] * 3 + [TEXTS[1]] + [TEXTS[2]] * 2, [*INSTRUCTIONS[:3], INSTRUCTIONS[0], *INSTRUCTIONS[2:]]
     prompts = model.tokenizer(texts, asked)
