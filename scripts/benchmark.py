@@ -4,6 +4,7 @@
     python scripts/benchmark.py                                  (make bench; about 40 minutes on 2 cores)
     python scripts/benchmark.py --quick                          (mini alone, three rounds; about 3 minutes)
     python scripts/benchmark.py --only "opt 125M" -o /tmp/some.json
+    ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 python scripts/benchmark.py --quick      (as on a CPU without AVX512)
 
 Results are kept by what the CPU can do, a file each: ``results/benchmark-avx512-bf16.json``.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import platform
 import statistics
 import sys
@@ -278,6 +280,12 @@ def summary(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any]:
     }
 
 
+def held_back() -> str:
+    """What the environment lets the CPU do, where it may not do all it can."""
+    held = {name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if name in os.environ}
+    return "".join(f", {name}={value}" for name, value in held.items())
+
+
 def main() -> None:
     """Measure what is asked for; json and chart are written after every case, and keep those that were not asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -288,7 +296,8 @@ def main() -> None:
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 5)
     about: dict[str, Any] = {
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}",
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
+        + held_back(),
         "default_precision": str(InBedder().backbone.model.dtype).removeprefix("torch."),
         "versions": {package: version(package) for package in ("torch", "transformers", "sentence-transformers", "numpy")},
     }

@@ -80,10 +80,10 @@ REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     "cross-encoder on mini, sentences alone, 1500 pairs": (1, ("cross", "encoding.reads=sentences", *SOME)),
     "cross-encoder on mini, condition alone, 1500 pairs": (1, ("cross", "encoding.reads=condition", *WHOLE_INPUT, *SOME)),
     f"tri-encoder on {BASE_NAME}, 1500 pairs": (3, ("tri", *SOME)),
-    "cross-encoder on mini": (1, ("cross", *ONE_EPOCH)),
+    "cross-encoder on mini": (3, ("cross", *ONE_EPOCH)),
     "cross-encoder on mini, condition alone": (1, ("cross", "encoding.reads=condition", *WHOLE_INPUT, *ONE_EPOCH)),
     f"tri-encoder on {BASE_NAME}": (1, ("tri", *ONE_EPOCH)),
-    f"tri-encoder on {BASE_NAME}, three epochs": (1, ("tri", "training.epochs=3", "training.learning_rate=1.0e-4")),
+    f"tri-encoder on {BASE_NAME}, three epochs": (3, ("tri", "training.epochs=3", "training.learning_rate=1.0e-4")),
     **{
         f"{kind}-encoder of the paper on {BASE_NAME}, 1500 pairs": (1, (f"paper-{kind}", "data.pairs=1500", *PAPERS_BASE_SIZE))
         for kind in ("cross", "bi")

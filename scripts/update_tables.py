@@ -214,7 +214,11 @@ def benchmark_table() -> list[list[str]]:
     Returns:
         Rows of cells, the header first.
     """
-    kinds = {"benchmark-avx512-bf16.json": "AVX512 with bfloat16", "benchmark-avx512.json": "AVX512 without"}
+    kinds = {
+        "benchmark-avx512-bf16.json": "AVX512 with bfloat16",
+        "benchmark-avx2.json": "the same, held to AVX2",
+        "benchmark-avx512.json": "AVX512 without, before",
+    }
     found: dict[str, dict[str, str]] = {}
     for file, kind in kinds.items():
         for case in json.loads((BENCHMARKS / file).read_text(encoding="utf-8"))["cases"]:
