@@ -57,6 +57,12 @@ def test_long_texts_give_what_a_row_per_prompt_gives(model, words):
     assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
 
 
+def test_a_device_without_attention_in_parts_gives_the_same(model, monkeypatch):
+    parts = model.encode_many(TEXTS, INSTRUCTIONS)
+    monkeypatch.setattr("inbedder.backbones.late_interaction.Scratch", lambda: None)
+    assert_close(model.encode_many(TEXTS, INSTRUCTIONS), parts)
+
+
 def test_texts_with_different_numbers_of_questions_give_what_a_row_per_prompt_gives(model):
     texts, asked = [TEXTS[0]] * 3 + [TEXTS[1]] + [TEXTS[2]] * 2, [*INSTRUCTIONS[:3], INSTRUCTIONS[0], *INSTRUCTIONS[2:]]
     prompts = model.tokenizer(texts, asked)
