@@ -125,9 +125,8 @@ def _read_apart(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) ->
     packed = pack(parts, masks, int(ids[0, first[0]]), plain.device)
     with last_states(body_of(plain), packed.is_mask) as states:
         logits = model(**packed.inputs).logits
-    order = torch.from_numpy(packed.order).to(plain.device).repeat_interleave(masks)
-    back = order.argsort(stable=True)
-    return Read(logits[0][back], batch["labels"].flatten(), states[0][packed.is_mask][back], order[back])
+    rows = torch.arange(len(parts), device=plain.device).repeat_interleave(masks)
+    return Read(logits[0], batch["labels"].flatten(), states[0][packed.is_mask], rows)
 
 
 def read_causal(model: Any, plain: PreTrainedModel, batch: dict[str, Tensor]) -> Read:

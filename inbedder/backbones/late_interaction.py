@@ -152,8 +152,4 @@ class LateInteractionBackbone(MaskedBackbone):
         scratch = Scratch() if model.device.type == "cpu" else None
         own_blocks._modules[str(self.num_layers - 1)] = _LastBlock(blocks[-1], packed, scratch)
         states: Tensor = body(**packed.inputs, scratch=scratch)[0]
-        vectors = torch.empty(len(prompts), states.shape[-1], device=states.device)
-        vectors[torch.from_numpy(packed.order).to(states.device)] = (
-            states[0].float().view(len(prompts), self.mask_length, -1).mean(1)
-        )
-        return vectors
+        return states[0].float().view(len(prompts), self.mask_length, -1).mean(1)

@@ -120,10 +120,10 @@ def test_many_instructions_read_each_text_and_each_question_once(model, monkeypa
 def test_a_packed_row_holds_each_text_and_question_once_with_masks_numbered_behind_their_question():
     first, second, question = (np.array(ids, dtype=np.int32) for ids in ([1, 7, 8, 2], [1, 2], [9, 2]))
     packed = pack([Parts(first, question), Parts(second, question), Parts(first, first)], 2, 5, torch.device("cpu"))
-    assert packed.inputs["input_ids"][0].tolist() == [1, 7, 8, 2, 5, 5, 5, 5, 1, 2, 5, 5, 9, 2, 1, 7, 8, 2]
-    assert packed.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 2, 3, 4, 5, 0, 1, 2, 3, 0, 1, 0, 1, 2, 3]
-    assert packed.inputs["token_type_ids"][0].tolist() == [0] * 4 + [1] * 4 + [0] * 2 + [1] * 8
-    assert packed.order.tolist() == [0, 2, 1]
+    assert packed.inputs["input_ids"][0].tolist() == [1, 7, 8, 2, 1, 2, 5, 5, 5, 5, 5, 5, 9, 2, 1, 7, 8, 2]
+    assert packed.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 4, 5, 0, 1, 0, 1, 2, 3]
+    assert packed.inputs["token_type_ids"][0].tolist() == [0] * 6 + [1] * 12
+    assert packed.is_mask[0].nonzero().flatten().tolist() == list(range(6, 12))
 
 
 def test_a_text_states_do_not_depend_on_the_question(model):
