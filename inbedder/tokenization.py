@@ -10,6 +10,7 @@ impossible (Unigram), a space behind their first character breaks them.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -245,7 +246,7 @@ class PromptTokenizer:
                     f"The instruction and the template take {len(encoding.ids) + self.mask_length} tokens, more than "
                     f"max_length={self.max_length}. Shorten the instruction or raise max_length, where the model takes more."
                 )
-            start, end = _token_span(encoding, rendered.text)
+            ((start, end),) = _token_spans(encoding, rendered.text)
             if self.truncation_side == "left":
                 left = rendered.text[1] - encoding.offsets[min(end, start + excess) - 1][1]
             else:
@@ -263,10 +264,11 @@ class PromptTokenizer:
             end -= self._closing
             ids = ids[:end] + [self.tokenizer.mask_token_id] * self.mask_length + ids[end:]
         rendered = self.template.render(text, instruction)
+        of_text, of_instruction = _token_spans(encoding, rendered.text, rendered.instruction)
         return PromptTokens(
             ids=np.asarray(ids, dtype=np.int32),
-            text=_token_span(encoding, rendered.text),
-            instruction=_token_span(encoding, rendered.instruction),
+            text=of_text,
+            instruction=of_instruction,
             response=end,
             cut=cut,
             kept=(start, start + len(text)),
@@ -279,16 +281,18 @@ def special_edges(encoding: Encoding) -> tuple[int, int]:
     return mask.index(0), mask[::-1].index(0)
 
 
-def _token_span(encoding: Encoding, characters: tuple[int, int]) -> tuple[int, int]:
-    """The tokens that hold at least one character of the span, as (start, end); none where it stands if no token does."""
-    start, end = characters
-    offsets = encoding.offsets
-    plain = [i for i, special in enumerate(encoding.special_tokens_mask) if not special]
-    inside = [i for i in plain if offsets[i][0] < end and offsets[i][1] > start] if start < end else []
-    if inside:
-        return inside[0], inside[-1] + 1
-    place = sum(offsets[i][1] <= start for i in plain) + (plain[0] if plain else 0)
-    return place, place
+def _token_spans(encoding: Encoding, *spans: tuple[int, int]) -> list[tuple[int, int]]:
+    """For each span of characters the tokens that hold at least one of them, (start, end); none where it stands if no token does."""
+    mask = encoding.special_tokens_mask
+    first = mask.index(0) if 0 in mask else 0
+    offsets = [place for place, special in zip(encoding.offsets, mask, strict=True) if not special]
+    begins, ends = [begin for begin, _ in offsets], [end for _, end in offsets]
+    found = []
+    for start, end in spans:
+        left = bisect_right(ends, start)
+        right = max(left, bisect_left(begins, end)) if start < end else left
+        found.append((first + left, first + right))
+    return found
 
 
 def common_length(rows: Sequence[NDArray[np.int32]]) -> int:

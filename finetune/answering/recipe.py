@@ -71,8 +71,8 @@ class Objective(Section):
     """How much of 1 - cosine is added to InfoNCE."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
-    teacher: str | None = None
-    """Distillation: a model, as ``InBedder`` takes it, whose vectors of the same rows are learned."""
+    teacher: str | tuple[str, ...] | None = None
+    """Distillation: a model, as ``InBedder`` takes it, whose vectors of the same rows are learned; of several, the sum of theirs."""
     teacher_weight: AtLeast0 = 1.0
     """Weight of the teacher's vectors."""
 

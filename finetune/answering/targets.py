@@ -1,4 +1,4 @@
-"""What vectors are drawn to: a frozen re-encoder's vectors of the answers, and a teacher's vectors of the same rows.
+"""What vectors are drawn to: a frozen re-encoder's vectors of the answers, and teachers' vectors of the same rows.
 
 Where widths differ, vectors are carried over by a fixed orthonormal map: cosines between them stay as they are in a wider model
 and nearly so in a narrower one.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from finetune.answering.rows import Row
 from inbedder.cache import Store
 from inbedder.embedder import InBedder
 from inbedder.reencode import reencode
+from inbedder.vectors import Vectors
 
 
 def reencoded(drawn_to: Sequence[tuple[str, ...]], reencoder: str, width: int, cache: str | None = None) -> Tensor:
@@ -36,33 +36,34 @@ def reencoded(drawn_to: Sequence[tuple[str, ...]], reencoder: str, width: int, c
         MissingExtraError: When sentence-transformers is not installed.
     """
     store = None if cache is None else Store(Path(cache).expanduser())
-    return _carried_over(np.asarray(reencode(drawn_to, reencoder, store=store)), width)
+    return torch.from_numpy(_carried_over(np.asarray(reencode(drawn_to, reencoder, store=store)), width)).half()
 
 
-def taught_by(teacher: str, rows: Sequence[Row], width: int, cache: str | None = None) -> Tensor:
-    """A teacher's vectors of rows, in the model's width.
+def taught_by(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: str | None = None) -> Tensor:
+    """Teachers' vectors of rows, of length 1 and added up, in the model's width.
 
     Args:
-        teacher: A model, as ``InBedder`` takes it.
+        teachers: Models, as ``InBedder`` takes them, whose vectors lie in one space once they have one width.
         rows: Texts and their instructions.
         width: d of the model that learns.
-        cache: Folder that keeps the teacher's vectors; None keeps none.
+        cache: Folder that keeps the teachers' vectors; None keeps none.
 
     Returns:
         float16, one row per row, shape (n, width).
     """
-    model = InBedder(teacher, cache=None if cache is None else Path(cache).expanduser())
-    vectors = model.encode([row.text for row in rows], [row.instruction for row in rows])
-    return _carried_over(np.asarray(vectors), width)
+    total = np.zeros((len(rows), width), dtype=np.float32)
+    for teacher in teachers:
+        model = InBedder(teacher, cache=None if cache is None else Path(cache).expanduser())
+        vectors = model.encode([row.text for row in rows], [row.instruction for row in rows], normalize_embeddings=True)
+        total += _carried_over(np.asarray(vectors), width)
+    return torch.from_numpy(total).half()
 
 
-def _carried_over(vectors: np.ndarray[Any, np.dtype[np.float32]], width: int) -> Tensor:
-    if vectors.shape[1] != width:
-        vectors = vectors @ orthonormal(vectors.shape[1], width)
-    return torch.from_numpy(vectors).half()
+def _carried_over(vectors: Vectors, width: int) -> Vectors:
+    return vectors if vectors.shape[1] == width else vectors @ orthonormal(vectors.shape[1], width)
 
 
-def orthonormal(rows: int, columns: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+def orthonormal(rows: int, columns: int, seed: int = 0) -> Vectors:
     """A fixed map between widths: orthonormal rows when it widens, orthonormal columns when it narrows.
 
     Args:

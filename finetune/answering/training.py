@@ -178,7 +178,9 @@ def _examples(loaded: Loaded, rows: Sequence[Row], recipe: AnsweringRecipe) -> t
     """Examples with their teacher's vectors, if there is a teacher, and the texts that their vectors are drawn to."""
     examples, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
     if recipe.objective.teacher:
-        taught = taught_by(recipe.objective.teacher, rows, _width(loaded), recipe.data.cache)
+        teacher = recipe.objective.teacher
+        teachers = (teacher,) if isinstance(teacher, str) else teacher
+        taught = taught_by(teachers, rows, _width(loaded), recipe.data.cache)
         examples = examples.add_column("taught", list(taught.numpy())).with_format("numpy")
     return examples, answers
 

@@ -23,7 +23,16 @@ def test_answers_are_carried_over_with_their_cosines():
 def test_a_teacher_gives_what_it_gives_users_carried_over_where_widths_differ(make_model, tmp_path):
     teacher = str(make_model("bert"))
     rows = [Row(text, question, "", "set") for text in ("I love cats", "dogs bark") for question in ("Who?", "Why?")]
-    own = InBedder(teacher).encode([row.text for row in rows], [row.instruction for row in rows])
-    np.testing.assert_allclose(taught_by(teacher, rows, own.shape[1], str(tmp_path)), own, atol=2e-3)
-    wide = taught_by(teacher, rows, own.shape[1] + 7, str(tmp_path)).float()
+    texts, questions = [row.text for row in rows], [row.instruction for row in rows]
+    own = InBedder(teacher).encode(texts, questions, normalize_embeddings=True)
+    np.testing.assert_allclose(taught_by([teacher], rows, own.shape[1], str(tmp_path)), own, atol=2e-3)
+    wide = taught_by([teacher], rows, own.shape[1] + 7, str(tmp_path)).float()
     np.testing.assert_allclose(wide @ wide.T, own @ own.T, atol=2e-2, rtol=1e-2)
+
+
+def test_several_teachers_give_the_sum_of_their_vectors_of_length_one(make_model):
+    teachers = [str(make_model("bert")), str(make_model("roberta"))]
+    rows = [Row("I love cats", "Who?", "", "set"), Row("dogs bark", "Why?", "", "set")]
+    alone = [taught_by([teacher], rows, 50).float() for teacher in teachers]
+    torch.testing.assert_close(alone[0].norm(dim=1), torch.ones(2), atol=2e-3, rtol=0)
+    torch.testing.assert_close(taught_by(teachers, rows, 50).float(), alone[0] + alone[1], atol=4e-3, rtol=0)
