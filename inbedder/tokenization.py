@@ -282,7 +282,7 @@ def special_edges(encoding: Encoding) -> tuple[int, int]:
 
 
 def _token_spans(encoding: Encoding, *spans: tuple[int, int]) -> list[tuple[int, int]]:
-    """For each span of characters the tokens that hold at least one of them, (start, end); none where it stands if no token does."""
+    """For each span of characters the tokens that hold one of them, (start, end); none where it stands if no token does."""
     mask = encoding.special_tokens_mask
     first = mask.index(0) if 0 in mask else 0
     offsets = [place for place, special in zip(encoding.offsets, mask, strict=True) if not special]

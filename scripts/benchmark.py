@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 import torch
 from benchmark_chart import draw
-from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, plain_weights, random_model, texts
+from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, plain_weights, processor, random_model, texts
 
 from inbedder import InBedder
 from inbedder.backbones.text_memory import TextMemory
@@ -298,6 +298,7 @@ def main() -> None:
     about: dict[str, Any] = {
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
         + held_back(),
+        "processor": processor(),
         "default_precision": str(InBedder().backbone.model.dtype).removeprefix("torch."),
         "versions": {package: version(package) for package in ("torch", "transformers", "sentence-transformers", "numpy")},
     }

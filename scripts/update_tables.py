@@ -216,7 +216,8 @@ def benchmark_table() -> list[list[str]]:
     """
     kinds = {
         "benchmark-avx512-bf16.json": "AVX512 with bfloat16",
-        "benchmark-avx2.json": "the same, held to AVX2",
+        "benchmark-avx512-bf16-zen4.json": "the same, Zen 4",
+        "benchmark-avx2.json": "the first, held to AVX2",
         "benchmark-avx512.json": "AVX512 without, before",
     }
     found: dict[str, dict[str, str]] = {}

@@ -72,7 +72,7 @@ class Objective(Section):
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
     teacher: str | tuple[str, ...] | None = None
-    """Distillation: a model, as ``InBedder`` takes it, whose vectors of the same rows are learned; of several, the sum of theirs."""
+    """Distillation: a model, as ``InBedder`` takes it, whose vectors of the same rows are learned; of several, their sum."""
     teacher_weight: AtLeast0 = 1.0
     """Weight of the teacher's vectors."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from inbedder.backbones.base import Sampling
 from inbedder.backbones.drawing import draw, uniform_numbers
@@ -68,6 +69,24 @@ def kept_alone(output: Any, keep: Tensor) -> Any:
         return (rows, *output[1:])
     output.last_hidden_state = rows
     return output
+
+
+def scoring_in_float32(model: M) -> M:
+    """A model of one's own that scores words in float32: in 16 bits words that are nearly as likely would score the same.
+
+    Args:
+        model: A masked LM.
+
+    Returns:
+        A copy that shares the model's weights; the model itself where its head is in float32, or quantized.
+    """
+    head = cast("PreTrainedModel", model).get_output_embeddings()
+    if not isinstance(head, nn.Linear) or head.weight.dtype not in (torch.bfloat16, torch.float16):
+        return model
+    twin, own = own_copy(model, head)
+    bias = None if head.bias is None else head.bias.float()
+    own.forward = lambda states: F.linear(states.float(), head.weight.float(), bias)  # type: ignore[method-assign]
+    return twin
 
 
 STEM = 5
@@ -201,7 +220,8 @@ class MaskedBackbone:
             n answers per prompt.
         """
         inputs, is_mask = self._inputs(prompts)
-        logits = passing_only(self.model, self._last_mixing, is_mask)(**inputs).logits.float()
+        model = scoring_in_float32(passing_only(self.model, self._last_mixing, is_mask))
+        logits = model(**inputs).logits.float()
         numbers = uniform_numbers(prompts, sampling, self.mask_length).to(logits.device)
         drawn = self._read_masks(logits, inputs["input_ids"], sampling, numbers)
         return [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in drawn]

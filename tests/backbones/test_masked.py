@@ -7,6 +7,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.backbones.base import Sampling
+from inbedder.backbones.masked import scoring_in_float32
 from inbedder.errors import ModelError
 from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close
 
@@ -95,6 +96,19 @@ class Told:
 def test_a_word_is_not_said_twice_and_nothing_follows_the_end(make_model):
     told = Told(make_model, [{"cats": 3}, {"cats": 3, "love": 2}, {"[SEP]": 4, "dogs": 3}, {"dogs": 5}])
     assert told.says() == ["cats", "love", "[SEP]", "[SEP]"]
+
+
+@pytest.mark.parametrize("family", MASKED)
+def test_words_are_scored_in_float32_by_a_model_in_sixteen_bits(make_model, family):
+    model = InBedder(str(make_model(family)), dtype="bfloat16").backbone.model
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.no_grad():
+        scores, rounded = scoring_in_float32(model)(input_ids=ids).logits, model(input_ids=ids).logits
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores.bfloat16(), rounded, atol=1e-2, rtol=2e-2)
+    assert (scores != scores.bfloat16().float()).any()
+    plain = InBedder(str(make_model(family)), dtype="float32").backbone.model
+    assert scoring_in_float32(plain) is plain
 
 
 def test_an_answer_begins_with_a_word_and_says_no_padding(make_model):
