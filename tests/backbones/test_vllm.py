@@ -12,11 +12,14 @@ from inbedder import InBedder
 from inbedder.backbones import vllm as backend
 from inbedder.backbones.base import Sampling
 from inbedder.errors import InputError, MissingExtraError, ModelError
+from inbedder.models.installing import base_of, installed_folder
 from inbedder.reencode import Reencoding
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
 engine = [pytest.mark.vllm, pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: scripts/test-vllm")]
 OPTIONS = "vllm: {enforce_eager: true, kv_cache_memory_bytes: 67108864, disable_log_stats: false}"
+ROOMY = "vllm: {enforce_eager: true, kv_cache_memory_bytes: 268435456}"
+SAID = ["I love cats", "The delivery was late and the box was crushed", "Terrible film. I want my money back."]
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 LONG = "The delivery was late and the box was crushed, but the lamp inside still works fine. " * 6
 
@@ -109,6 +112,15 @@ class TestEngine:
         theirs.backbone.close()
         assert_close(vectors, InBedder(tmp_path).encode(TEXTS, ASKED), 1e-4)
         assert np.abs(vectors - InBedder(base).encode(TEXTS, ASKED)).max() > 1e-2
+
+    @pytest.mark.skipif(installed_folder(base_of("small")) is None, reason="needs: inbedder models install small")
+    def test_the_bundled_decoder_is_read_as_by_transformers(self):
+        theirs = InBedder("small", dtype="float32", backbone=ROOMY)
+        vectors, answers = theirs.encode(SAID, ASKED[:3]), theirs.answer(SAID, ASKED[:3])
+        theirs.backbone.close()
+        ours = InBedder("small", dtype="float32")
+        assert_close(vectors, ours.encode(SAID, ASKED[:3]), 1e-3)
+        assert answers == ours.answer(SAID, ASKED[:3])
 
     def test_kept_results_of_transformers_are_not_taken_for_vllms(self, pair, tmp_path):
         folder = pair[0].name
