@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How many tokens mini reads for each text: in the paper's prompt, in the compact one, and where text and question are read apart.
+"""How many tokens mini reads for each text: in the paper's prompt, in the compact one, and with text and question read apart.
 
 python scripts/measure_prompts.py DATA -o finetune/results/mini_prompts.json
 """
@@ -25,7 +25,7 @@ HEADER = ["set", "the paper's prompt", "compact", "compact, read apart"]
 
 
 def tokens(model: InBedder, template: str, texts: Sequence[str], question: str) -> tuple[float, float]:
-    """Tokens of one text's prompt on average: all of them, and without those of the question, which is read once for all texts."""
+    """Tokens of a text's prompt on average: all of them, and without those of the question, which is read once for all texts."""
     masks = model.tokenizer.mask_length
     prompts = PromptTokenizer(model.tokenizer.tokenizer, get_template(template), model.tokenizer.max_length, masks)(
         texts, [question] * len(texts)
