@@ -18,7 +18,7 @@ from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
 engine = [pytest.mark.vllm, pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: scripts/test-vllm")]
 OPTIONS = "vllm: {enforce_eager: true, kv_cache_memory_bytes: 67108864, disable_log_stats: false}"
-ROOMY = "vllm: {enforce_eager: true, kv_cache_memory_bytes: 268435456}"
+ROOMY = "vllm: {enforce_eager: true, max_model_len: 512, kv_cache_memory_bytes: 134217728}"
 SAID = ["I love cats", "The delivery was late and the box was crushed", "Terrible film. I want my money back."]
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 LONG = "The delivery was late and the box was crushed, but the lamp inside still works fine. " * 6
