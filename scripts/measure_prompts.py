@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,7 +48,7 @@ def main() -> None:
         compact = [tokens(model, "compact", corpus.texts, question) for question in corpus.instructions]
         whole, apart = np.mean(compact, axis=0)
         rows.append([task.info.name.partition(" (")[0], f"{np.mean(long):.1f}", f"{whole:.1f}", f"{apart:.1f}"])
-    command = f"python scripts/measure_prompts.py DATA -o {shlex.quote(sys.argv[sys.argv.index('-o') + 1])}"
+    command = f"python scripts/measure_prompts.py DATA --limit {options.limit} -o {shlex.quote(str(options.output))}"
     options.output.write_text(json.dumps({"command": command, "table": rows}, indent=1) + "\n", encoding="utf-8")
 
 
