@@ -14,7 +14,8 @@ from inbedder.files import atomic_write
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
 
 
-def _canvas(width: float, height: float) -> tuple[Any, Any]:
+def _canvas(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
+    """A figure and the first of its panels."""
     try:
         import matplotlib
     except ImportError as error:
@@ -22,9 +23,10 @@ def _canvas(width: float, height: float) -> tuple[Any, Any]:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(width, height), layout="constrained")
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    figure, grid = pyplot.subplots(1, panels, figsize=(width, height), layout="constrained", sharey=True, squeeze=False)
+    for axes in grid[0]:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, grid[0][0]
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -33,13 +35,6 @@ def _save(figure: Any, path: Path) -> None:
     with atomic_write(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150, bbox_inches="tight", pad_inches=0.1)
     pyplot.close(figure)
-
-
-def _finish(figure: Any, axes: Any, title: str, path: Path) -> None:
-    axes.set_ylabel("score")
-    axes.set_title(title, fontsize=10)
-    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
-    _save(figure, path)
 
 
 def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "") -> None:
@@ -62,27 +57,34 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
         axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
     axes.set_xticks(range(len(scores)), names, fontsize=8)
     axes.axhline(0, color="black", linewidth=0.6)
-    _finish(figure, axes, title, path)
+    axes.set_ylabel("score")
+    axes.set_title(title, fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
 
 
-def lines(scores: Mapping[int, Mapping[str, float]], path: Path, title: str = "", label: str = "layer") -> None:
-    """One line a series over layers, or over whatever else is counted.
+def lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, label: str = "layer") -> None:
+    """One line a series over layers, or over whatever else is counted; panels stand side by side on one scale.
 
     Args:
-        scores: Score by series by layer.
+        panels: Score by series by layer, by what stands above the panel.
         path: A .png file.
-        title: Above the figure.
         label: What is counted.
     """
-    figure, axes = _canvas(7, 4)
-    for number, name in enumerate(dict.fromkeys(name for inner in scores.values() for name in inner)):
-        places = [x for x, inner in scores.items() if name in inner]
-        axes.plot(
-            places, [scores[x][name] for x in places], marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)]
-        )
-    axes.set_xticks(list(scores))
-    axes.set_xlabel(label)
-    _finish(figure, axes, title, path)
+    figure, first = _canvas(7 * len(panels), 4, len(panels))
+    series = list(dict.fromkeys(name for scores in panels.values() for inner in scores.values() for name in inner))
+    for axes, (title, scores) in zip(figure.axes, panels.items(), strict=True):
+        for number, name in enumerate(series):
+            places = [x for x, inner in scores.items() if name in inner]
+            heights = [scores[x][name] for x in places]
+            axes.plot(places, heights, marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)])
+        axes.set_xticks(list(scores))
+        axes.set_xlabel(label)
+        axes.set_title(title, fontsize=10)
+    first.set_ylabel("score")
+    handles, names = first.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
 
 
 def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:

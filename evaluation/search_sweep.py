@@ -140,7 +140,7 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
         count: {f"{row['set']}: {row['criterion']}": row["scores"][f"rerank {count}" if count else "base"] for row in rows}
         for count in (0, *CANDIDATES)
     }
-    lines(series, path, "nDCG@10 by candidates read again", "candidates (0: the generic order)")
+    lines({"nDCG@10 by candidates read again": series}, path, "candidates (0: the generic order)")
 
 
 def main(

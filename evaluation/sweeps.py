@@ -49,6 +49,7 @@ SAMPLES = ((1, 0.0), (1, 0.8), (10, 0.8))
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="The paper's sweeps.")
 Model = Annotated[str, typer.Option(help="mini, a hub id or a folder.")]
+Models = Annotated[list[str], typer.Option("--model", help="mini, a hub id or a folder; may repeat, for a figure side by side.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]
 Source = Annotated[Path | None, typer.Option("--data", help="A folder of known sets, which join the shipped ones.")]
 Task = Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")]
@@ -62,7 +63,7 @@ Limit = Annotated[int | None, typer.Option(min=10, help="At most so many rows of
 @app.command()
 def poolings(
     output: Output,
-    model: Model = "mini",
+    models: Models = ["mini"],  # noqa: B006 - typer copies defaults
     template: Template = None,
     max_new_tokens: NewTokens = None,
     temperature: Temperature = 0.0,
@@ -71,38 +72,46 @@ def poolings(
         str, typer.Option(help="What embeds answers (re-enc); the paper's is intfloat/e5-large-v2.")
     ] = BASE_NAME,
     data: Source = None,
-    task: Task = list(AWARENESS),  # noqa: B006 - typer copies defaults
+    task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
     """Every aggregation that the model's family offers, on the last layer, and the answers themselves, embedded (re-enc)."""
-    loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens)
     embedders = []
-    for pooling in loaded.backbone.poolings:
-        how: dict[str, Any] = {"temperature": temperature, "top_p": top_p} if decodes(loaded.backbone, pooling) else {}
-        embedders.append(inbedder_embedders(loaded, pooling=pooling, **how)[0])
-    for count, heat in SAMPLES if loaded.backbone.answers else ():
-        reencoding = Reencoding(count, heat, encoder=re_encoder)
-        embedders.append(inbedder_embedders(loaded, pooling="re-enc", reencoding=reencoding)[0])
+    for model in models:
+        loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens)
+        for pooling in loaded.backbone.poolings:
+            how: dict[str, Any] = {"temperature": temperature, "top_p": top_p} if decodes(loaded.backbone, pooling) else {}
+            embedders.append(inbedder_embedders(loaded, pooling=pooling, **how)[0])
+        for count, heat in SAMPLES if loaded.backbone.answers else ():
+            reencoding = Reencoding(count, heat, encoder=re_encoder)
+            embedders.append(inbedder_embedders(loaded, pooling="re-enc", reencoding=reencoding)[0])
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), f"{model} by aggregation")
+    bars(_by_model(cells), output.with_suffix(".png"), f"{' and '.join(models)} by aggregation")
 
 
 @app.command()
 def layers(
     output: Output,
-    model: Model = "mini",
+    models: Models = ["mini"],  # noqa: B006
     pooling: Annotated[str | None, typer.Option(help="None is the family's default.")] = None,
+    every: Annotated[int, typer.Option(min=1, help="Every so many layers, counted from the last.")] = 1,
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """Every layer, from the token embeddings (0) to the last block."""
-    loaded = InBedder(model)
-    depth = loaded.backbone.num_layers
-    embedders = [inbedder_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in range(depth + 1)]
-    cells = _measure(embedders, output, data, task, limit)
-    scores = {layer: _by_model(cells)[embedder.name] for layer, embedder in enumerate(embedders)}
-    lines(scores, output.with_suffix(".png"), f"{model} by layer")
+    """Layers, from the token embeddings (0) to the last block."""
+    embedders: dict[str, dict[int, Embedder]] = {}
+    for model in models:
+        loaded = InBedder(model)
+        chosen = sorted(range(loaded.backbone.num_layers, -1, -every))
+        embedders[model] = {layer: inbedder_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in chosen}
+    cells = _measure([embedder for of_model in embedders.values() for embedder in of_model.values()], output, data, task, limit)
+    scores = _by_model(cells)
+    panels = {
+        f"{model} by layer": {layer: scores[embedder.name] for layer, embedder in of_model.items()}
+        for model, of_model in embedders.items()
+    }
+    lines(panels, output.with_suffix(".png"))
 
 
 @app.command("filter-words")

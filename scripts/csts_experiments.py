@@ -233,7 +233,7 @@ def curve(
             cells = [trained_cells(name, kind, [*settings, *changes], seed, path, output)[0] for seed in range(seeds)]
             found.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
     title = f"Spearman on the test rows of {path.name}, mean of {seeds} seeds"
-    lines(found, output.with_name(f"{output.stem}_curve.png"), title, "pairs learned")
+    lines({title: found}, output.with_name(f"{output.stem}_curve.png"), "pairs learned")
     typer.echo(markdown(table(load_cells(output))))
 
 

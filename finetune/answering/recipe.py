@@ -14,6 +14,7 @@ from finetune.recipe import (
     Lora,
     Schedule,
     Section,
+    Seed,
     Share,
     Whole,
     checked,
@@ -47,6 +48,9 @@ class AnsweringData(Section):
     """Skip rows that cannot be read instead of stopping at the first."""
     held_out: Whole = 0
     """So many drawn rows are not learned but give the loss of every ``training.eval_steps`` steps."""
+    seed: Seed | None = None
+    """Seed of what is drawn from the sources; None is ``training.seed``. Runs of several seeds that share it learn the same
+    rows, so that what is computed per row (a teacher's vectors) is computed once."""
     cache: str | None = "~/.cache/inbedder/examples"
     """Folder of tokenized examples, found again by what made them; null keeps none."""
 

@@ -236,7 +236,7 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
 
     Args:
         data: The recipe's data section.
-        seed: Seed of the caps, weights and drawn instructions.
+        seed: Seed of the caps, weights and drawn instructions, where ``data.seed`` says none.
 
     Returns:
         The rows, source after source; the trainer shuffles.
@@ -244,6 +244,7 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
     Raises:
         RecipeError: When a file or a row cannot be read, or nothing is left.
     """
+    seed = seed if data.seed is None else data.seed
     draws = [random.Random(f"{seed} {number} {name_of(source)}") for number, source in enumerate(data.sources)]
     rows = []
     for source, draw in zip(data.sources, draws, strict=True):

@@ -275,6 +275,13 @@ def test_sources_of_one_file_may_draw_the_same_texts_and_pairs(folder):
     assert rows != load_rows(AnsweringData(folder=str(folder), sources=sources, same_texts=True), seed=1)
 
 
+def test_runs_of_several_seeds_may_read_the_same_rows(folder):
+    sources = (Source("a.jsonl.gz", cap=5, instructions=("Who?", "What?", "Why?", "When?")),)
+    drawn, same = AnsweringData(folder=str(folder), sources=sources), AnsweringData(folder=str(folder), sources=sources, seed=3)
+    assert load_rows(drawn, seed=1) != load_rows(drawn, seed=3)
+    assert load_rows(same, seed=1) == load_rows(same, seed=2) == load_rows(drawn, seed=3)
+
+
 def test_a_source_may_cap_the_rows_of_each_text(tmp_path):
     write(tmp_path / "a.jsonl", [{"input": f"t{i % 3}", "instruction": "Why?", "output": str(i)} for i in range(30)])
     for same_texts in (False, True):
