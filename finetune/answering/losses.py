@@ -10,9 +10,10 @@ gives what sampling and re-encoding would::
     A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
 
 ``cosine_weight`` adds some of the second to the first. With a teacher T, a model that already follows instructions, there is also
-``teacher_weight`` times the cross-entropy between its similarities and those of the model to it::
+``teacher_weight`` times the cross-entropy between its similarities and those of the model to it, or the distance to its vectors::
 
-    T = mean_i - sum_j softmax_j(cos(t_i, t_j)/t) log softmax_j(cos(v_i, t_j)/t),   t_i = T(I_i, x_i)
+    T = mean_i - sum_j softmax_j(cos(t_i, t_j)/t) log softmax_j(cos(v_i, t_j)/t),   t_i = T(I_i, x_i)      "similarities"
+    T = mean_i 1 - cos(v_i, t_i)                                                                           "cosine"
 
 j runs over the answers of the step (of all processes and micro-batches) that differ from answer i, and i itself; in T over all of
 the step's rows. v is the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean
@@ -250,21 +251,23 @@ def _gathered(targets: Tensor, answers: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return vectors, names, places + before
 
 
-def distilled(vectors: Tensor, taught: Tensor, temperature: float) -> Tensor:
-    """Cross-entropy between a teacher's similarities of the step's rows and those of the model's vectors to the teacher's.
+def distilled(vectors: Tensor, taught: Tensor, objective: Objective) -> Tensor:
+    """What draws the model's vectors to a teacher's (T of the module's text).
 
     Args:
         vectors: v, shape (batch, d).
         taught: t, the teacher's vectors of the same rows, shape (batch, d); they carry no gradient.
-        temperature: t.
+        objective: Which loss, and its temperature.
 
     Returns:
         The mean loss, a scalar.
     """
+    student, own = F.normalize(vectors.float(), dim=-1), F.normalize(taught.float(), dim=-1)
+    if objective.teacher_loss == "cosine":
+        return (1 - (student * own).sum(-1)).mean()
     everyone, _, _ = _gathered(taught, torch.arange(len(taught)))
-    unit, own = F.normalize(everyone.float(), dim=-1), F.normalize(taught.float(), dim=-1)
-    asked = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
-    return F.cross_entropy(asked, (own @ unit.T / temperature).softmax(-1))
+    unit, temperature = F.normalize(everyone.float(), dim=-1), objective.temperature
+    return F.cross_entropy(student @ unit.T / temperature, (own @ unit.T / temperature).softmax(-1))
 
 
 def drawn(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:
@@ -282,7 +285,7 @@ def drawn(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) 
     if "vector" in targets:
         loss = loss + objective.reencode_weight * amortised(vectors, targets, objective)
     if "taught" in targets:
-        loss = loss + objective.teacher_weight * distilled(vectors, targets["taught"], objective.temperature)
+        loss = loss + objective.teacher_weight * distilled(vectors, targets["taught"], objective)
     return loss
 
 

@@ -79,6 +79,9 @@ class Objective(Section):
     """Distillation: a model, as ``InBedder`` takes it, whose vectors of the same rows are learned; of several, their sum."""
     teacher_weight: AtLeast0 = 1.0
     """Weight of the teacher's vectors."""
+    teacher_loss: Literal["similarities", "cosine"] = "similarities"
+    """"similarities" (how the teacher's vectors of a step lie to each other) or "cosine" (each row's own vector of the teacher,
+    for a model whose vectors already lie in the teacher's space)."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,15 @@ def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_pat
     assert (tmp_path / "l.png").read_bytes().startswith(PNG)
 
 
+def test_two_models_stand_side_by_side_by_layers_counted_from_the_last(make_model, tmp_path):
+    options = ("--every", 2, "--task", "stsb", "-o", tmp_path / "l.json")
+    sweep("layers", "--model", make_model("bert"), "--model", make_model("opt"), *options)
+    names = {cell.model.rpartition(", ")[2] for cell in load_cells(tmp_path / "l.json")}
+    assert names == {"layer 0", "layer 2"}
+    assert len({cell.model for cell in load_cells(tmp_path / "l.json")}) == 4
+    assert (tmp_path / "l.png").read_bytes().startswith(PNG)
+
+
 def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
     sweep("filter-words", "--model", make_model("opt"), "--task", "stsb", "-o", tmp_path / "f.json")
     cells = {cell.model: cell for cell in load_cells(tmp_path / "f.json") if cell.vectors == "raw"}

@@ -55,9 +55,11 @@ def test_distillation_equals_the_equation_written_out():
     rng = np.random.default_rng(2)
     v, t = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (rng.normal(size=(4, 3)), rng.normal(size=(4, 3))))
     wanted, found = (np.exp(x @ t.T / 0.1) / np.exp(x @ t.T / 0.1).sum(1, keepdims=True) for x in (t, v))
-    loss = distilled(torch.tensor(v), torch.tensor(t), 0.1)
+    alike, own = Objective(temperature=0.1), Objective(teacher_loss="cosine")
+    loss = distilled(torch.tensor(v), torch.tensor(t), alike)
     assert loss.item() == pytest.approx(-(wanted * np.log(found)).sum(1).mean(), rel=1e-5)
-    assert distilled(torch.tensor(t), torch.tensor(t), 0.1) < loss
+    assert distilled(torch.tensor(t), torch.tensor(t), alike) < loss
+    assert distilled(torch.tensor(3 * v), torch.tensor(t), own).item() == pytest.approx((1 - (v * t).sum(1)).mean(), rel=1e-5)
 
 
 def test_answers_and_teacher_draw_with_their_weights():
@@ -65,7 +67,7 @@ def test_answers_and_teacher_draw_with_their_weights():
     objective = Objective(reencode_weight=0.5, teacher_weight=2.0, temperature=1.0)
     answers = {"vector": e, "answer": torch.arange(3)}
     both = drawn(v, {**answers, "taught": t}, objective)
-    assert both.item() == pytest.approx(0.5 * amortised(v, answers, objective).item() + 2 * distilled(v, t, 1.0).item())
+    assert both.item() == pytest.approx(0.5 * amortised(v, answers, objective).item() + 2 * distilled(v, t, objective).item())
     assert drawn(v, {}, objective).item() == 0
 
 
