@@ -262,12 +262,11 @@ def distilled(vectors: Tensor, taught: Tensor, objective: Objective) -> Tensor:
     Returns:
         The mean loss, a scalar.
     """
-    student, own = F.normalize(vectors.float(), dim=-1), F.normalize(taught.float(), dim=-1)
     if objective.teacher_loss == "cosine":
-        return (1 - (student * own).sum(-1)).mean()
+        return (1 - F.cosine_similarity(vectors.float(), taught.float(), dim=-1)).mean()
     everyone, _, _ = _gathered(taught, torch.arange(len(taught)))
-    unit, temperature = F.normalize(everyone.float(), dim=-1), objective.temperature
-    return F.cross_entropy(student @ unit.T / temperature, (own @ unit.T / temperature).softmax(-1))
+    student, own, unit = (F.normalize(one.float(), dim=-1) for one in (vectors, taught, everyone))
+    return F.cross_entropy(student @ unit.T / objective.temperature, (own @ unit.T / objective.temperature).softmax(-1))
 
 
 def drawn(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) -> Tensor:
