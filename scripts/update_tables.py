@@ -234,22 +234,26 @@ def benchmark_table() -> list[list[str]]:
 
 
 def engines_table() -> list[list[str]]:
-    """The engines of a CPU: how fast beside sentence-transformers in float32, and what they change.
+    """The engines of two CPUs: how fast beside sentence-transformers in float32, and what they change (on the second).
 
     Returns:
         Rows of cells, the header first.
     """
-    found = json.loads((BENCHMARKS / "engines-avx512-bf16.json").read_text(encoding="utf-8"))
-    speeds = ("8 to 30 words", "200 words")
+    newer, older = (
+        json.loads((BENCHMARKS / f"engines-avx512-bf16{which}.json").read_text(encoding="utf-8"))["engines"]
+        for which in ("", "-zen4")
+    )
+    corpora = ("8 to 30 words", "200 words")
     changes = {
         "least cosine": "{:.4f}",
         "IntentEmotion (written)": "{:.1f}",
         "InstructSTSB (written)": "{:.1f}",
         "answers kept": "{:.1f} %",
     }
-    rows = [["engine", *speeds, *changes]]
-    for name, row in found["engines"].items():
-        fast = [f"{row['times as fast'][corpus]:.2f}" for corpus in speeds]
+    rows = [["engine", *(f"{corpus}, {cpu}" for cpu in ("Zen 5", "Zen 4") for corpus in corpora), *changes]]
+    for name, row in older.items():
+        speeds = [one.get("times as fast", {}).get(corpus) for one in (newer.get(name, {}), row) for corpus in corpora]
+        fast = ["" if speed is None else f"{speed:.2f}" for speed in speeds]
         rows.append([name, *fast, *(form.format(row[key]) if key in row else "" for key, form in changes.items())])
     return rows
 
