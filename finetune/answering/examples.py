@@ -137,7 +137,8 @@ class Collator:
 
         Returns:
             input_ids, attention_mask, labels; where there is a mask token also is_mask; of masked LMs split (where instructions
-            begin); with answer vectors also answer (ids) and vector (batch, d), with a teacher taught (batch, d).
+            begin); with answer vectors also answer (ids) and vector (batch, d); with a teacher taught (batch, d); with
+            ``subtract`` alone (batch, d).
         """
         batch = self.padded(examples)
         if self.mask_id is not None:
@@ -147,8 +148,8 @@ class Collator:
         if self.answer_vectors is not None:
             batch["answer"] = torch.tensor([int(example["answer"]) for example in examples])
             batch["vector"] = self.answer_vectors[batch["answer"]].float()
-        if "taught" in examples[0]:
-            batch["taught"] = torch.from_numpy(np.stack([example["taught"] for example in examples])).float()
+        for name in {"taught", "alone"} & examples[0].keys():
+            batch[name] = torch.from_numpy(np.stack([example[name] for example in examples])).float()
         return batch
 
     def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:

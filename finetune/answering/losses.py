@@ -15,6 +15,9 @@ gives what sampling and re-encoding would::
     T = mean_i - sum_j softmax_j(cos(t_i, t_j)/t) log softmax_j(cos(v_i, t_j)/t),   t_i = T(I_i, x_i)      "similarities"
     T = mean_i 1 - cos(v_i, t_i)                                                                           "cosine"
 
+v is the pooled state, or what is left of it without the vector of the instruction alone where ``subtract`` names a model that
+gives this: then what is drawn is what ``subtract_instruction`` reads, and what all answers to a question share stays with it.
+
 j runs over the answers of the step (of all processes and micro-batches) that differ from answer i, and i itself; in T over all of
 the step's rows. v is the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or the mean
 of the states that predict the answer (avg-gen). A near neighbour is InstEmb (ICML 2026), which distils answers into look-ahead
@@ -45,7 +48,7 @@ from inbedder.backbones.transformer import body_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-TARGETS = ("vector", "answer", "taught")
+TARGETS = ("vector", "answer", "taught", "alone")
 """What a batch may hold for vectors to be drawn to: answers' vectors, the answers' ids, and a teacher's vectors."""
 
 
@@ -281,6 +284,8 @@ def drawn(vectors: Tensor, targets: Mapping[str, Tensor], objective: Objective) 
         A scalar.
     """
     loss = vectors.new_zeros(())
+    if "alone" in targets:
+        vectors = vectors - targets["alone"].to(vectors.dtype)
     if "vector" in targets:
         loss = loss + objective.reencode_weight * amortised(vectors, targets, objective)
     if "taught" in targets:

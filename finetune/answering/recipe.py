@@ -82,6 +82,9 @@ class Objective(Section):
     teacher_loss: Literal["similarities", "cosine"] = "similarities"
     """"similarities" (how the teacher's vectors of a step lie to each other) or "cosine" (each row's own vector of the teacher,
     for a model whose vectors already lie in the teacher's space)."""
+    subtract: str | None = None
+    """A model whose vectors of the instructions alone are taken from the pooled vectors before these are drawn anywhere: of one
+    that will be used with ``subtract_instruction``, the model that it starts from."""
 
 
 @dataclass(frozen=True)

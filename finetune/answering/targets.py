@@ -16,6 +16,7 @@ from torch import Tensor
 from finetune.answering.rows import Row
 from inbedder.cache import Store
 from inbedder.embedder import InBedder
+from inbedder.errors import RecipeError
 from inbedder.reencode import reencode
 from inbedder.vectors import Vectors
 
@@ -57,6 +58,31 @@ def taught_by(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: s
         vectors = model.encode([row.text for row in rows], [row.instruction for row in rows], normalize_embeddings=True)
         total += _carried_over(np.asarray(vectors), width)
     return torch.from_numpy(total).half()
+
+
+def instructions_alone(model: str, rows: Sequence[Row], width: int) -> Tensor:
+    """A model's vectors of the rows' instructions without a text, which ``subtract_instruction`` takes away.
+
+    Args:
+        model: As ``InBedder`` takes it.
+        rows: Whose instructions.
+        width: d of the model that learns.
+
+    Returns:
+        float16, one row per row, shape (n, width).
+
+    Raises:
+        RecipeError: When the model has another width.
+    """
+    places: dict[str, int] = {}
+    own = [places.setdefault(row.instruction, len(places)) for row in rows]
+    vectors = np.asarray(InBedder(model, subtract_instruction=False).encode([""] * len(places), list(places)))
+    if vectors.shape[1] != width:
+        raise RecipeError(
+            f"objective.subtract: {model} has vectors of {vectors.shape[1]} numbers, the model that learns of {width}. "
+            "Name the model that it starts from."
+        )
+    return torch.from_numpy(vectors).half()[own]
 
 
 def _carried_over(vectors: Vectors, width: int) -> Vectors:

@@ -26,7 +26,7 @@ from finetune.answering.families import FAMILIES
 from finetune.answering.memory import measure, with_micro_batch
 from finetune.answering.recipe import AnsweringRecipe, parse_recipe
 from finetune.answering.rows import Row, hold_out, load_rows, name_of
-from finetune.answering.targets import reencoded, taught_by
+from finetune.answering.targets import instructions_alone, reencoded, taught_by
 from finetune.answering.trainer import AnsweringTrainer, collator_of
 from finetune.card import card, save_curve
 from finetune.preflight import (
@@ -175,13 +175,16 @@ def _parts(
 
 
 def _examples(loaded: Loaded, rows: Sequence[Row], recipe: AnsweringRecipe) -> tuple[Any, list[tuple[str, ...]]]:
-    """Examples with their teacher's vectors, if there is a teacher, and the texts that their vectors are drawn to."""
+    """Examples with what the objective needs of their rows (teacher, instruction alone), and the texts that vectors are drawn to."""
     examples, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
     if recipe.objective.teacher:
         teacher = recipe.objective.teacher
         teachers = (teacher,) if isinstance(teacher, str) else teacher
         taught = taught_by(teachers, rows, _width(loaded), recipe.data.cache)
         examples = examples.add_column("taught", list(taught.numpy())).with_format("numpy")
+    if recipe.objective.subtract:
+        alone = instructions_alone(recipe.objective.subtract, rows, _width(loaded))
+        examples = examples.add_column("alone", list(alone.numpy())).with_format("numpy")
     return examples, answers
 
 

@@ -69,6 +69,8 @@ def test_answers_and_teacher_draw_with_their_weights():
     both = drawn(v, {**answers, "taught": t}, objective)
     assert both.item() == pytest.approx(0.5 * amortised(v, answers, objective).item() + 2 * distilled(v, t, objective).item())
     assert drawn(v, {}, objective).item() == 0
+    alone = torch.tensor([[0.5, -1.0, 2.0]] * 3)
+    assert drawn(v + alone, {**answers, "taught": t, "alone": alone}, objective).item() == pytest.approx(both.item())
 
 
 def test_answers_that_say_nearly_the_same_are_not_each_others_negatives():

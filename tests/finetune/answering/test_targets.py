@@ -1,11 +1,13 @@
 """What vectors are drawn to, in every width."""
 
 import numpy as np
+import pytest
 import torch
 
 from finetune.answering.rows import Row
-from finetune.answering.targets import orthonormal, reencoded, taught_by
+from finetune.answering.targets import instructions_alone, orthonormal, reencoded, taught_by
 from inbedder import InBedder
+from inbedder.errors import RecipeError
 
 
 def test_answers_are_carried_over_with_their_cosines():
@@ -36,3 +38,15 @@ def test_several_teachers_give_the_sum_of_their_vectors_of_length_one(make_model
     alone = [taught_by([teacher], rows, 50).float() for teacher in teachers]
     torch.testing.assert_close(alone[0].norm(dim=1), torch.ones(2), atol=2e-3, rtol=0)
     torch.testing.assert_close(taught_by(teachers, rows, 50).float(), alone[0] + alone[1], atol=4e-3, rtol=0)
+
+
+def test_instructions_alone_are_what_a_model_takes_away(make_model):
+    folder = str(make_model("llama"))
+    rows = [Row("I love cats", "Who?", "", "set"), Row("dogs bark", "Why?", "", "set"), Row("dogs bark", "Who?", "", "set")]
+    texts, questions = [row.text for row in rows], [row.instruction for row in rows]
+    kept, without = (InBedder(folder, subtract_instruction=on).encode(texts, questions) for on in (False, True))
+    np.testing.assert_allclose(instructions_alone(folder, rows, kept.shape[1]).float(), kept - without, atol=2e-3)
+    with pytest.raises(
+        RecipeError, match=r"vectors of \d+ numbers, the model that learns of 7"
+    ):
+        instructions_alone(folder, rows, 7)

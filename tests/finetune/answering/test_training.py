@@ -151,7 +151,7 @@ def test_the_result_brings_checksums_and_is_refused_when_it_was_damaged(make_mod
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_parts_of_a_step_change_neither_loss_nor_weights(make_model, data, tmp_path, family):
-    drawn = {"reencode_weight": 1, "alike": 0.95, "teacher": str(make_model("roberta"))}
+    drawn = {"reencode_weight": 1, "alike": 0.95, "teacher": str(make_model("roberta")), "subtract": str(make_model(family))}
     curves, weights = [], []
     for size in (8, 2):
         training = {"dropout": 0.0, "micro_batch": size, "learning_rate": 1e-3, "max_steps": 3}
