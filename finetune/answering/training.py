@@ -175,7 +175,7 @@ def _parts(
 
 
 def _examples(loaded: Loaded, rows: Sequence[Row], recipe: AnsweringRecipe) -> tuple[Any, list[tuple[str, ...]]]:
-    """Examples with what the objective needs of their rows (teacher, instruction alone), and the texts that vectors are drawn to."""
+    """Examples with what the objective needs of their rows, and the texts that vectors are drawn to."""
     examples, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
     if recipe.objective.teacher:
         teacher = recipe.objective.teacher

@@ -46,7 +46,5 @@ def test_instructions_alone_are_what_a_model_takes_away(make_model):
     texts, questions = [row.text for row in rows], [row.instruction for row in rows]
     kept, without = (InBedder(folder, subtract_instruction=on).encode(texts, questions) for on in (False, True))
     np.testing.assert_allclose(instructions_alone(folder, rows, kept.shape[1]).float(), kept - without, atol=2e-3)
-    with pytest.raises(
-        RecipeError, match=r"vectors of \d+ numbers, the model that learns of 7"
-    ):
+    with pytest.raises(RecipeError, match=r"vectors of \d+ numbers, the model that learns of 7"):
         instructions_alone(folder, rows, 7)
