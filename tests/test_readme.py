@@ -54,7 +54,7 @@ RAISED = ["amazon_multidomain (500 rows) domain", "clinc150 (500 rows) domain", 
 def test_the_mean_over_wordings_raised_the_worst_of_ten(corpus):
     header, *rows = update_tables.wordings_table()
     scores = dict(zip(header, next(row for row in rows if row[0] == corpus), strict=True))
-    assert min(float(scores["mean of 3: worst"]), float(scores["mean of 5: worst"])) > float(scores["one wording: worst"]) + 3
+    assert min(float(scores["mean of 3: worst"]), float(scores["mean of 5: worst"])) > float(scores["one wording: worst"]) + 2
     assert float(scores["mean of 3: mean"]) > float(scores["one wording: mean"])
 
 
