@@ -191,7 +191,7 @@ def beginnings(model: InBedder) -> list[str]:
 
 
 def opened(only: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """The engines of a call, each warmed up, and why others are not among them."""
+    """Open the engines that were asked for and warm each up; of those that cannot be opened, note why."""
     wanted = {NAIVE} | {name for name in BUILDERS if only in name}
     if any(name.startswith("inbedder") for name in wanted):
         wanted.add(FLOAT32)

@@ -138,7 +138,7 @@ class Collator:
         Returns:
             input_ids, attention_mask, labels; where there is a mask token also is_mask; of masked LMs split (where instructions
             begin); with answer vectors also answer (ids) and vector (batch, d); with a teacher taught (batch, d); with
-            ``subtract`` alone (batch, d).
+            ``subtract`` also alone, the vectors of the instructions (batch, d).
         """
         batch = self.padded(examples)
         if self.mask_id is not None:

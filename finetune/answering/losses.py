@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TARGETS = ("vector", "answer", "taught", "alone")
-"""What a batch may hold for vectors to be drawn to: answers' vectors, the answers' ids, and a teacher's vectors."""
+"""What a batch may hold for vectors to be drawn to: answers' vectors, the answers' ids, a teacher's vectors, and the
+vectors of the instructions alone, which are subtracted first."""
 
 
 @dataclass(frozen=True)

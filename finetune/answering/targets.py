@@ -61,7 +61,7 @@ def taught_by(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: s
 
 
 def instructions_alone(model: str, rows: Sequence[Row], width: int) -> Tensor:
-    """A model's vectors of the rows' instructions without a text, which ``subtract_instruction`` takes away.
+    """Vectors of the rows' instructions with an empty text: what ``subtract_instruction`` takes away.
 
     Args:
         model: As ``InBedder`` takes it.
