@@ -51,6 +51,7 @@ def inbedder_embedders(
     filter_words: Callable[[str], Sequence[str]] | None = None,
     guided: int | None = None,
     subtract_instruction: bool | None = None,
+    beside: str | None = None,
     cache: Path | None = None,
     cache_size: str | int | None = None,
     truncation_side: str = "right",
@@ -67,6 +68,7 @@ def inbedder_embedders(
         filter_words: The words to leave out of the answer under an instruction (paper, section 4.3).
         guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
         subtract_instruction: As ``InBedder`` takes it; not for one that is loaded.
+        beside: As ``InBedder`` takes it; not for one that is loaded.
         cache: As ``InBedder`` takes it; not for one that is loaded.
         cache_size: As ``InBedder`` takes it; not for one that is loaded.
         truncation_side: As ``InBedder`` takes it; not for one that is loaded.
@@ -80,10 +82,11 @@ def inbedder_embedders(
         return [_pair_embedder(model, batch_size)]
     if isinstance(model, str):
         kept: dict[str, Any] = {"cache": cache, "cache_size": cache_size, "truncation_side": truncation_side}
-        model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, **kept)
+        model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, beside=beside, **kept)
     else:
         model = model.with_pooling(pooling, layer, **drawing)
     name = _name_of(model, pooling, layer, filter_words is not None, guided, subtract_instruction)
+    name += {None: "", "none": ", alone"}.get(beside, f", beside {beside}")
     revision = _revision_of(model, filter_words, guided)
 
     @lru_cache(maxsize=1)

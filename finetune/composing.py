@@ -3,8 +3,8 @@
 Real sets ask few questions of a text, and its aspects go together (a complaint about a flight is negative and about travel), so a
 model can answer by reading the text and not the question. Here the kind of thing, the judgement, the feeling, the request and the
 facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
-of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/requests.yaml`` those of short messages
-that want something, in some mood, and ``written/scenes.yaml`` those of captions.
+of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/complaints.yaml`` lines to transport companies,
+``written/requests.yaml`` those of short messages that want something, in some mood, and ``written/scenes.yaml`` those of captions.
 """
 
 from __future__ import annotations
@@ -164,10 +164,10 @@ def _feeling(phrases: Mapping[str, Any], side: str | None, draw: random.Random, 
 
 
 def _facts(phrases: Mapping[str, Any], draw: random.Random, often: float) -> tuple[list[str], dict[str, str]]:
-    """Sentences beside the point, what they tell, and whether they tell it."""
+    """Sentences beside the point, what they tell, and whether they tell it; a fact may say itself how often it is there."""
     sentences, answers = [], {}
     for fact, table in phrases["facts"].items():
-        is_there = draw.random() < often
+        is_there = draw.random() < table.get("often", often)
         if is_there:
             answers[fact] = draw.choice(table["of"])
             sentences.append(draw.choice(table["says"]).format(answers[fact]))

@@ -68,6 +68,9 @@ class Source(Section):
     """Composed opinions of about fifteen sentences in place of six."""
     target: Literal["answer", "text", "both"] = "answer"
     """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
+    taught_as: str | None = None
+    """What teachers are asked in place of the row's own question, so that many wordings are drawn to one vector; an empty string
+    leaves the row to its answer alone (``objective.teacher_loss: cosine``)."""
     per_text: Count | None = None
     """At most so many rows per text."""
 

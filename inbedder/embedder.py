@@ -31,6 +31,8 @@ from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)
+NONE = "none"
+"""``beside`` no other model, whatever the model's settings say."""
 
 
 class InBedder(ModelObject):
@@ -56,6 +58,7 @@ class InBedder(ModelObject):
         cache_size: str | int | None = None,
         reencoding: Reencoding | None = None,
         subtract_instruction: bool | None = None,
+        beside: str | None = None,
         truncation_side: str = "right",
         text_memory: str | int | None = None,
     ) -> None:
@@ -89,6 +92,9 @@ class InBedder(ModelObject):
             subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
                 instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
                 "re-enc" never does.
+            beside: Another model, which reads the same texts under the same instruction; its vectors of length 1 stand beside this
+                one's, so that a cosine is the mean of both. "none" is none, None what the model's settings say. Another pooling,
+                layer or filtered words are read alone.
             truncation_side: "right" cuts long texts at their end, "left" at their start, as the InBedder authors do.
             text_memory: Most memory for what a causal LM has read of texts, in bytes or such as "2G", so that ``encode`` reads
                 little more than the next question over the same texts (1st-gen, the text first); None keeps nothing.
@@ -117,6 +123,7 @@ class InBedder(ModelObject):
         self.defaults = default_instructions(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
         self.reencoding = reencoding or Reencoding()
+        self.beside = self._loaded_beside(settings.beside if beside is None else beside, truncation_side)
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
         self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
         self.quantization = quantization
@@ -129,6 +136,14 @@ class InBedder(ModelObject):
         how = (self.template, max_length, self.backbone.mask_length, truncation_side)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
         self.text_memory = self._text_memory(text_memory)
+
+    def _loaded_beside(self, name: str | None, truncation_side: str) -> InBedder | None:
+        """The model whose vectors stand beside this one's."""
+        if not isinstance(name, str | None):
+            raise InputError(f"beside must be the name of a model, none or None, not {name!r}.")
+        if name is None or name == NONE:
+            return None
+        return InBedder(name, beside=NONE, truncation_side=truncation_side, **self._generic_options)
 
     def _remembering(self) -> Work:
         """The work of one instruction per text, where texts are remembered."""
@@ -201,8 +216,7 @@ class InBedder(ModelObject):
             own |= {"show_progress_bar": show_progress_bar, "filter_words": filter_words}
             asked: Vectors = encode_as_asked(self, texts, instruction, keywords, own)
             return asked
-        is_default = (self.pooling, self.layer) == (self.backbone.poolings[0], -1) and not filter_words
-        if instruction is None and is_default and self.generic is not None:
+        if instruction is None and self.read_by_default(filter_words) and self.generic is not None:
             options: dict[str, Any] = {"normalize_embeddings": normalize_embeddings, "show_progress_bar": show_progress_bar}
             return self.generic.encode(texts, batch_size=batch_size, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)

@@ -109,9 +109,9 @@ class ModelObject(PromptEncoder):
                     part.to(device)
         except (RuntimeError, AssertionError) as error:
             raise ModelError(f"{self.name} cannot be moved to {device} ({error}).") from error
-        generic = self.__dict__.get("generic")
-        if generic is not None:
-            generic.to(device)
+        for other in (self.__dict__.get("generic"), self.beside):
+            if isinstance(other, ModelObject):
+                other.to(device)
         return self
 
     def get_sentence_embedding_dimension(self) -> int:

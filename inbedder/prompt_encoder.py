@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from inbedder.errors import InputError
 from inbedder.prompting import DefaultInstructions, PromptTemplate, resolve_instruction
 from inbedder.scheduling import Work, finished, run
 from inbedder.tokenization import PromptTokenizer, PromptTokens
-from inbedder.vectors import Vectors, pack_vector, similarity, unpack_vector
+from inbedder.vectors import Vectors, pack_vector, side_by_side, similarity, unpack_vector
 
 REMEMBERED = 1024
 """Most instructions whose own vector is remembered."""
@@ -51,6 +52,8 @@ class PromptEncoder(ABC):
     """The cache."""
     subtract_instruction: bool
     """Whether v("", i) is taken away."""
+    beside: PromptEncoder | None
+    """The model whose vectors stand beside this one's."""
     dimension: Any
     """Length of a vector."""
     _instruction_vectors: dict[tuple[Any, ...], Vectors]
@@ -64,6 +67,10 @@ class PromptEncoder(ABC):
     @abstractmethod
     def encode(self, *args: Any, **options: Any) -> Vectors:
         """Embed texts under an instruction."""
+
+    @abstractmethod
+    def encode_many(self, *args: Any, **options: Any) -> Vectors:
+        """Embed texts under several instructions."""
 
     def prompt(self, text: str, instruction: str | None = None) -> str:
         """What the model reads of a text (before any cut) and an instruction.
@@ -117,8 +124,11 @@ class PromptEncoder(ABC):
 
     @cached_property
     def revision(self) -> str:
-        """What identifies the weights: the hub's commit, or a hash of the local files."""
-        return weights_revision(self.backbone)
+        """What identifies the weights: the hub's commit, or a hash of the local files; with a model beside, a hash of both."""
+        own = weights_revision(self.backbone)
+        if self.beside is None or "unknown" in (own, self.beside.revision):
+            return own if self.beside is None else "unknown"
+        return hashlib.sha256(f"{own} {self.beside.revision}".encode()).hexdigest()[:16]
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
         """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
@@ -133,6 +143,8 @@ class PromptEncoder(ABC):
         last = self.layer in (-1, self.backbone.num_layers)
         if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
             return [[] for _ in vectors]
+        if self.beside is not None:  # the head reads this model's states alone
+            vectors = np.ascontiguousarray(vectors[:, : -self.beside.dimension])
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
         return [distinct_words(word, top) for word in words]
 
@@ -155,7 +167,24 @@ class PromptEncoder(ABC):
                 rows_asked = [row for row, of_text in enumerate(questions) if of_text[number] in given]
                 if rows_asked:
                     vectors[number, rows_asked] -= [alone[questions[row][number]] for row in rows_asked]
+        if self.beside is not None and len(rows) and self.read_by_default(filter_ids):
+            options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+            vectors = side_by_side(vectors, self._beside_vectors(self.beside, rows, questions, options))
         return finished(vectors, normalize_embeddings)
+
+    def read_by_default(self, filtered: Sequence[Any] = ()) -> bool:
+        """Whether it is read as it was trained to be: pooling and layer its own, no words left out."""
+        return (self.pooling, self.layer) == (self.backbone.poolings[0], -1) and not filtered
+
+    @staticmethod
+    def _beside_vectors(
+        other: PromptEncoder, rows: Sequence[str], questions: Sequence[tuple[str, ...]], options: Mapping[str, Any]
+    ) -> Vectors:
+        """The other model's vectors of the same prompts, shape (m, n, k)."""
+        if len(set(questions)) == 1 and len(questions[0]) > 1:
+            return other.encode_many(rows, list(questions[0]), **options)
+        asked = zip(*questions, strict=True)
+        return np.stack([other.encode(rows, list(instructions), **options) for instructions in asked])
 
     def _key(self, instruction: str, filter_ids: Sequence[int]) -> tuple[Any, ...]:
         return instruction, self.pooling, self.layer, self.sampling, tuple(filter_ids)
@@ -223,17 +252,22 @@ class PromptEncoder(ABC):
         """
         space = self._vector_space()
         found = {} if space is None else space.store.get(space.about, keys)
-        return {key: unpack_vector(data[1:]) for key, data in found.items()}
+        vectors = {key: unpack_vector(data[1:]) for key, data in found.items()}
+        if self.beside is None or not self.read_by_default():
+            return vectors
+        others = self.beside.kept_vectors(list(vectors))
+        return {key: side_by_side(vectors[key], other) for key, other in others.items()}
 
     def _space(self, pack: Callable[[Any], bytes | None], unpack: Callable[[bytes], Any], **settings: Any) -> CacheSpace | None:
         """Where results of these settings are kept; None without a cache."""
         if self.store is None:
             return None
-        if self.revision == "unknown":
+        revision = weights_revision(self.backbone)
+        if revision == "unknown":
             raise InputError(f"The weights of {self.name} have no revision, so kept vectors could lie. Load it without a cache.")
         about = {
             "model": self.name,
-            "revision": self.revision,
+            "revision": revision,
             "settings": self._settings_hash,
             "precision": self.precision,
             "quantization": self.quantization,

@@ -42,6 +42,19 @@ def unit(vectors: Any) -> NDArray[Any]:
     return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), SHORTEST), dtype=array.dtype)
 
 
+def side_by_side(own: Vectors, other: Vectors) -> Vectors:
+    """Two models' vectors of the same texts in one, whose cosines are the means of theirs.
+
+    Args:
+        own: float32, shape (..., d).
+        other: float32, shape (..., k).
+
+    Returns:
+        Both at length 1, shape (..., d + k).
+    """
+    return np.concatenate([unit(own), unit(other)], axis=-1)
+
+
 def row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """Cosine of each row of ``a`` with the same row of ``b``; 0 where one is zero.
 

@@ -5,7 +5,11 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
+from inbedder.cache import entry_key
+from inbedder.errors import InputError, ModelError
 from inbedder.prompting import DefaultInstructions, default_instructions, get_template
+from inbedder.vectors import side_by_side, unit
+from tests.conftest import assert_close
 
 QUERY = "Represent the question for retrieving supporting documents:"
 DOCUMENT = "Represent the document for retrieval:"
@@ -113,3 +117,65 @@ def test_only_the_last_instructions_are_remembered_and_vectors_stay_the_same(mak
     assert len(model._instruction_vectors) == 3
     assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
     assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)
+
+
+TEXTS = ["I love cats", "", "The flight was three hours late 🛫", "I love dogs"]
+QUESTIONS = ["What is it about?", "How does the writer feel?"]
+
+
+@pytest.fixture
+def pair(make_model, tmp_path):
+    """A decoder whose settings name a masked LM to stand beside it, and both alone."""
+    shutil.copytree(make_model("opt"), tmp_path / "m")
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"beside": make_model("bert"), "subtract_instruction": True}))
+    return InBedder(tmp_path / "m"), InBedder(tmp_path / "m", beside="none"), InBedder(make_model("bert"))
+
+
+def test_two_models_vectors_stand_side_by_side_and_cosines_are_the_mean_of_theirs(pair):
+    both, own, other = pair
+    for instruction in (QUESTIONS[0], [QUESTIONS[row % 2] for row in range(len(TEXTS))]):
+        vectors, parts = both.encode(TEXTS, instruction), (own.encode(TEXTS, instruction), other.encode(TEXTS, instruction))
+        assert vectors.shape == (len(TEXTS), both.dimension) == (len(TEXTS), own.dimension + other.dimension)
+        assert_close(vectors, side_by_side(*parts))
+    full = [row for row, text in enumerate(TEXTS) if text]  # a decoder without what the instruction says knows nothing of ""
+    means = (own.similarity(parts[0], parts[0]) + own.similarity(parts[1], parts[1])) / 2
+    assert_close(both.similarity(vectors, vectors)[full][:, full], means[full][:, full])
+    assert_close(np.linalg.norm(both.encode(TEXTS, QUESTIONS[0], normalize_embeddings=True), axis=1), np.ones(len(TEXTS)))
+
+
+def test_a_model_beside_reads_many_instructions_and_no_texts_too(pair):
+    both, own, other = pair
+    many = both.encode_many(TEXTS, QUESTIONS)
+    assert_close(many, side_by_side(own.encode_many(TEXTS, QUESTIONS), other.encode_many(TEXTS, QUESTIONS)), 1e-4)
+    assert both.encode([], QUESTIONS[0]).shape == (0, both.dimension)
+    assert_close(both.encode(TEXTS[0], QUESTIONS[0]), many[0, 0], 1e-4)
+
+
+def test_another_reading_and_answers_are_the_models_own(pair):
+    both, own, _ = pair
+    for pooling, layer in (("avg-ppt", -1), ("1st-gen", 1)):
+        expected = own.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0])
+        np.testing.assert_array_equal(both.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0]), expected)
+    assert both.answer(TEXTS, QUESTIONS[0]) == own.answer(TEXTS, QUESTIONS[0])
+    vectors = own.encode(TEXTS, QUESTIONS[0])
+    assert both.nearest_words(side_by_side(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.beside.dimension, 1))) == (
+        own.nearest_words(unit(vectors))
+    )
+
+
+def test_a_revision_tells_both_models_and_each_keeps_its_own_vectors(pair, tmp_path):
+    both, own, other = pair
+    assert len({both.revision, own.revision, other.revision}) == 3
+    kept = InBedder(own.name, cache=tmp_path / "kept")
+    vectors = kept.encode(TEXTS, QUESTIONS[0])
+    assert sorted(space["model"] for space in kept.store.info()) == sorted([own.name, other.name])
+    np.testing.assert_array_equal(InBedder(own.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
+    key = entry_key(TEXTS[0], QUESTIONS[0])
+    assert kept.kept_vectors([key])[key].shape == (kept.dimension,)
+
+
+def test_what_stands_beside_must_be_a_model(make_model):
+    with pytest.raises(InputError, match="beside must be the name of a model"):
+        InBedder(make_model("opt"), beside=False)
+    with pytest.raises(ModelError, match="nowhere"):
+        InBedder(make_model("opt"), beside="nowhere/at-all")

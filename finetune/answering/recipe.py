@@ -174,6 +174,8 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError("late_interaction reads the text first: choose a template with {input} before {instruction}.")
     if recipe.objective.token_weight <= 0 and recipe.objective.reencode_weight <= 0:
         raise RecipeError("Nothing is minimised: give objective.token_weight or objective.reencode_weight a weight above 0.")
+    if recipe.objective.teacher_loss != "cosine" and any(source.taught_as == "" for source in recipe.data.sources):
+        raise RecipeError('taught_as: "" leaves rows without a teacher, which objective.teacher_loss: cosine alone can do.')
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained themselves: give the recipe a lora section (QLoRA).")
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:

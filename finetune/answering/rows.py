@@ -41,6 +41,8 @@ class Row:
     """Name of the set."""
     target: str = "answer"
     """What the vector is drawn to: "answer", "text" or "both"."""
+    taught_as: str | None = None
+    """What teachers are asked; None is the question, "" nothing."""
 
     @property
     def drawn_to(self) -> tuple[str, ...]:
@@ -184,7 +186,7 @@ def _read_source(source: Source, data: AnsweringData, draw: random.Random, seed:
         rows = rows * int(whole) + draw.sample(rows, round(part * len(rows)))
     if source.instructions:
         rows = [replace(row, instruction=draw.choice(source.instructions)) for row in rows]
-    return [replace(row, text=beside(row.text), target=source.target) for row in rows]
+    return [replace(row, text=beside(row.text), target=source.target, taught_as=source.taught_as) for row in rows]
 
 
 def _drawn(rows: list[Row], source: Source, draw: random.Random, *, in_order: bool) -> list[Row]:

@@ -45,18 +45,21 @@ def taught_by(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: s
 
     Args:
         teachers: Models, as ``InBedder`` takes them, whose vectors lie in one space once they have one width.
-        rows: Texts and their instructions.
+        rows: Texts, their instructions, and what teachers are asked in their place.
         width: d of the model that learns.
         cache: Folder that keeps the teachers' vectors; None keeps none.
 
     Returns:
-        float16, one row per row, shape (n, width).
+        float16, one row per row, shape (n, width); zeros for rows that are not taught.
     """
     total = np.zeros((len(rows), width), dtype=np.float32)
+    taught = [number for number, row in enumerate(rows) if row.taught_as != ""]
+    texts = [rows[number].text for number in taught]
+    questions = [rows[number].taught_as or rows[number].instruction for number in taught]
     for teacher in teachers:
         model = InBedder(teacher, cache=None if cache is None else Path(cache).expanduser())
-        vectors = model.encode([row.text for row in rows], [row.instruction for row in rows], normalize_embeddings=True)
-        total += _carried_over(np.asarray(vectors), width)
+        vectors = model.encode(texts, questions, normalize_embeddings=True)
+        total[taught] += _carried_over(np.asarray(vectors), width)
     return torch.from_numpy(total).half()
 
 
@@ -76,7 +79,7 @@ def instructions_alone(model: str, rows: Sequence[Row], width: int) -> Tensor:
     """
     places: dict[str, int] = {}
     own = [places.setdefault(row.instruction, len(places)) for row in rows]
-    vectors = np.asarray(InBedder(model, subtract_instruction=False).encode([""] * len(places), list(places)))
+    vectors = np.asarray(InBedder(model, subtract_instruction=False, beside="none").encode([""] * len(places), list(places)))
     if vectors.shape[1] != width:
         raise RecipeError(
             f"objective.subtract: {model} has vectors of {vectors.shape[1]} numbers, the model that learns of {width}. "

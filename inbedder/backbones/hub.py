@@ -41,6 +41,8 @@ class Settings:
     """Whether v("", instruction) is taken away from each vector."""
     generic_base: str | None = None
     """The embedding model whose vectors stand for texts where no instruction is given; None where the model asks ``@generic``."""
+    beside: str | None = None
+    """Another model whose vectors stand beside this one's (``InBedder``); None for none."""
     prompts: Mapping[str, str] | None = None
     """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
 
@@ -92,6 +94,7 @@ _SETTINGS: dict[str, type] = {
     "max_new_tokens": int,
     "subtract_instruction": bool,
     "generic_base": str,
+    "beside": str,
 }
 """What ``inbedder.json`` may hold."""
 

@@ -14,6 +14,7 @@ from inbedder.cli.inputs import load_embedder, read_texts, vectors_of
 from inbedder.cli.options import (
     Backbone,
     BatchSize,
+    Beside,
     Cache,
     CacheSize,
     Delimiter,
@@ -100,6 +101,7 @@ def cluster(
     guided: Guided = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
+    beside: Beside = None,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
@@ -114,7 +116,7 @@ def cluster(
     given = {name: table.column(name) for name in label_column or ()}
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"truncation_side": truncation_side, "quantization": quantization, "backbone": backbone, "dtype": dtype}
-    how |= {"device": device, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
+    how |= {"device": device, "subtract_instruction": subtract_instruction, "beside": beside, "cache_size": cache_size}
     embedder = load_embedder(model, **how)
     options: dict[str, Any] = {"k": k if k == "auto" else int(k), "method": method, "seed": seed, "given_labels": given}
     options |= {"model": embedder, "batch_size": batch_size, "min_size": min_size}

@@ -109,6 +109,14 @@ Subtract = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+Beside = Annotated[
+    str | None,
+    typer.Option(
+        help="Another model whose vectors stand beside this one's, or none; by default what the model's settings say.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
 Normalize = Annotated[bool, typer.Option("--normalize", help="Scale vectors to length 1.", rich_help_panel=MODEL)]
 
 Number = Annotated[

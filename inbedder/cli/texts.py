@@ -14,6 +14,7 @@ from inbedder.cli.options import (
     Address,
     Backbone,
     BatchSize,
+    Beside,
     Cache,
     CacheSize,
     Delimiter,
@@ -86,6 +87,7 @@ def embed(
     re_encoder: ReEncoder = "all-MiniLM-L6-v2",
     max_new_tokens: MaxNewTokens = None,
     subtract_instruction: Subtract = None,
+    beside: Beside = None,
     normalize: Normalize = False,
     engine: Engine = "local",
     workers: Workers = 1,
@@ -98,7 +100,8 @@ def embed(
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how["truncation_side"] = truncation_side
     how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
-    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction, "cache_size": cache_size}
+    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction, "beside": beside}
+    how["cache_size"] = cache_size
     if engine == "ray":
         options: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
         options["delimiter"] = delimiter

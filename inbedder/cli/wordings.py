@@ -12,6 +12,7 @@ from inbedder.cli.options import (
     CONTROLS,
     Backbone,
     BatchSize,
+    Beside,
     Cache,
     CacheSize,
     Delimiter,
@@ -71,6 +72,7 @@ def compare_wordings(
     cache_size: CacheSize = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
+    beside: Beside = None,
 ) -> None:
     """Group the texts by the same question in several wordings: how far they agree, which rows move, which wording to take."""
     if output is not None:
@@ -82,7 +84,7 @@ def compare_wordings(
     table = read_texts(source, text_column, skip_bad, delimiter)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
-    embedder = load_embedder(model, subtract_instruction=subtract_instruction, **how)
+    embedder = load_embedder(model, subtract_instruction=subtract_instruction, beside=beside, **how)
     from inbedder.grouping.comparison import compare_wordings as compare
 
     found = compare(table.texts, instructions, embedder, k if k == "auto" else int(k), seed, batch_size=batch_size)

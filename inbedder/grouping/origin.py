@@ -65,6 +65,7 @@ class Origin:
             "mask_length": embedder.backbone.mask_length,
             "quantization": embedder.quantization,
             "subtract_instruction": embedder.subtract_instruction,
+            "beside": "none" if embedder.beside is None else embedder.beside.name,
             "reencoding": asdict(embedder.reencoding) if embedder.pooling == "re-enc" else None,
         }
         return cls(embedder.name, embedder.revision, settings, instruction, namer)
@@ -85,6 +86,7 @@ class Origin:
         """
         try:
             how = {setting: self.settings[setting] for setting in OPENED_WITH}
+            how["beside"] = self.settings.get("beside")  # groupings of before know none
             how["mask_length"] = how["mask_length"] or None  # 0 of models without masks
             template = PromptTemplate(**self.settings["template"])
             drawn = self.settings["reencoding"] and Reencoding(**self.settings["reencoding"])

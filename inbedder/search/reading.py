@@ -18,7 +18,7 @@ from inbedder.prompting import resolve_instruction
 from inbedder.search.rows import INSTRUCTED
 from inbedder.vectors import Vectors, row_cosines, unit
 
-SETTINGS = ("pooling", "layer", "max_length", "truncation_side", "subtract_instruction")
+SETTINGS = ("pooling", "layer", "max_length", "truncation_side", "subtract_instruction", "beside")
 """What ``InBedder`` takes that changes vectors, beside model, revision and template."""
 
 
@@ -37,6 +37,7 @@ def about(model: InBedder) -> dict[str, Any]:
         "max_length": model.tokenizer.max_length,
         "truncation_side": model.tokenizer.truncation_side,
         "subtract_instruction": model.subtract_instruction,
+        "beside": "none" if model.beside is None else model.beside.name,
         "template": model.template.pattern,
     }
     generic = model if model.generic is None else model.generic
@@ -56,7 +57,7 @@ def load(known: Mapping[str, Any]) -> InBedder:
         InputError: When what goes by that name now is another model.
         ModelError: When it cannot be loaded.
     """
-    model = InBedder(known["model"], **{name: known["settings"][name] for name in SETTINGS})
+    model = InBedder(known["model"], **{name: known["settings"].get(name) for name in SETTINGS})
     check(model, known)
     return model
 
@@ -105,6 +106,9 @@ def keeping(model: InBedder, folder: Path) -> InBedder:
         generic = copy(model.generic)
         generic.store = store
         other.__dict__["generic"] = generic
+    if model.beside is not None:
+        other.beside = copy(model.beside)
+        other.beside.store = store
     return other
 
 

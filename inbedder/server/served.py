@@ -240,6 +240,8 @@ def _queued(embedder: InBedder, queue: BatchQueue) -> InBedder:
         _ = embedder.revision
     queued = copy(embedder)
     queued.backbone = QueuedBackbone(embedder.backbone, queue)
+    if embedder.beside is not None:
+        queued.beside = _queued(embedder.beside, queue)
     _ = queued.dimension
     return queued
 

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
+from finetune.answering.losses import distilled
+from finetune.answering.recipe import Objective
 from finetune.answering.rows import Row
 from finetune.answering.targets import instructions_alone, orthonormal, reencoded, taught_by
 from inbedder import InBedder
 from inbedder.errors import RecipeError
+from tests.conftest import assert_close
 
 
 def test_answers_are_carried_over_with_their_cosines():
@@ -48,3 +51,16 @@ def test_instructions_alone_are_what_a_model_takes_away(make_model):
     np.testing.assert_allclose(instructions_alone(folder, rows, kept.shape[1]).float(), kept - without, atol=2e-3)
     with pytest.raises(RecipeError, match=r"vectors of \d+ numbers, the model that learns of 7"):
         instructions_alone(folder, rows, 7)
+
+
+def test_a_teacher_may_be_asked_in_other_words_or_not_at_all(make_model):
+    words, texts = ["Who?", "Who is it?", "Why?"], ["I love cats", "dogs bark"]
+    rows = [Row(text, question, "", "set", taught_as=asked) for text in texts for question, asked in zip(words, ("Who?", "Who?", ""), strict=True)]
+    taught = taught_by([make_model("bert")], rows, 32).float().numpy()
+    np.testing.assert_array_equal(taught[0::3], taught[1::3])
+    assert_close(taught[0::3], InBedder(make_model("bert")).encode(texts, "Who?", normalize_embeddings=True), 1e-3)
+    np.testing.assert_array_equal(taught[2::3], 0)
+    vectors = torch.randn(6, 32, requires_grad=True)
+    distilled(vectors, torch.from_numpy(taught), Objective(teacher="t", teacher_loss="cosine")).backward()
+    assert (vectors.grad[2::3] == 0).all()
+    assert (vectors.grad[0::3] != 0).any()
