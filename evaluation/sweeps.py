@@ -78,7 +78,7 @@ def poolings(
     """Every aggregation that the model's family offers, on the last layer, and the answers themselves, embedded (re-enc)."""
     embedders = []
     for model in models:
-        loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens)
+        loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
         for pooling in loaded.backbone.poolings:
             how: dict[str, Any] = {"temperature": temperature, "top_p": top_p} if decodes(loaded.backbone, pooling) else {}
             embedders.append(inbedder_embedders(loaded, pooling=pooling, **how)[0])
@@ -102,7 +102,7 @@ def layers(
     """Layers, from the token embeddings (0) to the last block."""
     embedders: dict[str, dict[int, Embedder]] = {}
     for model in models:
-        loaded = InBedder(model)
+        loaded = InBedder(model, beside="none")
         chosen = sorted(range(loaded.backbone.num_layers, -1, -every))
         embedders[model] = {layer: inbedder_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in chosen}
     cells = _measure([embedder for of_model in embedders.values() for embedder in of_model.values()], output, data, task, limit)
@@ -125,7 +125,7 @@ def filter_words(
     limit: Limit = None,
 ) -> None:
     """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
-    loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens)
+    loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
     embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=choice)[0] for choice in (None, uninformative_words)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")

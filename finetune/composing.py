@@ -3,8 +3,9 @@
 Real sets ask few questions of a text, and its aspects go together (a complaint about a flight is negative and about travel), so a
 model can answer by reading the text and not the question. Here the kind of thing, the judgement, the feeling, the request and the
 facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
-of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/complaints.yaml`` lines to transport companies,
-``written/requests.yaml`` those of short messages that want something, in some mood, and ``written/scenes.yaml`` those of captions.
+of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/complaints.yaml`` those of lines to
+transport companies, ``written/requests.yaml`` those of short messages that want something, in some mood, and
+``written/scenes.yaml`` those of captions.
 """
 
 from __future__ import annotations

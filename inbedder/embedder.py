@@ -31,8 +31,6 @@ from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)
-NONE = "none"
-"""``beside`` no other model, whatever the model's settings say."""
 
 
 class InBedder(ModelObject):
@@ -92,9 +90,9 @@ class InBedder(ModelObject):
             subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
                 instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
                 "re-enc" never does.
-            beside: Another model, which reads the same texts under the same instruction; its vectors of length 1 stand beside this
-                one's, so that a cosine is the mean of both. "none" is none, None what the model's settings say. Another pooling,
-                layer or filtered words are read alone.
+            beside: Another model, which reads the same texts under the same instruction; both vectors, of length 1, stand side
+                by side, so that a cosine is the mean of both. "none" is none, None what the model's settings say. Another
+                pooling, another layer and filtered words are read alone.
             truncation_side: "right" cuts long texts at their end, "left" at their start, as the InBedder authors do.
             text_memory: Most memory for what a causal LM has read of texts, in bytes or such as "2G", so that ``encode`` reads
                 little more than the next question over the same texts (1st-gen, the text first); None keeps nothing.
@@ -123,7 +121,9 @@ class InBedder(ModelObject):
         self.defaults = default_instructions(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
         self.reencoding = reencoding or Reencoding()
-        self.beside = self._loaded_beside(settings.beside if beside is None else beside, truncation_side)
+        self.beside = self.loaded_beside(
+            settings.beside if beside is None else beside, truncation_side=truncation_side, **self._generic_options
+        )
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
         self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
         self.quantization = quantization
@@ -136,14 +136,6 @@ class InBedder(ModelObject):
         how = (self.template, max_length, self.backbone.mask_length, truncation_side)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
         self.text_memory = self._text_memory(text_memory)
-
-    def _loaded_beside(self, name: str | None, truncation_side: str) -> InBedder | None:
-        """The model whose vectors stand beside this one's."""
-        if not isinstance(name, str | None):
-            raise InputError(f"beside must be the name of a model, none or None, not {name!r}.")
-        if name is None or name == NONE:
-            return None
-        return InBedder(name, beside=NONE, truncation_side=truncation_side, **self._generic_options)
 
     def _remembering(self) -> Work:
         """The work of one instruction per text, where texts are remembered."""

@@ -9,8 +9,9 @@ Built-in modules of sentence-transformers, which need nothing of this package, e
 
 Of texts that are too long they cut the same end, sometimes a token earlier or later, and special tokens written in a text are
 special to them. All other readings (text and question apart, decoded or re-encoded answers, other layers,
-``subtract_instruction``, a model beside, other templates of embedding models) are left to ``integrations/sentence_transformers.py``: the folder
-names that module, so that loading it needs inbedder installed and ``trust_remote_code=True``.
+``subtract_instruction``, a model beside, other templates of embedding models) are left to
+``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder installed and
+``trust_remote_code=True``.
 """
 
 from __future__ import annotations

@@ -24,6 +24,8 @@ from inbedder.vectors import Vectors
 
 Object = TypeVar("Object", bound="ModelObject")
 
+NONE = "none"
+"""``beside`` no other model, whatever the settings say."""
 READING = ("pooling", "layer", "reencoding", "sampling")
 """How a model is read; ``with_pooling`` changes it after loading."""
 
@@ -37,6 +39,24 @@ class ModelObject(PromptEncoder):
     """The embedding model that reads texts where no instruction is given, or None."""
     given: dict[str, Any]
     """What it was loaded with."""
+
+    def loaded_beside(self: Object, name: str | None, **options: Any) -> Object | None:
+        """The model whose vectors stand beside this one's.
+
+        Args:
+            name: As ``InBedder`` takes it; None and "none" are no model.
+            **options: How it is loaded.
+
+        Returns:
+            An InBedder, or None.
+
+        Raises:
+            InputError: When it is no name.
+            ModelError: When it cannot be loaded.
+        """
+        if not isinstance(name, str | None):
+            raise InputError(f"beside must be the name of a model, none or None, not {name!r}.")
+        return None if name is None or name == NONE else type(self)(name, beside=NONE, **options)  # type: ignore[call-arg]
 
     def with_pooling(
         self: Object,

@@ -11,8 +11,9 @@ finetune finetune/recipes/small-second.yaml --set training.seed=1 --set training
 finetune finetune/recipes/small-second.yaml --set training.seed=2 --set training.output=runs/small-third --set lora.start=runs/small-second \
     --set training.learning_rate=5.0e-4 --set training.max_steps=360 --set data.sources.8.cap=7000 --set data.sources.5.cap=7000 \
     --set data.sources.21.cap=1000 --set data.sources.23.cap=3600 --set data.sources.27.cap=1800
+beside=()
 pack() {
-    .venv/bin/python scripts/pack_adapter.py "$@" --base SmolLM2-135M-Instruct --set max_new_tokens=10 --set mask_length=null --set subtract_instruction=true
+    .venv/bin/python scripts/pack_adapter.py "$@" --base SmolLM2-135M-Instruct --set max_new_tokens=10 --set mask_length=null --set subtract_instruction=true "${beside[@]}"
 }
 pack runs/small-third runs/small-untaught
 # under two teachers, mini and itself: first how vectors lie to each other, with fewer questions about names
@@ -25,5 +26,6 @@ taught --set training.seed=3 --set training.output=runs/small-own-3 --set object
 taught --set training.seed=4 --set training.output=runs/small-own-4
 taught --set training.seed=5 --set training.output=runs/small-own-5
 pack runs/small-own-3 runs/small-own-4 runs/small-own-5 runs/small-own --rank 64
-# two parts of their mean, one of what they began from, which keeps the words
+# two parts of their mean, one of what they began from, which keeps the words; mini stands beside what ships
+beside=(--set beside=mini --set generic_base=all-MiniLM-L6-v2)
 pack runs/small-own runs/small-own runs/small-untaught inbedder/models/small --rank 64

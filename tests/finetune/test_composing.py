@@ -13,9 +13,10 @@ OPINIONS = WRITTEN / "opinions.yaml"
 REQUESTS = WRITTEN / "requests.yaml"
 SERVICES = WRITTEN / "services.yaml"
 SCENES = WRITTEN / "scenes.yaml"
+COMPLAINTS = WRITTEN / "complaints.yaml"
 
 
-@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, SCENES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES], ids=lambda path: path.stem)
 def test_rows_are_drawn_by_their_seed_alone(phrases):
     first = list(compose(phrases, 300))
     assert first == list(compose(phrases, 300))
@@ -23,7 +24,7 @@ def test_rows_are_drawn_by_their_seed_alone(phrases):
     assert len(first) == 300
 
 
-@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, SCENES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES], ids=lambda path: path.stem)
 def test_most_texts_are_asked_two_different_questions(phrases):
     rows = list(compose(phrases, 2000))
     by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
@@ -43,7 +44,7 @@ def test_facts_that_are_told_stand_in_the_text():
             assert row["output"] in row["input"]
 
 
-@pytest.mark.parametrize("phrases", [REQUESTS, SERVICES, SCENES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [REQUESTS, SERVICES, COMPLAINTS, SCENES], ids=lambda path: path.stem)
 def test_no_frame_is_left_open(phrases):
     assert not [row for row in compose(phrases, 20000) if re.search(r"[{}]", " ".join(row.values()))]
 
@@ -52,6 +53,15 @@ def test_phrases_that_extend_others_have_theirs_but_for_their_own():
     services, opinions = read_phrases(SERVICES), read_phrases(OPINIONS)
     assert services["feelings"] == opinions["feelings"]
     assert services["kinds"] != opinions["kinds"]
+
+
+def test_a_fact_may_say_itself_how_often_it_is_told():
+    firms = read_phrases(COMPLAINTS)["facts"]["company"]
+    rows = list(compose(COMPLAINTS, 6000, questions=1))
+    assert 0.85 < sum(any(firm in row["input"] for firm in firms["of"]) for row in rows) / len(rows) < 0.95
+    asked = [row for row in rows if row["instruction"] in firms["ask"]]
+    assert asked
+    assert all(row["output"] in row["input"] for row in asked)
 
 
 def test_a_complaint_about_a_service_belongs_to_an_aspect_of_it():

@@ -55,7 +55,11 @@ def test_instructions_alone_are_what_a_model_takes_away(make_model):
 
 def test_a_teacher_may_be_asked_in_other_words_or_not_at_all(make_model):
     words, texts = ["Who?", "Who is it?", "Why?"], ["I love cats", "dogs bark"]
-    rows = [Row(text, question, "", "set", taught_as=asked) for text in texts for question, asked in zip(words, ("Who?", "Who?", ""), strict=True)]
+    rows = [
+        Row(text, question, "", "set", taught_as=asked)
+        for text in texts
+        for question, asked in zip(words, ("Who?", "Who?", ""), strict=True)
+    ]
     taught = taught_by([make_model("bert")], rows, 32).float().numpy()
     np.testing.assert_array_equal(taught[0::3], taught[1::3])
     assert_close(taught[0::3], InBedder(make_model("bert")).encode(texts, "Who?", normalize_embeddings=True), 1e-3)
