@@ -161,10 +161,12 @@ def speed_table() -> list[list[str]]:
     Returns:
         Rows of cells, the header first.
     """
-    content = json.loads((BENCHMARKS / "models.json").read_text(encoding="utf-8"))
     columns = ("model", "dtype", "texts_per_second", "peak_mib")
-    rows = [["model", "precision", "texts per second", "MiB at most"]]
-    return rows + [[str(row[column]) for column in columns] for row in content["models"]]
+    rows = [["model", "precision", "texts per second", "MiB at most", "machine"]]
+    for path in sorted(BENCHMARKS.glob("models*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        rows += [[*(str(row[column]) for column in columns), content["machine"]] for row in content["models"]]
+    return rows
 
 
 def questions_table() -> list[list[str]]:
