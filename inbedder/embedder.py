@@ -121,7 +121,7 @@ class InBedder(ModelObject):
         self.defaults = default_instructions(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
         self.reencoding = reencoding or Reencoding()
-        self.beside = self.loaded_beside(
+        self.beside: InBedder | None = self.loaded_beside(
             settings.beside if beside is None else beside, truncation_side=truncation_side, **self._generic_options
         )
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)

@@ -47,15 +47,13 @@ def test_the_citation_names_the_package_as_it_is_and_the_five_papers():
     assert titles[0] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
-def test_means_over_wordings_raised_worst_and_mean_of_every_set_and_mended_the_one_that_fails():
+def test_means_over_wordings_raised_the_worst_and_no_wording_fails():
     header, *rows = update_tables.wordings_table()
     scores = {name: dict(zip(header[1:], map(float, row), strict=True)) for name, *row in rows}
     assert len(scores) == 4
     for found in scores.values():
         assert min(found["mean of 3: worst"], found["mean of 5: worst"]) > found["one wording: worst"]
-        assert min(found["mean of 3: mean"], found["mean of 5: mean"]) > found["one wording: mean"]
-    failing = scores["amazon_multidomain (500 rows) domain"]
-    assert failing["mean of 5: worst"] > failing["one wording: mean"] > failing["mean of 3: worst"]
+        assert found["one wording: worst"] > 0.8 * found["one wording: mean"]
 
 
 def test_the_default_namer_was_judged_best():

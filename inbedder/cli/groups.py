@@ -115,11 +115,10 @@ def cluster(
     crossing = Crossing(table, by or [], over, every, date_format)
     given = {name: table.column(name) for name in label_column or ()}
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {"truncation_side": truncation_side, "quantization": quantization, "backbone": backbone, "dtype": dtype}
-    how |= {"device": device, "subtract_instruction": subtract_instruction, "beside": beside, "cache_size": cache_size}
-    embedder = load_embedder(model, **how)
-    options: dict[str, Any] = {"k": k if k == "auto" else int(k), "method": method, "seed": seed, "given_labels": given}
-    options |= {"model": embedder, "batch_size": batch_size, "min_size": min_size}
+    how |= dict(truncation_side=truncation_side, quantization=quantization, backbone=backbone, dtype=dtype, device=device)
+    embedder = load_embedder(model, subtract_instruction=subtract_instruction, beside=beside, cache_size=cache_size, **how)
+    options = dict[str, Any](k=k if k == "auto" else int(k), method=method, seed=seed, given_labels=given, min_size=min_size)
+    options |= {"model": embedder, "batch_size": batch_size}
     results = _grouped(table.texts, instructions, one_question, guided, namer, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")

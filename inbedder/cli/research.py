@@ -103,12 +103,8 @@ def evaluate(
     if data is not None and criteria and not text_column:
         say_columns(find_columns(str(data), None))
     models = models_of(model, baseline, compare)
-    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "cache": cache, "cache_size": cache_size}
-    how |= {
-        "subtract_instruction": subtract_instruction,
-        "beside": beside,
-        "truncation_side": "left" if protocol == "paper" else "right",
-    }
+    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "beside": beside, "cache": cache, "cache_size": cache_size}
+    how |= {"subtract_instruction": subtract_instruction, "truncation_side": "left" if protocol == "paper" else "right"}
     embedders = [embedder for name in models for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
 

@@ -98,13 +98,11 @@ def embed(
     """Write the vector of each text under an instruction: float32, one row per text."""
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how["truncation_side"] = truncation_side
+    how |= {"truncation_side": truncation_side, "max_new_tokens": max_new_tokens, "cache_size": cache_size, "beside": beside}
     how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
-    how |= {"max_new_tokens": max_new_tokens, "subtract_instruction": subtract_instruction, "beside": beside}
-    how["cache_size"] = cache_size
+    how["subtract_instruction"] = subtract_instruction
     if engine == "ray":
-        options: dict[str, Any] = {"text_column": text_column, "id_column": id_column, "batch_size": batch_size}
-        options["delimiter"] = delimiter
+        options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
         where = {"workers": workers, "threads": threads, "address": address}
         how |= {"reencoding": reencoding if pooling == "re-enc" else None, "normalize_embeddings": normalize}
         _embed_with_ray(source, output, instruction, guided, where, model=model, **options, **how)
