@@ -262,7 +262,7 @@ class PromptEncoder(ABC):
         """Where results of these settings are kept; None without a cache."""
         if self.store is None:
             return None
-        revision = weights_revision(self.backbone)
+        revision = self.revision if self.beside is None else weights_revision(self.backbone)
         if revision == "unknown":
             raise InputError(f"The weights of {self.name} have no revision, so kept vectors could lie. Load it without a cache.")
         about = {

@@ -53,7 +53,7 @@ def main() -> None:
     ]
     about = f"{TEXTS} texts of {WORDS} words under one question, the default dtype"
     results = {
-        "command": "python scripts/measure_models.py -o scripts/results/models.json",
+        "command": f"python scripts/measure_models.py -o {options.output}",
         "about": about,
         "machine": options.machine,
     }
