@@ -143,7 +143,9 @@ class PromptEncoder(ABC):
         last = self.layer in (-1, self.backbone.num_layers)
         if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
             return [[] for _ in vectors]
-        if self.beside is not None:  # the head reads this model's states alone
+        if self.beside is not None and vectors.shape[1] != self.dimension:  # of the generic base, which no head reads
+            return [[] for _ in vectors]
+        if self.beside is not None and self.read_by_default():  # the head reads this model's states alone
             vectors = np.ascontiguousarray(vectors[:, : -self.beside.dimension])
         words = self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)
         return [distinct_words(word, top) for word in words]

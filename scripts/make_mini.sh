@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The bundled default from its recipes: a teacher (three seeds of mini.yaml), two seeds that read text and question apart, and
-# four stretches, three of them under the teacher, with means of weights between them, and a last one (three seeds) under what these
+# four stretches, three of them under the teacher, with means of weights between them, and a last one (four runs) under what these
 # gave. About four hours on 2 CPU cores.
 # DATA is the folder of training sets; OUT takes the place of inbedder/models/mini.
 set -euo pipefail

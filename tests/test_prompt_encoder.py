@@ -179,3 +179,10 @@ def test_what_stands_beside_must_be_a_model(make_model):
         InBedder(make_model("opt"), beside=False)
     with pytest.raises(ModelError, match="nowhere"):
         InBedder(make_model("opt"), beside="nowhere/at-all")
+
+
+def test_the_head_reads_no_vectors_of_another_width_and_those_of_another_reading_whole(pair):
+    both, own, _ = pair
+    assert both.nearest_words(np.ones((2, 3), dtype=np.float32)) == [[], []]
+    vectors = own.with_pooling("avg-gen").encode(TEXTS, QUESTIONS[0])
+    assert both.with_pooling("avg-gen").nearest_words(vectors) == own.with_pooling("avg-gen").nearest_words(vectors)

@@ -53,6 +53,7 @@ def test_means_over_wordings_raised_the_worst_and_no_wording_of_a_topic_fails():
     assert len(scores) == 4
     for name, found in scores.items():
         assert min(found["mean of 3: worst"], found["mean of 5: worst"]) > found["one wording: worst"]
+        assert min(found["mean of 3: mean"], found["mean of 5: mean"]) > found["one wording: mean"]
         assert name.endswith("polarity") or found["one wording: worst"] > 0.9 * found["one wording: mean"]
 
 
