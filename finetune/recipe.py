@@ -109,7 +109,7 @@ def with_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         data: The section; a source may be a file's name alone.
-        values: The whole recipe, with the tables (``SHARED``) that sources name by their ``instructions`` and ``answers``.
+        values: The whole recipe, with the tables (``SHARED``) that sources name in ``instructions``, ``only`` and ``answers``.
 
     Returns:
         The section, to be checked.
@@ -131,9 +131,9 @@ def with_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A source whose ``instructions`` or ``answers`` are a name, with the table of that name."""
+    """A source whose ``instructions``, ``only`` or ``answers`` are a name, with the table of that name."""
     ready = dict(source)
-    for key, section in (("instructions", "questions"), ("answers", "answers")):
+    for key, section in (("instructions", "questions"), ("only", "questions"), ("answers", "answers")):
         if isinstance(name := ready.get(key), str):
             tables = values.get(section) or {}
             if name not in tables:

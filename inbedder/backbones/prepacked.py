@@ -17,8 +17,8 @@ from transformers.activations import GELUActivation
 
 from inbedder.backbones.weights import has_fast_bf16
 
-MOST_BYTES = 2**30
-"""Of linear layers in one model: their weights are held twice, and larger models are bound by memory rather than by products."""
+MOST_BYTES = 384 * 2**20
+"""Of linear layers in one model: their weights are held twice, and larger models (`small` in float32) gain nothing by it."""
 
 
 class PrepackedLinear(nn.Linear):

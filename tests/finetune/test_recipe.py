@@ -101,10 +101,10 @@ def test_a_recipe_may_extend_another(tmp_path):
 
 
 def test_a_source_may_name_a_table_of_the_recipe():
-    source = {"path": "a", "instructions": "mood", "answers": "moods"}
+    source = {"path": "a", "instructions": "mood", "only": "mood", "answers": "moods"}
     tables = {"questions": {"mood": ["How?"]}, "answers": {"moods": {"joy": "glad"}}}
     first = parse_recipe({"model": "m", "data": {"sources": [source]}, **tables}).data.sources[0]
-    assert (first.instructions, first.answers) == (("How?",), {"joy": "glad"})
+    assert (first.instructions, first.only, first.answers) == (("How?",), ("How?",), {"joy": "glad"})
     with pytest.raises(RecipeError, match="instructions names 'mood'; the recipe's questions are: none"):
         parse_recipe({"model": "m", "data": {"sources": [source]}})
 
