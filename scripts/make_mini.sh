@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The bundled default from its recipes: a teacher (three seeds of mini.yaml), two seeds that read text and question apart, and
-# four stretches, three of them under the teacher, with means of weights between them, and a last one (four runs) under what these
-# gave. About four hours on 2 CPU cores.
+# four stretches, three of them under the teacher, with means of weights between them, one (four runs) under what these gave and a
+# short last one under the mean of those. About four hours on 2 CPU cores.
 # DATA is the folder of training sets; OUT takes the place of inbedder/models/mini.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,4 +33,6 @@ train mini-sixth runs/mini-sixth-1 "${fewer[@]}" "${domains[@]}" --set data.sour
 train mini-sixth runs/mini-sixth-2 "${fewer[@]}" "${domains[@]}" --set data.sources.1.taught_as=null
 train mini-sixth runs/mini-sixth-3 "${fewer[@]}" --set training.max_steps=240
 train mini-sixth runs/mini-sixth-4
-pack runs/mini-sixth-{1,2,3,4} runs/mini-before "${2:-runs/mini-adapter}"
+pack runs/mini-sixth-{1,2,3,4} runs/mini-before runs/mini-sixth
+train mini-seventh runs/mini-seventh
+pack runs/mini-seventh "${2:-runs/mini-adapter}"
