@@ -18,7 +18,7 @@ from transformers.activations import GELUActivation
 from inbedder.backbones.weights import has_fast_bf16
 
 MOST_BYTES = 384 * 2**20
-"""Of linear layers in one model: their weights are held twice, and larger models (`small` in float32) gain nothing by it."""
+"""Of linear layers in one model: their weights are held twice, and the larger `small` gains nothing by it in float32 on AVX2."""
 
 
 class PrepackedLinear(nn.Linear):
