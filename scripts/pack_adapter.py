@@ -115,17 +115,19 @@ def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: i
 def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Weights, peft configuration and inbedder's settings of fine-tuned folders."""
     settings = json.loads((sources[0] / SETTINGS_FILE).read_text(encoding="utf-8"))
-    if (sources[0] / "adapter_model.safetensors").exists():
+    files = [source / "adapter_model.safetensors" for source in sources]
+    adapters = [load_file(file) for file in files if file.exists()]
+    plain = len(adapters) == len(sources) and all("lora_" in name for adapter in adapters for name in adapter)  # no biases
+    if adapters and (plain or len(sources) == 1):
         config = json.loads((sources[0] / "adapter_config.json").read_text(encoding="utf-8"))
-        adapters = [load_file(source / "adapter_model.safetensors") for source in sources]
-        if len(adapters) == 1:
+        if len(sources) == 1:
             return adapters[0], config, settings
         return (
             mean_adapter(adapters, config["lora_alpha"] / config["r"], rank),
             config | {"r": rank, "lora_alpha": rank},
             settings,
         )
-    settings["base"] = base or settings["recipe"]["model"]
+    settings["base"] = base or settings.get("base") or settings["recipe"]["model"]
     options = LoadOptions(dtype="float32", device="cpu")
     trained = average([load_model(str(source), options).model for source in sources])
     return *saved(low_rank(trained, load_model(settings["base"], options).model, rank)), settings

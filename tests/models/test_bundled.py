@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
 from inbedder import InBedder
@@ -145,6 +145,17 @@ def test_the_mean_of_adapters_is_the_mean_of_their_changes():
     assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
     rough = pack_adapter.mean_adapter(adapters, scale=2.0, rank=2)
     assert rough["x.lora_A.weight"].shape == (2, 10)
+
+
+@needs_base
+def test_the_mean_of_packed_models_keeps_their_biases_and_layer_norms():
+    folder = bundled.ADAPTERS["mini"]
+    packed = load_file(folder / "adapter_model.safetensors")
+    mean, _, _ = pack_adapter.adapter_of([folder, folder], rank=96, base=None)
+    assert mean.keys() == packed.keys()
+    others = [name for name in packed if "lora_" not in name]
+    assert others
+    assert all(torch.allclose(mean[name], packed[name].float(), atol=1e-6) for name in others)
 
 
 def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
