@@ -53,9 +53,9 @@ def test_means_over_wordings_raised_the_worst_and_no_wording_fails():
     assert len(scores) == 4
     for name, found in scores.items():
         assert min(found["mean of 3: worst"], found["mean of 5: worst"]) > found["one wording: worst"]
-        lifted = 0.5 if name.startswith("amazon") else -0.5
-        assert min(found["mean of 3: mean"], found["mean of 5: mean"]) > found["one wording: mean"] + lifted
-        assert found["one wording: worst"] > 0.65 * found["one wording: mean"]
+        lifted = 0.5 if name.startswith("amazon") else 0.0
+        assert min(found["mean of 3: mean"], found["mean of 5: mean"]) >= found["one wording: mean"] + lifted
+        assert found["one wording: worst"] > (0.65 if name.endswith("polarity") else 0.9) * found["one wording: mean"]
 
 
 def test_the_default_namer_was_judged_best():
