@@ -46,7 +46,7 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
         title: Above the figure.
     """
     series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
-    names = [name.replace(", ", "\n") for name in scores]
+    names = [name.replace(", ", "\n").replace(" at ", "\nat ") for name in scores]
     longest = max(len(line) for name in names for line in name.splitlines())
     figure, axes = _canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.065 * longest)), 4)
     width = 0.8 / len(series)

@@ -105,7 +105,7 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
                 *key,
                 main_score=main_score,
                 scores={name: round(float(score), 2) for name, score in outcomes.scores.items()},
-                first_prompt=prompt,
+                first_prompt=prompt if task.info.quoted else "",
                 seconds=round(time.time() - started, 1),
                 about=about_of(task.info),
                 interval=None if task.seeded else _rounded(interval(outcomes)),

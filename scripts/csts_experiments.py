@@ -156,13 +156,7 @@ def untrained(
             run([without], [plain], output, seeds=range(1))
             run(inbedder_embedders(name, pooling="re-enc")[:1], [asked], output, seeds=range(1))
     run(mteb_embedders(BASE_NAME), [plain], output, seeds=range(1))
-    _leave_out_sentences(output)
     typer.echo(markdown(table(load_cells(output))))
-
-
-def _leave_out_sentences(output: Path) -> None:
-    """Results of rows that may not be redistributed hold none of their sentences."""
-    save_cells([replace(cell, first_prompt="") for cell in load_cells(output)], output)
 
 
 def _over_wordings(embedder: Embedder) -> Embedder:
@@ -194,7 +188,7 @@ def real(
         for name, (seeds, (kind, *settings)) in REAL.items():
             for seed in range(seeds if any(part in name for part in only) else 0):
                 trained_cells(name, kind, [*settings, *changes], seed, more if "our own" in name else data, output)
-    _leave_out_sentences(output)
+    save_cells([replace(cell, first_prompt="") for cell in load_cells(output)], output)  # rows that may not be redistributed
     typer.echo(markdown(table(load_cells(output))))
 
 

@@ -39,6 +39,8 @@ class TaskInfo:
     """Licence of the data."""
     citation: str
     """Who made it."""
+    quoted: bool = True
+    """Whether results may hold a prompt with one of its texts."""
 
 
 class Task(Protocol):

@@ -157,6 +157,7 @@ def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test"
         revision=fingerprint(rows),
         licence="of the file; that of C-STS itself is on request from its authors and may not be redistributed",
         citation="Deshpande et al. 2023",
+        quoted=False,
     )
     return ConditionalSTS(info, rows, "condition", "label")
 

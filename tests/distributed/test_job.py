@@ -14,6 +14,7 @@ from inbedder import InBedder
 from inbedder.distributed.folder import survey
 from inbedder.distributed.job import Machines, _settings_of, embed_job, summary_of
 from inbedder.errors import InputError, MissingExtraError, ModelError, TextCutWarning
+from inbedder.models.installing import base_of, installed_folder
 from tests.conftest import assert_close
 
 ASKED = "What animals do they love?"
@@ -194,6 +195,15 @@ class TestWithRay:
         assert (again.embedded, again.computed) == (198, 50)
         with pytest.raises(InputError, match="belongs to another job: its max_length"):
             job(source=source, max_length=64)
+
+    @pytest.mark.skipif(installed_folder(base_of("small")) is None, reason="needs: inbedder models install small")
+    def test_the_bundled_decoder_reads_as_in_one_process(self, tmp_path, job):
+        texts = ["I love cats", "The train was late again", "🐈 " * 40, "Great soup, rude waiter"]
+        source = jsonl(tmp_path / "few.jsonl", [{"key": i, "text": text} for i, text in enumerate(texts)])
+        done = job(source=source, model="small", machines=Machines(1, threads=2), shard_rows=2)
+        assert (done.embedded, len(parts(job.folder))) == (4, 2)
+        found = sorted(rows_of(job.folder), key=lambda row: row["id"])
+        assert_close([row["embedding"] for row in found], InBedder("small", dtype="float32").encode(texts, ASKED), 1e-4)
 
     def test_a_model_that_cannot_be_used_is_told_in_our_words(self, job):
         with pytest.raises(ModelError, match="No layer 99"):

@@ -103,6 +103,6 @@ def test_every_instruction_and_number_of_examples_is_a_cell_and_finished_ones_ar
     assert len({cell.model for cell in cells}) == len(cells) == 4
     assert cells[0].about["replacement"] == 3.0 and cells[0].about["rows"] == 4
     assert set(cells[0].scores) == {"spearman", "pearson", "without_number", "outside"}
-    assert cells[3].first_prompt.startswith("On a scale")
+    assert {cell.first_prompt for cell in cells} == {""}  # rows of C-STS may not be redistributed
     assert CliRunner().invoke(app, [*options, "--shots", "3"]).exit_code == 2
     assert CliRunner().invoke(app, [*options, "--instruction", "loud"]).exit_code == 2

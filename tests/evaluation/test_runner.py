@@ -9,7 +9,7 @@ from evaluation.metrics import spearman
 from evaluation.results import load_cells, markdown, newest, table
 from evaluation.runner import run
 from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
+from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table, instruct_stsb
 from evaluation.tasks.contrast_triplets import ContrastTriplets
 from evaluation.tasks.corpus import corpus_of_rows
 from evaluation.tasks.criteria_clustering import CriteriaClustering
@@ -49,6 +49,15 @@ def test_each_seed_and_kind_is_a_cell_and_texts_are_embedded_once(clustering, tm
     assert encode.calls == 2
     assert cells[0].first_prompt == "Kind? a x 0"
     assert cells[0].about["versions"]["torch"]
+
+
+def test_rows_that_may_not_be_redistributed_are_quoted_nowhere(tmp_path):
+    (tmp_path / "c.csv").write_text(
+        "sentence1,sentence2,condition,label\na cat,a dog,the animal,1\na cat,a kitten,the animal,4\n"
+    )
+    task = csts_of_table(tmp_path / "c.csv")
+    cells = run([embedder(Counting())], [task], tmp_path / "r.json", seeds=[0])
+    assert {cell.first_prompt for cell in cells} == {""} and "a cat" not in (tmp_path / "r.json").read_text()
 
 
 def test_the_tasks_of_one_corpus_share_its_vectors(clustering, tmp_path):
