@@ -209,9 +209,9 @@ def main(
                 *key,
                 main_score="spearman",
                 scores={name: round(score, 2) for name, score in scores.items()},
-                first_prompt=loaded.prompt(query_of(rows[0], kind), contexts[0]) if task.info.quoted else "",
+                first_prompt="",  # rows of C-STS may not be redistributed
                 seconds=round(time.time() - started, 1),
-                about={**about_of(task.info), "replacement": REPLACEMENT, "first_answers": list(answers[:5]), "rows": len(rows)},
+                about={**about_of(task.info), "replacement": REPLACEMENT, "rows": len(rows)},
             )
             save_cells(known.values(), output)
     typer.echo(aligned(table(list(known.values()))))
