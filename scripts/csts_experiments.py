@@ -188,7 +188,6 @@ def real(
         for name, (seeds, (kind, *settings)) in REAL.items():
             for seed in range(seeds if any(part in name for part in only) else 0):
                 trained_cells(name, kind, [*settings, *changes], seed, more if "our own" in name else data, output)
-    save_cells([replace(cell, first_prompt="") for cell in load_cells(output)], output)  # rows that may not be redistributed
     typer.echo(markdown(table(load_cells(output))))
 
 
@@ -265,24 +264,19 @@ def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path:
         result = method.finetune(replace(recipe, training=replace(recipe.training, output=folder)))
         measured = [_measured(result, task) for task in tasks]
     seconds = round(time.time() - started, 1)
-    for key, task, (scores, first) in zip(keys, tasks, measured, strict=True):
-        known[key] = Cell(*key, "spearman", scores, first, seconds, {**about_of(task.info), **settings})
+    for key, task, scores in zip(keys, tasks, measured, strict=True):
+        known[key] = Cell(*key, "spearman", scores, "", seconds, {**about_of(task.info), **settings})
     save_cells(known.values(), output)
     return [known[key] for key in keys]
 
 
-def _measured(folder: Path, task: ConditionalSTS) -> tuple[dict[str, float], str]:
-    """Scores of a trained encoder, and what it reads of the first pair."""
+def _measured(folder: Path, task: ConditionalSTS) -> dict[str, float]:
+    """Scores of a trained encoder."""
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
     found = task.outcomes_of_pairs(lambda first, second, conditions: encoder.similarity(first, second, condition=conditions))
-    scores = found.scores
-    first = task.rows[0]
-    parts, _ = encoder.read([str(first["sentence1"])], [str(first["sentence2"])], task.instructions[:1])
-    return {name: round(score, 2) for name, score in scores.items()}, " | ".join(
-        encoder.tokenizer.decode(ids) for ids in parts[0]
-    )
+    return {name: round(score, 2) for name, score in found.scores.items()}
 
 
 def _identity(recipe: Any) -> Mapping[str, Any]:

@@ -100,7 +100,8 @@ def test_every_instruction_and_number_of_examples_is_a_cell_and_finished_ones_ar
         result = CliRunner().invoke(app, [*options, *chosen], catch_exceptions=False)
         assert result.exit_code == 0, result.output
     cells = load_cells(tmp_path / "f.json")
-    assert len({cell.model for cell in cells}) == len(cells) == 4
+    names = [f"{options[1]}, {how} instruction, {count} shots" for how in ("none", "short") for count in (0, 2)]
+    assert [cell.model for cell in cells] == names
     assert cells[0].about["replacement"] == 3.0 and cells[0].about["rows"] == 4
     assert set(cells[0].scores) == {"spearman", "pearson", "without_number", "outside"}
     assert {cell.first_prompt for cell in cells} == {""}  # rows of C-STS may not be redistributed
