@@ -16,6 +16,8 @@ from inbedder.formats import BadRow
 from inbedder.tables import stream_rows
 
 Record = Mapping[str, Any]
+UNASKED = "@unasked"
+"""``taught_as`` of rows that are drawn to the teachers' vectors of their texts alone."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class Source(Section):
     target: Literal["answer", "text", "both"] = "answer"
     """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
     taught_as: str | None = None
-    """What teachers are asked in place of the row's own question, so that many wordings are drawn to one vector; an empty string
-    leaves the row to its answer alone (``objective.teacher_loss: cosine``)."""
+    """What teachers are asked in place of the row's own question, so that many wordings are drawn to one vector; "@unasked" is
+    their vector of the text without any, and an empty string leaves the row to its answer alone
+    (``objective.teacher_loss: cosine``)."""
     per_text: Count | None = None
     """At most so many rows per text."""
 

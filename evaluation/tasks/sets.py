@@ -38,6 +38,8 @@ class KnownSet:
     """The task's columns and the fields that hold them, where names differ."""
     contrasts: bool = True
     """Corpora: whether both criteria vary freely (a domain that its intents determine does not)."""
+    quoted: bool = True
+    """Whether results may quote its texts."""
     licence: str = "see the hub"
     """Licence of the data."""
     citation: str = ""

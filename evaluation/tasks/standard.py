@@ -146,7 +146,7 @@ def standard_task(kind: str, name: str, folder: Path | None = None, limit: int |
         revision = fingerprint([], [splits, instruction])
         sample = f" ({limit} rows)" if limit is not None and len(splits["test"]) == limit else ""
     title = f"{name}{sample} {'STS' if kind == 'sts' else kind}"
-    info = TaskInfo(title, MAIN_SCORES[kind], source, revision, known.licence, known.citation)
+    info = TaskInfo(title, MAIN_SCORES[kind], source, revision, known.licence, known.citation, quoted=known.quoted)
     return StandardTask(local_task(kind, splits, info, instruction), instruction, info)
 
 

@@ -42,7 +42,7 @@ class Row:
     target: str = "answer"
     """What the vector is drawn to: "answer", "text" or "both"."""
     taught_as: str | None = None
-    """What teachers are asked; None is the question, "" nothing."""
+    """What teachers are asked; None is the question, "@unasked" nothing, and "" leaves them out."""
 
     @property
     def drawn_to(self) -> tuple[str, ...]:

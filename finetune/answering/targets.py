@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from finetune.answering.rows import Row
+from finetune.sources import UNASKED
 from inbedder.cache import Store
 from inbedder.embedder import InBedder
 from inbedder.errors import RecipeError
@@ -53,13 +54,15 @@ def taught_by(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: s
         float16, one row per row, shape (n, width); zeros for rows that are not taught.
     """
     total = np.zeros((len(rows), width), dtype=np.float32)
-    taught = [number for number, row in enumerate(rows) if row.taught_as != ""]
-    texts = [rows[number].text for number in taught]
-    questions = [rows[number].taught_as or rows[number].instruction for number in taught]
+    unasked = [number for number, row in enumerate(rows) if row.taught_as == UNASKED]
+    asked = [number for number, row in enumerate(rows) if row.taught_as not in ("", UNASKED)]
+    questions = [rows[number].taught_as or rows[number].instruction for number in asked]
     for teacher in teachers:
         model = InBedder(teacher, cache=None if cache is None else Path(cache).expanduser())
-        vectors = model.encode(texts, questions, normalize_embeddings=True)
-        total[taught] += _carried_over(np.asarray(vectors), width)
+        for taught, instructions in ((asked, questions), (unasked, None)):
+            if taught:
+                vectors = model.encode([rows[number].text for number in taught], instructions, normalize_embeddings=True)
+                total[taught] += _carried_over(np.asarray(vectors), width)
     return torch.from_numpy(total).half()
 
 

@@ -68,3 +68,12 @@ def test_a_teacher_may_be_asked_in_other_words_or_not_at_all(make_model):
     distilled(vectors, torch.from_numpy(taught), Objective(teacher="t", teacher_loss="cosine")).backward()
     assert (vectors.grad[2::3] == 0).all()
     assert (vectors.grad[0::3] != 0).any()
+
+
+def test_a_text_may_be_drawn_to_what_teachers_make_of_it_unasked(make_model):
+    texts = ["I love cats", "dogs bark"]
+    rows = [Row(text, "Who?", "", "set", taught_as=asked) for text in texts for asked in (None, "@unasked")]
+    taught = taught_by([make_model("bert")], rows, 32).float().numpy()
+    teacher = InBedder(make_model("bert"))
+    assert_close(taught[0::2], teacher.encode(texts, "Who?", normalize_embeddings=True), 1e-3)
+    assert_close(taught[1::2], teacher.encode(texts, normalize_embeddings=True), 1e-3)
