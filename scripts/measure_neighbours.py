@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sklearn.metrics import ndcg_score
+from sklearn.metrics.pairwise import cosine_similarity
 
 from inbedder import InBedder
 from inbedder.tables import read_rows
@@ -60,28 +62,23 @@ def abstracts(folder: Path, judge: SentenceTransformer) -> list[Searched]:
     ]
 
 
-def nearest(vectors: Vectors, count: int = RELEVANT) -> NDArray[np.bool_]:
-    """Which rows are the nearest to each, by cosine: bool, shape (n, n)."""
+def nearest(vectors: Vectors) -> NDArray[np.bool_]:
+    """Which ten rows are the nearest to each, by cosine: bool, shape (n, n)."""
     found = np.zeros((len(vectors), len(vectors)), dtype=bool)
-    np.put_along_axis(found, ranked(vectors)[:, :count], True, axis=1)
+    np.put_along_axis(found, np.argsort(-cosines_of(vectors), axis=1)[:, :RELEVANT], True, axis=1)
     return found
 
 
-def ranked(vectors: Vectors) -> NDArray[Any]:
-    """For each row the others by falling cosine, the row itself last; shape (n, n)."""
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    cosines = unit @ unit.T
+def cosines_of(vectors: Vectors) -> NDArray[Any]:
+    """Cosines between rows, a row's own below all; shape (n, n)."""
+    cosines: NDArray[Any] = cosine_similarity(vectors)
     np.fill_diagonal(cosines, -2)
-    return np.argsort(-cosines, axis=1, kind="stable")
+    return cosines
 
 
 def ndcg(vectors: Vectors, relevant: NDArray[np.bool_]) -> float:
-    """NDCG@20, times 100, mean over rows that have something relevant."""
-    relevant = relevant & ~np.eye(len(relevant), dtype=bool)
-    discounts = 1 / np.log2(np.arange(DEPTH) + 2)
-    gained = np.take_along_axis(relevant, ranked(vectors)[:, :DEPTH], axis=1) @ discounts
-    most = np.concatenate([[0.0], np.cumsum(discounts)])[np.minimum(relevant.sum(1), DEPTH)]
-    return 100 * float(np.mean(gained[most > 0] / most[most > 0]))
+    """NDCG@20, times 100."""
+    return 100 * float(ndcg_score(relevant & ~np.eye(len(relevant), dtype=bool), cosines_of(vectors), k=DEPTH))
 
 
 def main() -> None:

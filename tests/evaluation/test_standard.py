@@ -168,3 +168,14 @@ def test_twenty_newsgroups_is_mtebs_own_task_with_the_papers_instruction_and_the
 
     assert task.evaluate(oracle)["v_measure"] == pytest.approx(50)
     assert asked == [(24, "Categorize the topic of the news article.")]
+
+
+def test_results_quote_no_post_to_a_newsgroup(tmp_path):
+    rows = [
+        {"subject": f"Re: {group}", "text": f"a whole post, {number}", "label": group} for group in "ab" for number in range(3)
+    ]
+    write(tmp_path / "mini_newsgroups20" / "all.jsonl.gz", rows)
+    posts, subjects = (standard_task("clustering", name, tmp_path) for name in ("mini_newsgroups20 posts", "mini_newsgroups20"))
+    assert (posts.info.quoted, subjects.info.quoted) == (False, True)
+    assert posts.first_input()[0].startswith("a whole post")
+    assert subjects.first_input()[0].startswith("Re: ")
