@@ -62,6 +62,9 @@ class Source(Section):
     """When given, the answers are renamed by this table and rows with other answers are left out."""
     keywords: Whole = 0
     """When above 0, the answer is so many most salient words of the input (``keywords``), for questions of topic."""
+    answered_by: str | None = None
+    """When given, a model, as ``InBedder`` takes it, whose answers take the place of the rows' own: for questions that the set
+    does not answer. Rows to which it has no answer are left out."""
     beside: str | None = None
     """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
     questions: Count = 2

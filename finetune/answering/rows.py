@@ -20,6 +20,7 @@ from finetune.answering.recipe import AnsweringData
 from finetune.columns import column_of, first_answer
 from finetune.composing import WRITTEN
 from finetune.sources import Record, Source, file_records, hub_records
+from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.words import StopwordList, stopwords
 
@@ -186,7 +187,14 @@ def _read_source(source: Source, data: AnsweringData, draw: random.Random, seed:
         rows = rows * int(whole) + draw.sample(rows, round(part * len(rows)))
     if source.instructions:
         rows = [replace(row, instruction=draw.choice(source.instructions)) for row in rows]
-    return [replace(row, text=beside(row.text), target=source.target, taught_as=source.taught_as) for row in rows]
+    rows = [replace(row, text=beside(row.text), target=source.target, taught_as=source.taught_as) for row in rows]
+    return rows if source.answered_by is None else _answered(rows, source.answered_by)
+
+
+def _answered(rows: list[Row], model: str) -> list[Row]:
+    """Rows with a model's answers in place of their own; those without an answer are left out."""
+    answers = InBedder(model).answer([row.text for row in rows], [row.instruction for row in rows])
+    return [replace(row, answer=str(answer)) for row, answer in zip(rows, answers, strict=True) if str(answer).strip()]
 
 
 def _drawn(rows: list[Row], source: Source, draw: random.Random, *, in_order: bool) -> list[Row]:

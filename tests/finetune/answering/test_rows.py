@@ -8,6 +8,7 @@ from finetune.answering.recipe import AnsweringData
 from finetune.answering.rows import hold_out, load_rows, read_rows, right_choice, stopwords, strip_stopwords
 from finetune.methods import read_method
 from finetune.sources import Source
+from inbedder import InBedder
 from inbedder.errors import RecipeError
 
 RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
@@ -309,3 +310,12 @@ def test_a_question_without_an_answer_is_a_bad_row(tmp_path):
     write(tmp_path / "squad.jsonl", [{"context": "Tea.", "question": "Who?", "answers": {"text": [], "answer_start": []}}])
     with pytest.raises(RecipeError, match="row 1: not a question-answer row"):
         read_rows(Source("squad.jsonl"), tmp_path)
+
+
+def test_questions_that_a_set_does_not_answer_are_answered_by_a_model(folder, make_model):
+    model, questions = str(make_model("bert")), ("Where?", "Who?")
+    source = Source("a.jsonl.gz", instructions=questions, answered_by=model)
+    rows = load_rows(AnsweringData(folder=str(folder), sources=(source,), strip_stopwords=False))
+    texts, asked = [row.text for row in rows], [row.instruction for row in rows]
+    assert set(asked) == set(questions)
+    assert [row.answer for row in rows] == InBedder(model).answer(texts, asked)
