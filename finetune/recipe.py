@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -48,6 +48,8 @@ class Lora(Section):
     """peft's target_modules: a regular expression, names, or all-linear."""
     modules_to_save: tuple[str, ...] = ()
     """Modules that are trained whole, such as a new answer head."""
+    bias: Literal["none", "all", "lora_only"] = "none"
+    """Biases that are trained, too: none, all, or those of the layers with adapters."""
     start: str | None = None
     """Folder of an adapter of the same shape to go on with, such as a first stretch's on other data; None begins anew."""
 

@@ -58,6 +58,7 @@ def lora_config(lora: Lora) -> Any:
         lora_dropout=lora.dropout,
         target_modules=list(lora.target_modules) if isinstance(lora.target_modules, tuple) else lora.target_modules,
         modules_to_save=list(lora.modules_to_save) or None,
+        bias=lora.bias,
     )
 
 

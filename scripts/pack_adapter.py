@@ -77,13 +77,18 @@ def low_rank(trained: Mapping[str, Tensor], base: nn.Module, rank: int) -> Any:
 
 
 def saved(adapted: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and configuration as peft saves them, without the second copies that it keeps of biases."""
+    """Weights and configuration as peft saves them."""
     with tempfile.TemporaryDirectory() as folder:
         adapted.save_pretrained(folder)
         weights = load_file(Path(folder) / "adapter_model.safetensors")
         config = json.loads((Path(folder) / "adapter_config.json").read_text(encoding="utf-8"))
+    return without_copies(weights), config
+
+
+def without_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights of an adapter without the second copies that peft saves of trained biases."""
     copies = (".modules_to_save.", ".original_module.")
-    return {name: tensor for name, tensor in weights.items() if not any(copy in name for copy in copies)}, config
+    return {name: tensor for name, tensor in weights.items() if not any(copy in name for copy in copies)}
 
 
 def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: int) -> dict[str, Tensor]:
@@ -121,7 +126,7 @@ def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[di
     if adapters and (plain or len(sources) == 1):
         config = json.loads((sources[0] / "adapter_config.json").read_text(encoding="utf-8"))
         if len(sources) == 1:
-            return adapters[0], config, settings
+            return without_copies(adapters[0]), config, settings
         return (
             mean_adapter(adapters, config["lora_alpha"] / config["r"], rank),
             config | {"r": rank, "lora_alpha": rank},

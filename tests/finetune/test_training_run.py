@@ -95,6 +95,19 @@ def test_adapters_go_on_from_those_of_an_earlier_stretch(make_model, tmp_path):
         assert torch.equal(weight, second.get_parameter(name)), name
 
 
+def test_biases_are_trained_and_go_on_where_the_recipe_says(make_model, tmp_path):
+    config = lora_config(Lora(r=4, alpha=8, target_modules=("q_proj",), bias="all"))
+    first = with_adapters(AutoModelForCausalLM.from_pretrained(make_model("opt")), config)
+    biases = {name: weight for name, weight in first.named_parameters() if name.endswith(".bias")}
+    assert biases and all(weight.requires_grad for weight in biases.values())
+    for weight in biases.values():
+        torch.nn.init.constant_(weight, 0.5)
+    first.save_pretrained(tmp_path / "first")
+    second = with_adapters(AutoModelForCausalLM.from_pretrained(make_model("opt")), config, str(tmp_path / "first"))
+    for name, weight in biases.items():
+        assert torch.equal(weight, second.get_parameter(name)), name
+
+
 @pytest.mark.parametrize(
     ("lora", "message"),
     [(Lora(r=8, alpha=8), "r and alpha are 4 and 8 there"), (Lora(r=4, alpha=8, target_modules=("q_proj",)), "it has ")],
