@@ -47,15 +47,19 @@ def test_the_citation_names_the_package_as_it_is_and_the_five_papers():
     assert titles[0] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
-def test_means_over_wordings_raised_the_worst_and_no_wording_fails():
+def test_means_over_wordings_raised_the_judgement_cost_topics_nothing_and_no_wording_fails():
     header, *rows = update_tables.wordings_table()
     scores = {name: dict(zip(header[1:], map(float, row), strict=True)) for name, *row in rows}
     assert len(scores) == 4
     for name, found in scores.items():
-        assert min(found["mean of 3: worst"], found["mean of 5: worst"]) > found["one wording: worst"]
-        lifted = 0.5 if name.startswith("amazon") else 0.0
-        assert min(found["mean of 3: mean"], found["mean of 5: mean"]) >= found["one wording: mean"] + lifted
-        assert found["one wording: worst"] > (0.65 if name.endswith("polarity") else 0.9) * found["one wording: mean"]
+        judgement = name.endswith("polarity")
+        assert min(found["mean of 3: worst"], found["mean of 5: worst"]) >= found["one wording: worst"] + (
+            7.5 if judgement else -0.5
+        )
+        assert min(found["mean of 3: mean"], found["mean of 5: mean"]) >= found["one wording: mean"] + (
+            0.5 if judgement else -0.2
+        )
+        assert found["one wording: worst"] > (0.65 if judgement else 0.9) * found["one wording: mean"]
 
 
 def test_the_default_namer_was_judged_best():
