@@ -5,7 +5,7 @@ model can answer by reading the text and not the question. Here the kind of thin
 facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
 of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/complaints.yaml`` those of lines to
 transport companies, ``written/requests.yaml`` those of short messages that want something, in some mood, and
-``written/scenes.yaml`` those of captions.
+``written/scenes.yaml`` those of captions, ``written/studies.yaml`` those of abstracts.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import yaml
 
 from finetune.scenes import question as ask_of_scene
 from finetune.scenes import scene
+from finetune.studies import study
 
 WRITTEN = Path(__file__).resolve().parent / "written"
 OPENINGS = (
@@ -54,6 +55,8 @@ def compose(
         words: tuple[str, ...] = ()
         if "animals" in phrases:
             text, answers, words = scene(phrases, draw)
+        elif "designs" in phrases:
+            text, answers = study(phrases, draw)
         elif "areas" in phrases:
             text, answers = _request(phrases, draw)
         else:

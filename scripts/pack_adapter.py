@@ -23,10 +23,12 @@ from typing import Any
 
 import torch
 import yaml
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from inbedder.backbones.adapters import read_weights
 from inbedder.backbones.families import load_model
+from inbedder.backbones.file_checks import ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.weights import LoadOptions
 from inbedder.models.checksums import write_checksums
@@ -80,15 +82,9 @@ def saved(adapted: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and configuration as peft saves them."""
     with tempfile.TemporaryDirectory() as folder:
         adapted.save_pretrained(folder)
-        weights = load_file(Path(folder) / "adapter_model.safetensors")
+        weights = read_weights(Path(folder))
         config = json.loads((Path(folder) / "adapter_config.json").read_text(encoding="utf-8"))
-    return without_copies(weights), config
-
-
-def without_copies(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of an adapter without the second copies that peft saves of trained biases."""
-    copies = (".modules_to_save.", ".original_module.")
-    return {name: tensor for name, tensor in weights.items() if not any(copy in name for copy in copies)}
+    return weights, config
 
 
 def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: int) -> dict[str, Tensor]:
@@ -120,13 +116,12 @@ def mean_adapter(adapters: Sequence[Mapping[str, Tensor]], scale: float, rank: i
 def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any]]:
     """Weights, peft configuration and inbedder's settings of fine-tuned folders."""
     settings = json.loads((sources[0] / SETTINGS_FILE).read_text(encoding="utf-8"))
-    files = [source / "adapter_model.safetensors" for source in sources]
-    adapters = [load_file(file) for file in files if file.exists()]
+    adapters = [read_weights(source) for source in sources if (source / ADAPTER_WEIGHTS).exists()]
     plain = len(adapters) == len(sources) and all("lora_" in name for adapter in adapters for name in adapter)  # no biases
     if adapters and (plain or len(sources) == 1):
         config = json.loads((sources[0] / "adapter_config.json").read_text(encoding="utf-8"))
         if len(sources) == 1:
-            return without_copies(adapters[0]), config, settings
+            return adapters[0], config, settings
         return (
             mean_adapter(adapters, config["lora_alpha"] / config["r"], rank),
             config | {"r": rank, "lora_alpha": rank},

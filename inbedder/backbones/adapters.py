@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA")
 """Adapters of peft that can be merged into their base."""
 _UNPLAIN = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
+_COPIES = (".modules_to_save.", ".original_module.")
+"""What peft saves a second time, under another name, of modules trained whole when all biases are trained, too."""
 
 
 def adapter_folder(name: str, revision: str | None) -> str | None:
@@ -72,7 +74,7 @@ def read_weights(adapter: Path) -> dict[str, Tensor]:
         adapter: Its folder.
 
     Returns:
-        Tensors by name.
+        Tensors by name, each once.
 
     Raises:
         ModelError: When they are missing, pickled, damaged or none.
@@ -82,6 +84,7 @@ def read_weights(adapter: Path) -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged ({error}). Download the adapter again, or train it again.") from error
+    tensors = {name: tensor for name, tensor in tensors.items() if not any(copy in name for copy in _COPIES)}
     if not tensors:
         raise ModelError(f"{path} holds no weights. Download the adapter again, or train it again.")
     return tensors

@@ -164,3 +164,18 @@ def test_a_whole_adapter_is_read_and_merged(make_model, adapter):
     shutil.rmtree(adapter)
     with pytest.raises(ModelError, match="is damaged"):
         read_config(adapter)
+
+
+def test_an_adapter_with_all_biases_and_modules_trained_whole_is_read_without_the_copies_that_peft_saves(make_model, tmp_path):
+    torch.manual_seed(3)
+    kept_whole = ["transform", "output.LayerNorm", "embeddings.LayerNorm"]
+    config = LoraConfig(r=4, lora_alpha=4, bias="all", target_modules=["query", "value"], modules_to_save=kept_whole)
+    model = get_peft_model(AutoModelForMaskedLM.from_pretrained(make_model("bert")), config)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter, std=0.2)
+    model.save_pretrained(tmp_path / "adapter")
+    assert any(".original_module." in name for name in load_file(tmp_path / "adapter" / WEIGHTS))
+    ids = torch.tensor([[2, 5, 6, 7, 3]])
+    ours = with_adapter(AutoModelForMaskedLM.from_pretrained(make_model("bert")), str(tmp_path / "adapter"), merge=True)
+    torch.testing.assert_close(ours(ids).logits, model.eval()(ids).logits, atol=1e-5, rtol=1e-5)

@@ -13,10 +13,11 @@ OPINIONS = WRITTEN / "opinions.yaml"
 REQUESTS = WRITTEN / "requests.yaml"
 SERVICES = WRITTEN / "services.yaml"
 SCENES = WRITTEN / "scenes.yaml"
+STUDIES = WRITTEN / "studies.yaml"
 COMPLAINTS = WRITTEN / "complaints.yaml"
 
 
-@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES], ids=lambda path: path.stem)
 def test_rows_are_drawn_by_their_seed_alone(phrases):
     first = list(compose(phrases, 300))
     assert first == list(compose(phrases, 300))
@@ -24,7 +25,7 @@ def test_rows_are_drawn_by_their_seed_alone(phrases):
     assert len(first) == 300
 
 
-@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES], ids=lambda path: path.stem)
 def test_most_texts_are_asked_two_different_questions(phrases):
     rows = list(compose(phrases, 2000))
     by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
@@ -44,7 +45,7 @@ def test_facts_that_are_told_stand_in_the_text():
             assert row["output"] in row["input"]
 
 
-@pytest.mark.parametrize("phrases", [REQUESTS, SERVICES, COMPLAINTS, SCENES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES], ids=lambda path: path.stem)
 def test_no_frame_is_left_open(phrases):
     assert not [row for row in compose(phrases, 20000) if re.search(r"[{}]", " ".join(row.values()))]
 
