@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The bundled default from its recipes: a teacher (three seeds of mini.yaml), two seeds that read text and question apart, and
 # four stretches, three of them under the teacher, with means of weights between them, one (four runs) under what these gave, a short
-# one (two runs) under the mean of those, one over long texts (six runs) under what these gave, and one of the adapter itself, after
-# the cut. About six hours on 2 CPU cores.
+# one (two runs) under the mean of those, one over long texts (six runs) under what these gave, and three of the adapter itself,
+# after the cut. About seven hours on 2 CPU cores.
 # DATA is the folder of training sets; OUT takes the place of inbedder/models/mini.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,8 +55,12 @@ eighth 4 runs/mini-eighth-3 14 300 3.0e-4 20 "$none 2=1400 3=1200 4=1000 5=600 1
 eighth 5 runs/mini-eighth-4 15 300 2.5e-4 20 "$none $opinions"
 eighth 6 runs/mini-eighth-5 16 340 2.5e-4 20 "$opinions 19=800 20=900"
 pack runs/mini-eighth-{6,6,6,6} runs/mini-seven runs/mini-cut
-# the adapter itself learns the sixth run's rows
+# the adapter itself learns the sixth run's rows, then more wordings, then abstracts that are composed
 caps=()
 for pair in $opinions 19=800 20=900; do caps+=(--set "data.sources.${pair%=*}.cap=${pair#*=}"); done
 train mini-ninth runs/mini-ninth "${caps[@]}"
-pack runs/mini-ninth runs/mini-cut "${2:-runs/mini-adapter}"
+pack runs/mini-ninth runs/mini-cut runs/mini-nine
+train mini-tenth runs/mini-tenth "${caps[@]}" --set data.sources.29.weight=4
+pack runs/mini-tenth runs/mini-ten
+train mini-eleventh runs/mini-eleventh
+pack runs/mini-eleventh "${2:-runs/mini-adapter}"

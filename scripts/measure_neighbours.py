@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How well the nearest neighbours of long texts fit, asked and unasked (nDCG@20): posts to newsgroups and abstracts of papers.
+"""How well nearest neighbours fit, asked and unasked (nDCG@20): posts to newsgroups, their subject lines and abstracts of papers.
 
-python scripts/measure_neighbours.py DATA QA JUDGE --model mini -o finetune/results/mini_eighth_neighbours.json
+python scripts/measure_neighbours.py DATA QA JUDGE --model mini -o finetune/results/mini_eleventh_neighbours.json
 
-DATA holds mini_newsgroups20, QA pubmedqa.jsonl.gz, JUDGE is all-mpnet-base-v2. A post's neighbours are relevant when they are of
-its group. An abstract's ten relevant ones are, for the problem, those whose titles are nearest to its own by JUDGE and, for the
-result, those whose conclusions are; titles and conclusions are no part of the texts. Left out are abstracts that
-``finetune/recipes/mini-eighth.yaml`` learns from (those whose answer is "yes").
+DATA holds mini_newsgroups20, QA pubmedqa.jsonl.gz, JUDGE is all-mpnet-base-v2. Neighbours of a post, or of its subject line, are
+relevant when they are of its group. An abstract's ten relevant ones are, for the problem, those whose titles are nearest to its
+own by JUDGE and, for the result, those whose conclusions are; titles and conclusions are no part of the texts. Left out are
+abstracts that ``finetune/recipes/mini-eighth.yaml`` and its heirs learn from (those whose answer is "yes").
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ class Searched(NamedTuple):
     questions: tuple[str, ...]
 
 
-def posts(folder: Path, limit: int) -> Searched:
-    """Posts of 300 to 6,000 characters; relevant are those of the same group."""
+def posts(folder: Path, limit: int) -> list[Searched]:
+    """Posts of 300 to 6,000 characters, and their subject lines; relevant are those of the same group."""
     rows = [row for row in read_rows(str(folder / "mini_newsgroups20" / "all.jsonl.gz")) if 300 <= len(row["text"]) <= 6000]
     rows = random.Random(0).sample(rows, min(limit, len(rows)))
     groups = np.array([row["label"] for row in rows])
-    return Searched("posts by newsgroup", [row["text"] for row in rows], groups[:, None] == groups, TOPIC)
+    same = groups[:, None] == groups
+    names = {"posts by newsgroup": "text", "subject lines by newsgroup": "subject"}
+    return [Searched(name, [row[field] for row in rows], same, TOPIC) for name, field in names.items()]
 
 
 def abstracts(folder: Path, judge: SentenceTransformer) -> list[Searched]:
@@ -91,7 +93,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=600, help="posts at most")
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
-    searched = [posts(options.data, options.limit), *abstracts(options.qa, SentenceTransformer(str(options.judge)))]
+    searched = [*posts(options.data, options.limit), *abstracts(options.qa, SentenceTransformer(str(options.judge)))]
     asked = [(one.name, question) for one in searched for question in ("nothing", *one.questions)]
     rows = [["neighbours of", "asked", *options.model], *map(list, asked)]
     for name in options.model:
