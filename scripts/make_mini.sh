@@ -63,4 +63,12 @@ pack runs/mini-ninth runs/mini-cut runs/mini-nine
 train mini-tenth runs/mini-tenth "${caps[@]}" --set data.sources.29.weight=4
 pack runs/mini-tenth runs/mini-ten
 train mini-eleventh runs/mini-eleventh
-pack runs/mini-eleventh "${2:-runs/mini-adapter}"
+pack runs/mini-eleventh runs/mini-eleven
+# once more, with what happens drawn to the texts' own vectors, too, and more lines of a few words
+more=(--set "data.sources.19.taught_as='@unasked'" --set "data.sources.20.taught_as='@unasked'")
+for pair in 0=2600 1=2000 19=2200 20=2200 22=800 23=600 24=800 25=500 59=400 60=400 61=1000 62=800 63=400 64=800 65=800 66=800 67=700 68=700 69=700; do
+    more+=(--set "data.sources.${pair%=*}.cap=${pair#*=}")
+done
+train mini-eleventh runs/mini-eleventh-2 --set lora.start=runs/mini-eleven --set training.seed=20 --set training.max_steps=200 --set training.learning_rate=2.5e-4 "${more[@]}"
+pack runs/mini-eleventh-2 runs/mini-twelve
+pack runs/mini-twelve runs/mini-twelve runs/mini-eleven "${2:-runs/mini-adapter}"
