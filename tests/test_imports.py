@@ -46,7 +46,7 @@ FLOORS = {
     """,
     "finetune": """
         answering answering.keywords answering.order card columns conditional contrastive.losses curriculum.annealing
-            preflight recipe scenes
+            preflight recipe scenes studies
         composing conditional.recipe contrastive.recipe curriculum.tours methods starting training_run
         conditional.losses conditional.rows curriculum.arranging sources
         answering.recipe conditional.trainer contrastive.rows curriculum mining
