@@ -39,7 +39,8 @@ def compose(
     """Draw texts and the questions that they answer.
 
     Args:
-        path: A YAML file of phrases, such as ``written/opinions.yaml``: requests if it has ``areas``, else opinions.
+        path: A YAML file of phrases, such as ``written/opinions.yaml``: captions if it has ``animals``, abstracts if it has
+            ``designs``, requests if it has ``areas``, else opinions.
         rows: How many rows; None for as many as the file's ``rows`` says.
         seed: Seed of the draw.
         questions: At most so many questions per text.

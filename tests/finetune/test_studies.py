@@ -13,9 +13,10 @@ def studies(count, seed=0):
     return [study(PHRASES, draw) for _ in range(count)]
 
 
-def test_who_was_examined_and_where_stand_in_the_abstract():
+def test_a_place_is_an_answer_where_the_abstract_names_it_and_nowhere_else():
     for abstract, answers in studies(2000):
-        assert all(answers[told] in abstract for told in ("who", "place") if told in answers)
+        named = {place for place in PHRASES["places"] if place in abstract}
+        assert named == ({answers["place"]} if "place" in answers else set())
 
 
 def test_the_outcome_always_stands_in_the_abstract_and_the_result_names_it():
@@ -26,10 +27,9 @@ def test_the_outcome_always_stands_in_the_abstract_and_the_result_names_it():
 
 def test_the_result_is_told_in_words_of_its_direction_alone():
     for abstract, answers in studies(2000):
-        words = {"place": "", "outcome": answers["outcome"], "factor": answers["factor"]}
         plain = {"higher": "There was a clear rise of {outcome}", "unchanged": "{factor} had no significant effect"}
         for direction, sentence in plain.items():
-            told = sentence.format(**words)
+            told = sentence.format(**answers)
             told = told[:1].upper() + told[1:]
             assert told not in abstract or answers["direction"] == direction
 
