@@ -5,7 +5,7 @@ model can answer by reading the text and not the question. Here the kind of thin
 facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
 of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/complaints.yaml`` those of lines to
 transport companies, ``written/requests.yaml`` those of short messages that want something, in some mood, and
-``written/scenes.yaml`` those of captions, ``written/studies.yaml`` those of abstracts.
+``written/scenes.yaml`` those of captions, ``written/studies.yaml`` those of abstracts, ``written/titles.yaml`` those of titles.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def compose(
 
     Args:
         path: A YAML file of phrases, such as ``written/opinions.yaml``: captions if it has ``animals``, abstracts if it has
-            ``designs``, requests if it has ``areas``, else opinions.
+            ``designs``, titles if it has ``titles``, requests if it has ``areas``, else opinions.
         rows: How many rows; None for as many as the file's ``rows`` says.
         seed: Seed of the draw.
         questions: At most so many questions per text.
@@ -58,6 +58,8 @@ def compose(
             text, answers, words = scene(phrases, draw)
         elif "designs" in phrases:
             text, answers = study(phrases, draw)
+        elif "titles" in phrases:
+            text, answers = _title(phrases, draw)
         elif "areas" in phrases:
             text, answers = _request(phrases, draw)
         else:
@@ -74,6 +76,21 @@ def read_phrases(path: Path) -> dict[str, Any]:
     phrases = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
     below = phrases.pop("extends", None)
     return read_phrases(path.parent / below) | phrases if below else phrases
+
+
+def _title(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
+    """A line such as the subject of a message, and its answers by question."""
+    field = draw.choice(phrases["fields"])
+    things = field.get("things", ())
+    purpose, ways = draw.choice(sorted(phrases["titles"].items()))
+    while not things and all("{thing}" in way for way in ways):
+        purpose, ways = draw.choice(sorted(phrases["titles"].items()))
+    form = draw.choice([way for way in ways if len(things) > 1 or "{thing}" not in way or (things and "{other}" not in way)])
+    matters = dict(zip("ab", draw.sample(field["matters"], 2), strict=True))
+    named = dict(zip(("thing", "other"), draw.sample(things, min(2, len(things))), strict=False))
+    line = form.format(**matters, **named)
+    line = draw.choice([line, line, line, line.lower(), line.upper(), f"Re: {line}", f"Re: {line}"])
+    return line[:1].upper() + line[1:], {"subject": field["is"], "purpose": purpose}
 
 
 def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:

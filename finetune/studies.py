@@ -55,7 +55,8 @@ def study(phrases: Phrases, draw: random.Random) -> tuple[str, dict[str, str]]:
         "outcome": words["outcome"],
         "direction": direction,
     }
-    told = {name: words[name] for name in ("who", "place") if words[name] in text}
+    drawn = " ".join(sentences)
+    told = {name: words[name] for name in ("who", "place") if f"{{{name}}}" in drawn}
     return text, answers | told
 
 

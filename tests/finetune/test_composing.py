@@ -14,10 +14,12 @@ REQUESTS = WRITTEN / "requests.yaml"
 SERVICES = WRITTEN / "services.yaml"
 SCENES = WRITTEN / "scenes.yaml"
 STUDIES = WRITTEN / "studies.yaml"
+TITLES = WRITTEN / "titles.yaml"
 COMPLAINTS = WRITTEN / "complaints.yaml"
+ALL = [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES, TITLES]
 
 
-@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", ALL, ids=lambda path: path.stem)
 def test_rows_are_drawn_by_their_seed_alone(phrases):
     first = list(compose(phrases, 300))
     assert first == list(compose(phrases, 300))
@@ -25,7 +27,7 @@ def test_rows_are_drawn_by_their_seed_alone(phrases):
     assert len(first) == 300
 
 
-@pytest.mark.parametrize("phrases", [OPINIONS, REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", ALL, ids=lambda path: path.stem)
 def test_most_texts_are_asked_two_different_questions(phrases):
     rows = list(compose(phrases, 2000))
     by_text = {text: list(some) for text, some in itertools.groupby(rows, lambda row: row["input"])}
@@ -45,7 +47,7 @@ def test_facts_that_are_told_stand_in_the_text():
             assert row["output"] in row["input"]
 
 
-@pytest.mark.parametrize("phrases", [REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("phrases", [REQUESTS, SERVICES, COMPLAINTS, SCENES, STUDIES, TITLES], ids=lambda path: path.stem)
 def test_no_frame_is_left_open(phrases):
     assert not [row for row in compose(phrases, 20000) if re.search(r"[{}]", " ".join(row.values()))]
 
@@ -103,3 +105,23 @@ def test_long_opinions_are_longer_and_ask_more():
     mean = [sum(len(row["input"]) for row in rows) / len(rows) for rows in (short, long)]
     assert mean[1] > 1.6 * mean[0]
     assert len({row["input"] for row in long}) < 500
+
+
+def test_titles_of_every_field_have_every_purpose_but_trade_where_nothing_can_be_sold():
+    phrases = read_phrases(TITLES)
+    fields = {field["is"]: set(phrases["titles"]) for field in phrases["fields"]}
+    for field in phrases["fields"]:
+        if "things" not in field:
+            fields[field["is"]] -= {"sells", "wants to buy"}
+    rows = [(row["input"], row["output"]) for row in compose(TITLES, 20000)]
+    subjects = {text: answer for text, answer in rows if answer in fields}
+    drawn = {(subjects[text], answer) for text, answer in rows if answer in phrases["titles"] and text in subjects}
+    assert drawn == {(field, purpose) for field, purposes in fields.items() for purpose in purposes}
+
+
+def test_a_title_names_a_matter_or_a_thing_of_its_field_alone():
+    phrases = read_phrases(TITLES)
+    named = {field["is"]: {word.lower() for word in [*field["matters"], *field.get("things", ())]} for field in phrases["fields"]}
+    for row in compose(TITLES, 5000):
+        if row["output"] in named:
+            assert any(word in row["input"].lower() for word in named[row["output"]])

@@ -19,6 +19,12 @@ def test_a_place_is_an_answer_where_the_abstract_names_it_and_nowhere_else():
         assert named == ({answers["place"]} if "place" in answers else set())
 
 
+def test_who_was_examined_is_an_answer_in_nearly_all_abstracts_and_always_told():
+    rows = studies(2000)
+    assert all(answers["who"].lower() in abstract.lower() for abstract, answers in rows if "who" in answers)
+    assert sum("who" in answers for _, answers in rows) / len(rows) > 0.8
+
+
 def test_the_outcome_always_stands_in_the_abstract_and_the_result_names_it():
     for abstract, answers in studies(2000):
         assert answers["outcome"].lower() in abstract.lower()
