@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The bundled default from its recipes: a teacher (three seeds of mini.yaml), two seeds that read text and question apart, and
 # four stretches, three of them under the teacher, with means of weights between them, one (four runs) under what these gave, a short
-# one (two runs) under the mean of those, one over long texts (six runs) under what these gave, and three of the adapter itself,
-# after the cut. About seven hours on 2 CPU cores.
+# one (two runs) under the mean of those, one over long texts (six runs) under what these gave, and five of the adapter itself,
+# after the cut. About eight hours on 2 CPU cores.
 # DATA is the folder of training sets; OUT takes the place of inbedder/models/mini.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -71,4 +71,16 @@ for pair in 0=2600 1=2000 19=2200 20=2200 22=800 23=600 24=800 25=500 59=400 60=
 done
 train mini-eleventh runs/mini-eleventh-2 --set lora.start=runs/mini-eleven --set training.seed=20 --set training.max_steps=200 --set training.learning_rate=2.5e-4 "${more[@]}"
 pack runs/mini-eleventh-2 runs/mini-twelve
-pack runs/mini-twelve runs/mini-twelve runs/mini-eleven "${2:-runs/mini-adapter}"
+pack runs/mini-twelve runs/mini-twelve runs/mini-eleven runs/mini-both
+# titles, twice, the second time with more of them and of what happens; then more wordings of a question about the topic
+train mini-twelfth runs/mini-twelfth
+pack runs/mini-twelfth runs/mini-thirteen
+pack runs/mini-thirteen runs/mini-both runs/mini-fourteen
+more=()
+for pair in 19=3200 20=3200 70=2500 71=2500 75=1 76=1; do more+=(--set "data.sources.${pair%=*}.cap=${pair#*=}"); done
+train mini-twelfth runs/mini-twelfth-2 --set lora.start=runs/mini-fourteen --set training.seed=22 "${more[@]}"
+pack runs/mini-twelfth-2 runs/mini-fifteen
+pack runs/mini-fifteen runs/mini-fourteen runs/mini-half
+train mini-thirteenth runs/mini-thirteenth "${more[@]}"
+pack runs/mini-thirteenth runs/mini-sixteen
+pack runs/mini-sixteen runs/mini-half "${2:-runs/mini-adapter}"
