@@ -47,17 +47,17 @@ def test_the_citation_names_the_package_as_it_is_and_the_five_papers():
     assert titles[0] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
 
 
-def test_means_over_wordings_raised_the_judgement_cost_topics_nothing_and_no_wording_fails():
+def test_means_over_wordings_raise_the_judgement_cost_topics_a_point_at_most_and_no_wording_fails():
     header, *rows = update_tables.wordings_table()
     scores = {name: dict(zip(header[1:], map(float, row), strict=True)) for name, *row in rows}
     assert len(scores) == 4
     for name, found in scores.items():
         judgement = name.endswith("polarity")
         assert min(found["mean of 3: worst"], found["mean of 5: worst"]) >= found["one wording: worst"] + (
-            3.0 if judgement else -0.5
+            2.0 if judgement else -0.5
         )
         assert min(found["mean of 3: mean"], found["mean of 5: mean"]) >= found["one wording: mean"] + (
-            0.5 if judgement else -0.2
+            0.3 if judgement else -1.0
         )
         assert found["one wording: worst"] > (0.85 if judgement else 0.9) * found["one wording: mean"]
 
