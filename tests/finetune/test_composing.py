@@ -119,7 +119,7 @@ def test_titles_of_every_field_have_every_purpose_but_trade_where_nothing_can_be
     assert drawn == {(field, purpose) for field, purposes in fields.items() for purpose in purposes}
 
 
-def test_a_title_names_a_matter_or_a_thing_of_its_field_alone():
+def test_a_title_names_a_matter_or_a_thing_of_its_field():
     phrases = read_phrases(TITLES)
     named = {field["is"]: {word.lower() for word in [*field["matters"], *field.get("things", ())]} for field in phrases["fields"]}
     for row in compose(TITLES, 5000):
