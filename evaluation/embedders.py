@@ -51,6 +51,7 @@ def inbedder_embedders(
     filter_words: Callable[[str], Sequence[str]] | None = None,
     guided: int | None = None,
     subtract_instruction: bool | None = None,
+    add_generic: bool | None = None,
     beside: str | None = None,
     cache: Path | None = None,
     cache_size: str | int | None = None,
@@ -68,6 +69,7 @@ def inbedder_embedders(
         filter_words: The words to leave out of the answer under an instruction (paper, section 4.3).
         guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
         subtract_instruction: As ``InBedder`` takes it; not for one that is loaded.
+        add_generic: As ``InBedder`` takes it; not for one that is loaded.
         beside: As ``InBedder`` takes it; not for one that is loaded.
         cache: As ``InBedder`` takes it; not for one that is loaded.
         cache_size: As ``InBedder`` takes it; not for one that is loaded.
@@ -82,10 +84,12 @@ def inbedder_embedders(
         return [_pair_embedder(model, batch_size)]
     if isinstance(model, str):
         kept: dict[str, Any] = {"cache": cache, "cache_size": cache_size, "truncation_side": truncation_side}
-        model = InBedder(model, pooling=pooling, layer=layer, subtract_instruction=subtract_instruction, beside=beside, **kept)
+        kept |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic, "beside": beside}
+        model = InBedder(model, pooling=pooling, layer=layer, **kept)
     else:
         model = model.with_pooling(pooling, layer, **drawing)
     name = _name_of(model, pooling, layer, filter_words is not None, guided, subtract_instruction)
+    name += {None: "", True: ", generic added", False: ", answer alone"}[add_generic]
     name += {None: "", "none": ", alone"}.get(beside, f", beside {beside}")
     revision = _revision_of(model, filter_words, guided)
 
@@ -162,7 +166,8 @@ def _revision_of(model: InBedder, filter_words: Callable[[str], Sequence[str]] |
     filtered = [sorted(filter_words(""))] if filter_words else []
     mapped = [f"guided {guided}"] if guided else []
     subtracted = ["subtract_instruction"] if model.subtract_instruction else []
-    return fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *_decoding(model)])
+    added = ["add_generic"] if model.add_generic else []
+    return fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *added, *_decoding(model)])
 
 
 def _decoding(model: InBedder) -> list[str]:

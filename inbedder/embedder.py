@@ -16,10 +16,9 @@ from inbedder.backbones.base import Backbone, Sampling, check_pooling
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
-from inbedder.backbones.text_memory import TextMemory, embed_remembered
+from inbedder.backbones.text_memory import embed_remembered, memory_for
 from inbedder.backbones.weights import LoadOptions
 from inbedder.cache import Store
-from inbedder.cache_size import parse_size
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
 from inbedder.model_object import ModelObject
@@ -29,6 +28,7 @@ from inbedder.scheduling import Work, finished
 from inbedder.sentence_keywords import encode_as_asked
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors
+from inbedder.whole_text import WholeTexts
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class InBedder(ModelObject):
         cache_size: str | int | None = None,
         reencoding: Reencoding | None = None,
         subtract_instruction: bool | None = None,
+        add_generic: bool | None = None,
         beside: str | None = None,
         truncation_side: str = "right",
         text_memory: str | int | None = None,
@@ -90,6 +91,8 @@ class InBedder(ModelObject):
             subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
                 instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
                 "re-enc" never does.
+            add_generic: Under instructions about the whole text add its vector without one (``whole_text.py``). None is what the
+                model's settings say, else False; another pooling, another layer and filtered words never do.
             beside: Another model, which reads the same texts under the same instruction; both vectors, of length 1, stand side
                 by side, so that a cosine is the mean of both. "none" is none, None what the model's settings say. Another
                 pooling, another layer and filtered words are read alone.
@@ -125,7 +128,9 @@ class InBedder(ModelObject):
             settings.beside if beside is None else beside, truncation_side=truncation_side, **self._generic_options
         )
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
+        self.add_generic = self.can_add_generic(settings.add_generic if add_generic is None else add_generic)
         self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
+        self._whole_texts = WholeTexts()
         self.quantization = quantization
         self.precision = self.backbone.precision
         if (limit := self.backbone.position_limit) is not None:
@@ -135,7 +140,7 @@ class InBedder(ModelObject):
             max_length = min(max_length, limit - answer_room)
         how = (self.template, max_length, self.backbone.mask_length, truncation_side)
         self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
-        self.text_memory = self._text_memory(text_memory)
+        self.text_memory = None if text_memory is None else memory_for(self.backbone, self.pooling, self.template, text_memory)
 
     def _remembering(self) -> Work:
         """The work of one instruction per text, where texts are remembered."""
@@ -147,17 +152,6 @@ class InBedder(ModelObject):
             return embed_remembered(backbone, prompts, self.layer, memory).cpu().numpy()[:, None]
 
         return embed
-
-    def _text_memory(self, size: str | int | None) -> TextMemory | None:
-        if size is None:
-            return None
-        limit = parse_size(size)
-        reason = why_not_shared(self.backbone, self.pooling, self.template)
-        if reason or not isinstance(self.backbone, CausalBackbone):
-            raise InputError(f"text_memory is for causal LMs and 1st-gen: {reason or 'this model keeps its own'}.")
-        if limit is None:
-            raise InputError("text_memory needs a limit, such as 2G.")
-        return TextMemory(limit)
 
     @cached_property
     def generic(self) -> InBedder | None:
@@ -224,10 +218,9 @@ class InBedder(ModelObject):
         remembers = self.text_memory is not None and self.pooling == "1st-gen" and not filter_ids
         work = self._remembering() if remembers else self._one_by_one(filter_ids)
         questions = [(instruction,) for instruction in instructions]
-        vectors: Vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)[
-            0
-        ]
-        return vectors[0] if isinstance(texts, str) else vectors
+        vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)
+        found: Vectors = vectors[0, 0] if isinstance(texts, str) else vectors[0]
+        return found
 
     def encode_many(
         self,

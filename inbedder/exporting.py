@@ -9,7 +9,7 @@ Built-in modules of sentence-transformers, which need nothing of this package, e
 
 Of texts that are too long they cut the same end, sometimes a token earlier or later, and special tokens written in a text are
 special to them. All other readings (text and question apart, decoded or re-encoded answers, other layers,
-``subtract_instruction``, a model beside, other templates of embedding models) are left to
+``subtract_instruction``, ``add_generic``, a model beside, other templates of embedding models) are left to
 ``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder installed and
 ``trust_remote_code=True``.
 """
@@ -111,7 +111,9 @@ def export(model: ModelObject, folder: str | os.PathLike[str]) -> None:
 
 def _is_last(model: ModelObject) -> bool:
     """Whether the last layer is read, as it is."""
-    return model.layer in (-1, model.backbone.num_layers) and not model.subtract_instruction and model.beside is None
+    return model.layer in (-1, model.backbone.num_layers) and not (
+        model.subtract_instruction or model.add_generic or model.beside
+    )
 
 
 def _reads_apart(model: ModelObject) -> bool:
@@ -242,6 +244,7 @@ def _reading(model: ModelObject) -> dict[str, Any]:
         "max_length": model.tokenizer.max_length,
         "truncation_side": model.tokenizer.truncation_side,
         "subtract_instruction": model.subtract_instruction,
+        "add_generic": model.add_generic,
         "beside": "none" if model.beside is None else model.beside.name,
         "reencoding": asdict(model.reencoding),
         "sampling": asdict(model.sampling),

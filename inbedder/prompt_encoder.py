@@ -17,11 +17,12 @@ from inbedder.backbones.base import Backbone, Sampling, check_answers
 from inbedder.backbones.revision import settings_hash, weights_revision
 from inbedder.backbones.transformer import distinct_words
 from inbedder.cache import CacheSpace, Store
-from inbedder.errors import InputError
+from inbedder.errors import InputError, ModelError
 from inbedder.prompting import DefaultInstructions, PromptTemplate, resolve_instruction
 from inbedder.scheduling import Work, finished, run
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors, pack_vector, side_by_side, similarity, unpack_vector
+from inbedder.whole_text import WholeTexts, with_generic
 
 REMEMBERED = 1024
 """Most instructions whose own vector is remembered."""
@@ -52,12 +53,18 @@ class PromptEncoder(ABC):
     """The cache."""
     subtract_instruction: bool
     """Whether v("", i) is taken away."""
+    generic: Any
+    """The embedding model that reads texts where no instruction is given, or None."""
+    add_generic: bool
+    """Whether a text's vector without an instruction is added under instructions about the whole text."""
     beside: PromptEncoder | None
     """The model whose vectors stand beside this one's."""
     dimension: Any
     """Length of a vector."""
     _instruction_vectors: dict[tuple[Any, ...], Vectors]
     """v("", i) of the last instructions that were met."""
+    _whole_texts: WholeTexts
+    """How far the last instructions that were met are about the whole text."""
 
     defaults: DefaultInstructions
     """What it is asked where the user gives no instruction."""
@@ -128,7 +135,8 @@ class PromptEncoder(ABC):
         own = weights_revision(self.backbone)
         if self.beside is None or "unknown" in (own, self.beside.revision):
             return own if self.beside is None else "unknown"
-        return hashlib.sha256(f"{own} {self.beside.revision}".encode()).hexdigest()[:16]
+        beside = f"{self.beside.revision} add_generic" if self.beside.add_generic else self.beside.revision
+        return hashlib.sha256(f"{own} {beside}".encode()).hexdigest()[:16]
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
         """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
@@ -169,14 +177,36 @@ class PromptEncoder(ABC):
                 rows_asked = [row for row, of_text in enumerate(questions) if of_text[number] in given]
                 if rows_asked:
                     vectors[number, rows_asked] -= [alone[questions[row][number]] for row in rows_asked]
-        if self.beside is not None and len(rows) and self.read_by_default(filter_ids):
-            options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        if not len(rows) or not self.read_by_default(filter_ids):
+            return finished(vectors, normalize_embeddings)
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        if self.add_generic:
+            self._generic_added(vectors, rows, questions, options)
+        if self.beside is not None:
             vectors = side_by_side(vectors, self._beside_vectors(self.beside, rows, questions, options))
         return finished(vectors, normalize_embeddings)
 
     def read_by_default(self, filtered: Sequence[Any] = ()) -> bool:
         """Whether it is read as it was trained to be: pooling and layer its own, no words left out."""
         return (self.pooling, self.layer) == (self.backbone.poolings[0], -1) and not filtered
+
+    def _generic_added(
+        self, vectors: Vectors, rows: Sequence[str], questions: Sequence[tuple[str, ...]], options: Mapping[str, Any]
+    ) -> None:
+        """Add the texts' own vectors to those under instructions about the whole text, shape (m, n, d), in place."""
+        if self.generic.dimension != vectors.shape[-1]:
+            raise ModelError(f"{self.generic.name} has vectors of another length than {self.name}. Leave add_generic out.")
+
+        def asked(texts: Sequence[str], instructions: Sequence[str]) -> Vectors:
+            given = [(instruction,) for instruction in instructions]
+            pooled: Vectors = self._pooled(texts, given, self._one_by_one(()), (), 64, False)[0]
+            return pooled
+
+        found = self._whole_texts.weights({question for of_text in questions for question in of_text}, asked, self.generic)
+        weights = np.array([[found[instruction] for instruction in of_text] for of_text in questions], dtype=np.float32).T
+        if read := np.flatnonzero(weights.any(axis=0)).tolist():
+            generic = self.generic.encode([rows[row] for row in read], **options)
+            vectors[:, read] = with_generic(vectors[:, read], generic, weights[:, read, None])
 
     @staticmethod
     def _beside_vectors(
@@ -249,8 +279,8 @@ class PromptEncoder(ABC):
             keys: What ``cache.entry_key`` makes of a text and its instruction, named ones resolved.
 
         Returns:
-            float32, shape (d,), by key, as the model gave them (v("", i) is not taken away); those that are not kept are left
-            out.
+            float32, shape (d,), by key, as the model gave them (v("", i) is not taken away, no generic vector added); those that
+            are not kept are left out.
         """
         space = self._vector_space()
         found = {} if space is None else space.store.get(space.about, keys)

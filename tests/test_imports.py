@@ -17,7 +17,7 @@ FLOORS = {
             models models.home server server.fields server.metrics server.refusals vectors words
         arguments backbones.hub backbones.packed_row backbones.transformer cache_file cache_size files grouping.alike
             grouping.assignment grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows
-            grouping.stability mapping pooling search.engine sentence_keywords server.settings text_columns
+            grouping.stability mapping pooling search.engine sentence_keywords server.settings text_columns whole_text
         backbones.packed_attention cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided
             models.checksums prompting server.guard
         backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization

@@ -58,7 +58,7 @@ def taught_by(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: s
     asked = [number for number, row in enumerate(rows) if row.taught_as not in ("", UNASKED)]
     questions = [rows[number].taught_as or rows[number].instruction for number in asked]
     for teacher in teachers:
-        model = InBedder(teacher, cache=None if cache is None else Path(cache).expanduser())
+        model = InBedder(teacher, add_generic=False, cache=None if cache is None else Path(cache).expanduser())
         for taught, instructions in ((asked, questions), (unasked, None)):
             if taught:
                 vectors = model.encode([rows[number].text for number in taught], instructions, normalize_embeddings=True)

@@ -39,6 +39,8 @@ class Settings:
     """Longest answer in tokens."""
     subtract_instruction: bool | None = None
     """Whether v("", instruction) is taken away from each vector."""
+    add_generic: bool | None = None
+    """Whether the generic base's vector of a text is added under instructions about the whole text."""
     generic_base: str | None = None
     """The embedding model whose vectors stand for texts where no instruction is given; None where the model asks ``@generic``."""
     beside: str | None = None
@@ -93,6 +95,7 @@ _SETTINGS: dict[str, type] = {
     "backbone": str,
     "max_new_tokens": int,
     "subtract_instruction": bool,
+    "add_generic": bool,
     "generic_base": str,
     "beside": str,
 }

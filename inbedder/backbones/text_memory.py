@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from inbedder.backbones.base import Sampling
+from inbedder.backbones.base import Backbone, Sampling
 from inbedder.backbones.causal import CausalBackbone
-from inbedder.backbones.shared_prefix import read_on
+from inbedder.backbones.shared_prefix import read_on, why_not_shared
 from inbedder.backbones.transformer import check_layer, tapped
 from inbedder.batching import pad
+from inbedder.cache_size import parse_size
+from inbedder.errors import InputError
+from inbedder.prompting import PromptTemplate
 
 if TYPE_CHECKING:
     from inbedder.tokenization import PromptTokens
@@ -72,6 +75,30 @@ class TextMemory:
             while self.size > self.limit:
                 _, dropped = self._kept.popitem(last=False)
                 self.size -= dropped.numel() * dropped.element_size()
+
+
+def memory_for(backbone: Backbone, pooling: str, template: PromptTemplate, size: str | int) -> TextMemory:
+    """An empty memory for a model.
+
+    Args:
+        backbone: The model.
+        pooling: How its states become a vector.
+        template: Pattern of its prompts.
+        size: Most memory, in bytes or such as "2G".
+
+    Returns:
+        The memory.
+
+    Raises:
+        InputError: When the model cannot read on from what it has read, or there is no limit.
+    """
+    limit = parse_size(size)
+    reason = why_not_shared(backbone, pooling, template)
+    if reason or not isinstance(backbone, CausalBackbone):
+        raise InputError(f"text_memory is for causal LMs and 1st-gen: {reason or 'this model keeps its own'}.")
+    if limit is None:
+        raise InputError("text_memory needs a limit, such as 2G.")
+    return TextMemory(limit)
 
 
 @torch.inference_mode()

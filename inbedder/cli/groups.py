@@ -12,6 +12,7 @@ from inbedder.cli.crossing import By, Crossing, DateFormat, Every, Over
 from inbedder.cli.groupings import write_groups
 from inbedder.cli.inputs import load_embedder, read_texts, vectors_of
 from inbedder.cli.options import (
+    AddGeneric,
     Backbone,
     BatchSize,
     Beside,
@@ -101,6 +102,7 @@ def cluster(
     guided: Guided = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
+    add_generic: AddGeneric = None,
     beside: Beside = None,
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
@@ -116,7 +118,8 @@ def cluster(
     given = {name: table.column(name) for name in label_column or ()}
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= dict(truncation_side=truncation_side, quantization=quantization, backbone=backbone, dtype=dtype, device=device)
-    embedder = load_embedder(model, subtract_instruction=subtract_instruction, beside=beside, cache_size=cache_size, **how)
+    how |= dict(subtract_instruction=subtract_instruction, add_generic=add_generic, beside=beside, cache_size=cache_size)
+    embedder = load_embedder(model, **how)
     options = dict[str, Any](k=k if k == "auto" else int(k), method=method, seed=seed, given_labels=given, min_size=min_size)
     options |= {"model": embedder, "batch_size": batch_size}
     results = _grouped(table.texts, instructions, one_question, guided, namer, options)

@@ -109,6 +109,16 @@ Subtract = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+AddGeneric = Annotated[
+    bool | None,
+    typer.Option(
+        "--add-generic/--answer-alone",
+        help="Add a text's vector without an instruction under instructions about the whole text; by default what the model's "
+        "settings say.",
+        show_default=False,
+        rich_help_panel=MODEL,
+    ),
+]
 Beside = Annotated[
     str | None,
     typer.Option(

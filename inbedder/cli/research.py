@@ -11,7 +11,19 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.cli.options import Beside, Cache, CacheSize, Layer, Pooling, Subtract, TextColumn, check_output, say, say_columns
+from inbedder.cli.options import (
+    AddGeneric,
+    Beside,
+    Cache,
+    CacheSize,
+    Layer,
+    Pooling,
+    Subtract,
+    TextColumn,
+    check_output,
+    say,
+    say_columns,
+)
 
 MeasuredOn = Annotated[Path | None, typer.Option(help="A table with two label columns or of C-STS, or a folder of known sets.")]
 Instructions = Annotated[Path | None, typer.Option(help="The authors' instructions (json), for their robustness sets (--hub).")]
@@ -81,6 +93,7 @@ def evaluate(
     pooling: Pooling = None,
     layer: Layer = -1,
     subtract_instruction: Subtract = None,
+    add_generic: AddGeneric = None,
     beside: Beside = None,
     cache: Cache = None,
     cache_size: CacheSize = None,
@@ -104,7 +117,8 @@ def evaluate(
         say_columns(find_columns(str(data), None))
     models = models_of(model, baseline, compare)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "beside": beside, "cache": cache, "cache_size": cache_size}
-    how |= {"subtract_instruction": subtract_instruction, "truncation_side": "left" if protocol == "paper" else "right"}
+    how |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic}
+    how["truncation_side"] = "left" if protocol == "paper" else "right"
     embedders = [embedder for name in models for embedder in inbedder_embedders(name, **how)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
 

@@ -11,6 +11,7 @@ import typer
 from inbedder.cli.inputs import embed_stream, guided_vectors, load_embedder, read_texts, stream_texts
 from inbedder.cli.options import (
     CONTROLS,
+    AddGeneric,
     Address,
     Backbone,
     BatchSize,
@@ -87,6 +88,7 @@ def embed(
     re_encoder: ReEncoder = "all-MiniLM-L6-v2",
     max_new_tokens: MaxNewTokens = None,
     subtract_instruction: Subtract = None,
+    add_generic: AddGeneric = None,
     beside: Beside = None,
     normalize: Normalize = False,
     engine: Engine = "local",
@@ -100,7 +102,7 @@ def embed(
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"truncation_side": truncation_side, "max_new_tokens": max_new_tokens, "cache_size": cache_size, "beside": beside}
     how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
-    how["subtract_instruction"] = subtract_instruction
+    how |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic}
     if engine == "ray":
         options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
         where = {"workers": workers, "threads": threads, "address": address}

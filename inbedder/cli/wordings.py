@@ -10,6 +10,7 @@ import typer
 from inbedder.cli.inputs import load_embedder, read_texts
 from inbedder.cli.options import (
     CONTROLS,
+    AddGeneric,
     Backbone,
     BatchSize,
     Beside,
@@ -72,6 +73,7 @@ def compare_wordings(
     cache_size: CacheSize = None,
     guard_cells: GuardCells = True,
     subtract_instruction: Subtract = None,
+    add_generic: AddGeneric = None,
     beside: Beside = None,
 ) -> None:
     """Group the texts by the same question in several wordings: how far they agree, which rows move, which wording to take."""
@@ -84,7 +86,8 @@ def compare_wordings(
     table = read_texts(source, text_column, skip_bad, delimiter)
     how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
     how |= {"backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
-    embedder = load_embedder(model, subtract_instruction=subtract_instruction, beside=beside, **how)
+    how |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic, "beside": beside}
+    embedder = load_embedder(model, **how)
     from inbedder.grouping.comparison import compare_wordings as compare
 
     found = compare(table.texts, instructions, embedder, k if k == "auto" else int(k), seed, batch_size=batch_size)

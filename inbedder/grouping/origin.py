@@ -65,6 +65,7 @@ class Origin:
             "mask_length": embedder.backbone.mask_length,
             "quantization": embedder.quantization,
             "subtract_instruction": embedder.subtract_instruction,
+            "add_generic": embedder.add_generic,
             "beside": "none" if embedder.beside is None else embedder.beside.name,
             "reencoding": asdict(embedder.reencoding) if embedder.pooling == "re-enc" else None,
         }
@@ -87,6 +88,7 @@ class Origin:
         try:
             how = {setting: self.settings[setting] for setting in OPENED_WITH}
             how["beside"] = self.settings.get("beside")  # groupings of before know none
+            how["add_generic"] = self.settings.get("add_generic", False)
             how["mask_length"] = how["mask_length"] or None  # 0 of models without masks
             template = PromptTemplate(**self.settings["template"])
             drawn = self.settings["reencoding"] and Reencoding(**self.settings["reencoding"])

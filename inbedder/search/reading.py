@@ -18,8 +18,10 @@ from inbedder.prompting import resolve_instruction
 from inbedder.search.rows import INSTRUCTED
 from inbedder.vectors import Vectors, row_cosines, unit
 
-SETTINGS = ("pooling", "layer", "max_length", "truncation_side", "subtract_instruction", "beside")
+SETTINGS = ("pooling", "layer", "max_length", "truncation_side", "subtract_instruction", "add_generic", "beside")
 """What ``InBedder`` takes that changes vectors, beside model, revision and template."""
+BEFORE = {"add_generic": False}
+"""How a model was read by indexes of before, which do not say it."""
 
 
 def about(model: InBedder) -> dict[str, Any]:
@@ -37,6 +39,7 @@ def about(model: InBedder) -> dict[str, Any]:
         "max_length": model.tokenizer.max_length,
         "truncation_side": model.tokenizer.truncation_side,
         "subtract_instruction": model.subtract_instruction,
+        "add_generic": model.add_generic,
         "beside": "none" if model.beside is None else model.beside.name,
         "template": model.template.pattern,
     }
@@ -57,7 +60,8 @@ def load(known: Mapping[str, Any]) -> InBedder:
         InputError: When what goes by that name now is another model.
         ModelError: When it cannot be loaded.
     """
-    model = InBedder(known["model"], **{name: known["settings"].get(name) for name in SETTINGS})
+    settings = BEFORE | known["settings"]
+    model = InBedder(known["model"], **{name: settings.get(name) for name in SETTINGS})
     check(model, known)
     return model
 
@@ -78,9 +82,9 @@ def check(model: InBedder, known: Mapping[str, Any]) -> None:
             f"The index was built with {shown(known['model'])} (revision {known['revision']}), and this model is "
             f"{shown(found['model'])} (revision {found['revision']}). Open it with the first, or build a new index."
         )
-    settings = {name for name, value in known["settings"].items() if found["settings"].get(name) != value}
-    if settings:
-        told = ", ".join(f"{name}={shown(known['settings'][name])}" for name in sorted(settings))
+    settings = BEFORE | known["settings"]
+    if others := [name for name, value in sorted(settings.items()) if found["settings"].get(name) != value]:
+        told = ", ".join(f"{name}={shown(settings[name])}" for name in others)
         raise InputError(f"The index was built with {told}. Pass a model with these settings, or build a new index.")
 
 
