@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +30,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from inbedder import InBedder
 from inbedder.tables import read_rows
 from inbedder.vectors import Vectors
+from inbedder.whole_text import with_generic
 
 DEPTH = 20
 RELEVANT = 10
@@ -35,6 +38,10 @@ DRAWS = 2000
 TOPIC = ("Categorize the topic of the news article.", "What are people discussing?", "Which newsgroup is it from?")
 PROBLEM = ("What problem does the paper address?", "Which scientific question does the paper try to answer?")
 RESULT = ("What are the findings of the paper?", "Which result do the researchers report?")
+
+
+Read = Callable[[list[str], str | None], Vectors]
+"""Gives vectors of texts under a question or without one."""
 
 
 class Searched(NamedTuple):
@@ -95,10 +102,22 @@ def compared(asked: NDArray[np.float64], unasked: NDArray[np.float64]) -> str:
     return f"{asked.mean():.1f} ({differences.mean():+.1f} [{low:.1f}, {high:.1f}])"
 
 
-def ways(name: str) -> dict[str, InBedder]:
-    """The model by what its column is called; with and without generic vectors where it adds them."""
+def ways(name: str, weights: Sequence[float]) -> dict[str, Read]:
+    """How the model reads, by what its column is called; with and without generic vectors where it adds them."""
     model = InBedder(name)
-    return {name: model} | ({f"{name}, answer alone": InBedder(name, add_generic=False)} if model.add_generic else {})
+    found: dict[str, Read] = {name: model.encode}
+    if model.add_generic:
+        alone = InBedder(name, add_generic=False)
+        found[f"{name}, answer alone"] = alone.encode
+        for weight in weights:
+            found[f"{name}, weight {weight:g}"] = partial(weighted, alone, weight)
+    return found
+
+
+def weighted(alone: InBedder, weight: float, texts: list[str], question: str | None) -> Vectors:
+    """Vectors with generic ones added in one weight, whatever is asked."""
+    asked, generic = alone.encode(texts, question), alone.encode(texts)
+    return with_generic(asked, generic, np.full((len(texts), 1), weight, dtype=np.float32))
 
 
 def main() -> None:
@@ -108,22 +127,23 @@ def main() -> None:
     parser.add_argument("qa", type=Path)
     parser.add_argument("judge", type=Path)
     parser.add_argument("--model", action="append", required=True)
+    parser.add_argument("--weight", action="append", type=float, default=[], help="of generic vectors, whatever is asked")
     parser.add_argument("--limit", type=int, default=600, help="posts at most")
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     searched = [*posts(options.data, options.limit), *abstracts(options.qa, SentenceTransformer(str(options.judge)))]
     asked = [(one.name, question) for one in searched for question in ("nothing", *one.questions)]
-    models = {way: model for name in options.model for way, model in ways(name).items()}
+    models = {way: encode for name in options.model for way, encode in ways(name, options.weight).items()}
     rows = [["neighbours of", "asked", *models], *map(list, asked)]
-    for model in models.values():
+    for encode in models.values():
         unasked: dict[str, NDArray[np.float64]] = {}
         for row in rows[1:]:
             one = next(one for one in searched if one.name == row[0])
-            scores = ndcg(np.asarray(model.encode(one.texts, None if row[1] == "nothing" else row[1])), one.relevant)
+            scores = ndcg(np.asarray(encode(one.texts, None if row[1] == "nothing" else row[1])), one.relevant)
             row.append(compared(scores, unasked[one.name]) if one.name in unasked else f"{scores.mean():.1f}")
             unasked.setdefault(one.name, scores)
             print(*row, sep=" | ", flush=True)
-    named = " ".join(f"--model {name}" for name in options.model)
+    named = " ".join([f"--model {name}" for name in options.model] + [f"--weight {weight:g}" for weight in options.weight])
     command = f"python scripts/measure_neighbours.py DATA QA JUDGE {named} --limit {options.limit} -o {options.output}"
     found = {"command": command, "texts": {one.name: len(one.texts) for one in searched}, "table": rows}
     options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
