@@ -28,7 +28,7 @@ from inbedder.scheduling import Work, finished
 from inbedder.sentence_keywords import encode_as_asked
 from inbedder.tokenization import PromptTokenizer, PromptTokens
 from inbedder.vectors import Vectors
-from inbedder.whole_text import WholeTexts
+from inbedder.whole_text import WholeTexts, adds_generic
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class InBedder(ModelObject):
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
-            InputError: When an option has no meaning, or the cache's folder cannot be used.
+            InputError: When an option has no meaning for the model, or the cache's folder cannot be used.
         """
         self.given = {name: value for name, value in locals().items() if name != "self"}
         max_length = whole_number("max_length", max_length, 1)
@@ -128,7 +128,9 @@ class InBedder(ModelObject):
             settings.beside if beside is None else beside, truncation_side=truncation_side, **self._generic_options
         )
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
-        self.add_generic = self.can_add_generic(settings.add_generic if add_generic is None else add_generic)
+        self.add_generic = adds_generic(
+            settings.add_generic if add_generic is None else add_generic, self._generic_base, self.name
+        )
         self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
         self._whole_texts = WholeTexts()
         self.quantization = quantization

@@ -37,8 +37,6 @@ class ModelObject(PromptEncoder):
     """How "re-enc" draws and embeds answers."""
     given: dict[str, Any]
     """What it was loaded with."""
-    _generic_base: str | None
-    """The name of ``generic``."""
 
     def loaded_beside(self: Object, name: str | None, **options: Any) -> Object | None:
         """The model whose vectors stand beside this one's.
@@ -57,22 +55,6 @@ class ModelObject(PromptEncoder):
         if not isinstance(name, str | None):
             raise InputError(f"beside must be the name of a model, none or None, not {name!r}.")
         return None if name is None or name == NONE else type(self)(name, beside=NONE, **options)  # type: ignore[call-arg]
-
-    def can_add_generic(self, asked_for: bool | None) -> bool:
-        """Whether vectors without an instruction are added (``whole_text``).
-
-        Args:
-            asked_for: What the user or the model's settings say.
-
-        Returns:
-            The same; False where nobody says it.
-
-        Raises:
-            InputError: When it is asked for and there is no generic base.
-        """
-        if asked_for and self._generic_base is None:
-            raise InputError(f"{self.name} has no generic base, as mini has. Leave add_generic out.")
-        return bool(asked_for)
 
     def with_pooling(
         self: Object,

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from inbedder.errors import InputError
 from inbedder.vectors import Vectors, row_cosines, unit
 
 PROBES = (
@@ -34,6 +35,25 @@ MOST = 2.0
 
 REMEMBERED = 4096
 """Most instructions whose weight is remembered."""
+
+
+def adds_generic(wanted: bool | None, generic_base: str | None, name: str) -> bool:
+    """Whether a model adds generic vectors.
+
+    Args:
+        wanted: What its user or its settings say; None is no.
+        generic_base: The model that gives them, or None.
+        name: The model's name.
+
+    Returns:
+        Whether it does.
+
+    Raises:
+        InputError: When it should, and there is none to give them.
+    """
+    if wanted and generic_base is None:
+        raise InputError(f"{name} has no generic base, as mini has. Leave add_generic out.")
+    return bool(wanted)
 
 
 class Generic(Protocol):

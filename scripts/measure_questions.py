@@ -3,8 +3,8 @@
 
 python scripts/measure_questions.py -o finetune/results/mini_questions.json
 
-Questions are those of ``prompts/instructions.yaml``, of ``prompts/evaluation.yaml`` and of ``measure_neighbours.py``, and those that
-``prompts/robustness.yaml`` calls correct.
+Questions are those of ``prompts/instructions.yaml``, of ``prompts/evaluation.yaml`` and of ``measure_neighbours.py``, and the
+correct ones of ``prompts/robustness.yaml``.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError
-from inbedder.search import Index
+from inbedder.grouping.origin import Origin
+from inbedder.search import Index, reading
 from inbedder.vectors import unit
 from inbedder.whole_text import MOST, PART, PROBES, WHOLE, WholeTexts, weight_of, with_generic
 from tests.conftest import assert_close
@@ -169,9 +171,28 @@ def test_a_model_beside_that_adds_its_own_vectors_is_another_model(folder, make_
     assert adding.revision != alone.revision
 
 
+def test_kept_groups_are_read_as_they_were_made(folder):
+    for added in (True, False):
+        origin = Origin.of(InBedder(folder, add_generic=added), TOPIC)
+        assert origin.open().add_generic is added
+        before = replace(origin, settings={name: value for name, value in origin.settings.items() if name != "add_generic"})
+        assert before.open().add_generic is False
+    with pytest.raises(InputError, match="add_generic was False and is True"):
+        before.check(InBedder(folder))
+
+
 def test_an_index_is_read_as_it_was_built(folder, tmp_path):
     for name, added in (("with", True), ("without", False)):
         Index.create(tmp_path / name, TEXTS[2:], model=InBedder(folder, add_generic=added))
         assert Index.open(tmp_path / name).model.add_generic is added
     with pytest.raises(InputError, match="built with add_generic=False"):
         Index.open(tmp_path / "without", model=InBedder(folder))
+
+
+def test_an_index_of_before_knows_nothing_of_generic_vectors(folder):
+    model = InBedder(folder, add_generic=False)
+    known = reading.about(model)
+    del known["settings"]["add_generic"]
+    assert reading.load(known).add_generic is False
+    with pytest.raises(InputError, match="built with add_generic=False"):
+        reading.check(InBedder(folder), known)

@@ -21,8 +21,11 @@ Instruction = str | list[str] | None
 OPENED_WITH = (
     *("backbone", "pooling", "layer", "max_length", "truncation_side", "max_new_tokens", "mask_length", "quantization"),
     "subtract_instruction",
+    "add_generic",
 )
 """Settings that ``InBedder`` takes by the same name."""
+BEFORE = {"add_generic": False}
+"""What groupings of before, which do not say it, were made with."""
 CURE = "Leave the model out to load the one that it was made with, or group again."
 
 
@@ -86,9 +89,8 @@ class Origin:
             InputError: When it is another, or has changed.
         """
         try:
-            how = {setting: self.settings[setting] for setting in OPENED_WITH}
+            how = {setting: (BEFORE | self.settings)[setting] for setting in OPENED_WITH}
             how["beside"] = self.settings.get("beside")  # groupings of before know none
-            how["add_generic"] = self.settings.get("add_generic", False)
             how["mask_length"] = how["mask_length"] or None  # 0 of models without masks
             template = PromptTemplate(**self.settings["template"])
             drawn = self.settings["reencoding"] and Reencoding(**self.settings["reencoding"])
@@ -116,9 +118,10 @@ class Origin:
         if found.revision != self.revision:
             other = f"this is {shown(found.model)} (revision {found.revision})"
             raise InputError(f"{self._made_with}, and {other}: their vectors cannot be compared. {CURE}")
-        names = [name for name in self.settings if self.settings[name] != found.settings.get(name)]
+        settings = BEFORE | self.settings
+        names = [name for name in settings if settings[name] != found.settings.get(name)]
         if names:
-            pairs = (f"{name} was {shown(self.settings[name])} and is {shown(found.settings.get(name))}" for name in names)
+            pairs = (f"{name} was {shown(settings[name])} and is {shown(found.settings.get(name))}" for name in names)
             raise InputError(f"{self._made_with}, read in another way: {'; '.join(pairs)}. {CURE}")
 
     @property
