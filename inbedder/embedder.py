@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from inbedder.arguments import known_vectors, whole_number
-from inbedder.backbones.base import Backbone, Sampling, check_pooling
+from inbedder.backbones.base import Sampling, check_pooling
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
@@ -113,7 +113,6 @@ class InBedder(ModelObject):
         self.name = os.fspath(model)
         self.store = None if cache is None else Store(cache, cache_size)
         options = LoadOptions(backbone, device, dtype, revision, trust_remote_code, quantization, mask_length)
-        self.backbone: Backbone
         self.backbone, settings = load_backbone(self.name, options)
         self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
         self._generic_base = settings.generic_base
@@ -124,13 +123,10 @@ class InBedder(ModelObject):
         self.defaults = default_instructions(self.template, settings.prompts)
         self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
         self.reencoding = reencoding or Reencoding()
-        self.beside: InBedder | None = self.loaded_beside(
-            settings.beside if beside is None else beside, truncation_side=truncation_side, **self._generic_options
-        )
+        other = settings.beside if beside is None else beside
+        self.beside: InBedder | None = self.loaded_beside(other, truncation_side=truncation_side, **self._generic_options)
         self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
-        self.add_generic = adds_generic(
-            settings.add_generic if add_generic is None else add_generic, self._generic_base, self.name
-        )
+        self.add_generic = adds_generic(add_generic, settings, self.name)
         self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
         self._whole_texts = WholeTexts()
         self.quantization = quantization

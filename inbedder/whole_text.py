@@ -10,12 +10,15 @@ product, a feeling, a place or a person.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from inbedder.errors import InputError
 from inbedder.vectors import Vectors, row_cosines, unit
+
+if TYPE_CHECKING:
+    from inbedder.backbones.hub import Settings
 
 PROBES = (
     "The flight was delayed by three hours and nobody told us why.",
@@ -37,12 +40,12 @@ REMEMBERED = 4096
 """Most instructions whose weight is remembered."""
 
 
-def adds_generic(wanted: bool | None, generic_base: str | None, name: str) -> bool:
+def adds_generic(wanted: bool | None, settings: Settings, name: str) -> bool:
     """Whether a model adds generic vectors.
 
     Args:
-        wanted: What its user or its settings say; None is no.
-        generic_base: The model that gives them, or None.
+        wanted: What its user says; None is what its settings say, else no.
+        settings: What its training left.
         name: The model's name.
 
     Returns:
@@ -51,9 +54,10 @@ def adds_generic(wanted: bool | None, generic_base: str | None, name: str) -> bo
     Raises:
         InputError: When it should, and there is none to give them.
     """
-    if wanted and generic_base is None:
+    adds = bool(settings.add_generic if wanted is None else wanted)
+    if adds and settings.generic_base is None:
         raise InputError(f"{name} has no generic base, as mini has. Leave add_generic out.")
-    return bool(wanted)
+    return adds
 
 
 class Generic(Protocol):

@@ -108,8 +108,10 @@ def check_kept(folder: Path | None, count: int) -> None:
         raise typer.BadParameter(str(error), param_hint="--save") from error
 
 
-def save_groupings(results: Sequence[ClusterResult], folder: Path) -> None:
+def save_groupings(results: Sequence[ClusterResult], folder: Path | None) -> None:
     """Keep the grouping of one question in the folder, those of several in its folders 1, 2, ..., all of them or none."""
+    if folder is None:
+        return
     from inbedder.grouping.keeping import Grouping
 
     groupings = [Grouping.of(result) for result in results]

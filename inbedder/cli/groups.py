@@ -36,6 +36,7 @@ from inbedder.cli.options import (
     TextColumn,
     TruncationSide,
     check_outputs,
+    group_count,
     say,
 )
 
@@ -107,20 +108,19 @@ def cluster(
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
-    if k != "auto" and not k.isdigit():
-        raise typer.BadParameter("give a number or auto.", param_hint="-k")
+    count = group_count(k)
     if one_question and guided is not None:
         raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     check_kept(save, 1 if one_question else len(instructions))
     table = read_texts(source, text_column, skip_bad, delimiter)
-    _check_groups(k, len(table.texts), method, min_size)
+    _check_groups(count, len(table.texts), method, min_size)
     crossing = Crossing(table, by or [], over, every, date_format)
     given = {name: table.column(name) for name in label_column or ()}
-    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
+    how = dict[str, Any](pooling=pooling, layer=layer, template=template, max_length=max_length, cache=cache, beside=beside)
     how |= dict(truncation_side=truncation_side, quantization=quantization, backbone=backbone, dtype=dtype, device=device)
-    how |= dict(subtract_instruction=subtract_instruction, add_generic=add_generic, beside=beside, cache_size=cache_size)
+    how |= dict(cache_size=cache_size, subtract_instruction=subtract_instruction, add_generic=add_generic)
     embedder = load_embedder(model, **how)
-    options = dict[str, Any](k=k if k == "auto" else int(k), method=method, seed=seed, given_labels=given, min_size=min_size)
+    options = dict[str, Any](k=count, method=method, seed=seed, given_labels=given, min_size=min_size)
     options |= {"model": embedder, "batch_size": batch_size}
     results = _grouped(table.texts, instructions, one_question, guided, namer, options)
     if not embedder.backbone.answers:
@@ -128,15 +128,14 @@ def cluster(
     crossing.cross(results)
     write_groups(results, table, crossing, output, guard_cells)
     crossing.show()
-    if save is not None:
-        save_groupings(results, save)
+    save_groupings(results, save)
 
 
-def _check_groups(k: str, count: int, method: str, min_size: int | None) -> None:
+def _check_groups(k: int | str, count: int, method: str, min_size: int | None) -> None:
     """Find out before the model is loaded."""
     from inbedder.grouping.partition import check_groups
 
-    check_groups(k if k == "auto" else int(k), count, method, min_size)
+    check_groups(k, count, method, min_size)
 
 
 def _grouped(

@@ -207,6 +207,23 @@ def say_columns(columns: Iterable[str]) -> None:
     say(f"The texts are in column {shown_names(list(dict.fromkeys(columns)))}.")
 
 
+def group_count(k: str) -> int | str:
+    """Number of groups that is asked for, or "auto".
+
+    Args:
+        k: What the user gave.
+
+    Returns:
+        The number, or "auto".
+
+    Raises:
+        typer.BadParameter: When it is neither.
+    """
+    if k != "auto" and not k.isdigit():
+        raise typer.BadParameter("give a number or auto.", param_hint="-k")
+    return k if k == "auto" else int(k)
+
+
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
     """Refuse an output before the work that could not be written after it, or that would replace the input.
 

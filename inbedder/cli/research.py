@@ -27,6 +27,7 @@ from inbedder.cli.options import (
 
 MeasuredOn = Annotated[Path | None, typer.Option(help="A table with two label columns or of C-STS, or a folder of known sets.")]
 Instructions = Annotated[Path | None, typer.Option(help="The authors' instructions (json), for their robustness sets (--hub).")]
+Baselines = Annotated[list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")]
 Compared = Annotated[
     tuple[str, str] | None,
     typer.Option(metavar="A B", help="Two models, measured and then compared item by item: difference, 95% interval, p."),
@@ -76,9 +77,7 @@ def finetune(
 
 def evaluate(
     model: Annotated[list[str], typer.Option(help="mini (the default), small, a hub id or a folder; may repeat.")] = [],  # noqa: B006
-    baseline: Annotated[
-        list[str], typer.Option(help="A model of mteb or sentence-transformers to compare with; may repeat.")
-    ] = [],  # noqa: B006
+    baseline: Baselines = [],  # noqa: B006
     compare: Compared = None,
     task: Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")] = [],  # noqa: B006
     data: MeasuredOn = None,

@@ -99,10 +99,9 @@ def embed(
 ) -> None:
     """Write the vector of each text under an instruction: float32, one row per text."""
     reencoding = reencoding_of(pooling, n, temperature, top_p, seed, re_encoder)
-    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {"truncation_side": truncation_side, "max_new_tokens": max_new_tokens, "cache_size": cache_size, "beside": beside}
-    how |= {"backbone": backbone, "quantization": quantization, "dtype": dtype, "device": device}
-    how |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic}
+    how = dict[str, Any](pooling=pooling, layer=layer, template=template, max_length=max_length, cache=cache, backbone=backbone)
+    how |= dict(quantization=quantization, device=device, subtract_instruction=subtract_instruction, add_generic=add_generic)
+    how |= dict(truncation_side=truncation_side, max_new_tokens=max_new_tokens, cache_size=cache_size, dtype=dtype, beside=beside)
     if engine == "ray":
         options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
         where = {"workers": workers, "threads": threads, "address": address}

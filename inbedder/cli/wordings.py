@@ -30,6 +30,7 @@ from inbedder.cli.options import (
     Template,
     TextColumn,
     check_output,
+    group_count,
     say,
 )
 
@@ -79,8 +80,7 @@ def compare_wordings(
     """Group the texts by the same question in several wordings: how far they agree, which rows move, which wording to take."""
     if output is not None:
         check_output(output, TABLES, source)
-    if k != "auto" and not k.isdigit():
-        raise typer.BadParameter("give a number or auto.", param_hint="-k")
+    count = group_count(k)
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
     table = read_texts(source, text_column, skip_bad, delimiter)
@@ -90,7 +90,7 @@ def compare_wordings(
     embedder = load_embedder(model, **how)
     from inbedder.grouping.comparison import compare_wordings as compare
 
-    found = compare(table.texts, instructions, embedder, k if k == "auto" else int(k), seed, batch_size=batch_size)
+    found = compare(table.texts, instructions, embedder, count, seed, batch_size=batch_size)
     for line in _report(found, table.rows):
         typer.echo(line.translate(CONTROLS))
     if output is not None:
