@@ -37,7 +37,7 @@ from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 from inbedder.distributed.job import Machines, _ray_session, embed_job
 
 WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
-ASKED = "What does the customer talk about?"
+ASKED = "What does the customer complain about?"
 RESULTS = Path(__file__).parent / "results" / "ray.json"
 
 

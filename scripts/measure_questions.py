@@ -4,7 +4,7 @@
 python scripts/measure_questions.py -o finetune/results/mini_questions.json
 
 Questions are those of ``prompts/instructions.yaml``, of ``prompts/evaluation.yaml`` and of ``measure_neighbours.py``, and the
-correct ones of ``prompts/robustness.yaml``.
+correct ones of ``prompts/robustness.yaml``, and some about one aspect of a text.
 """
 
 from __future__ import annotations
@@ -23,6 +23,13 @@ from inbedder.prompting import read_prompts
 from inbedder.vectors import row_cosines
 from inbedder.whole_text import PROBES, weight_of
 
+ASPECTS = (
+    "What does the text say about the price?",
+    "What is said about the service?",
+    "How is the food?",
+    "What about the price?",
+    "What do they think of the staff?",
+)
 LEFT_OUT = ("original", "implicit", "incorrect")
 
 
@@ -48,7 +55,7 @@ def main() -> None:
     model = InBedder(options.model, add_generic=False)
     generic, rows = np.asarray(model.encode(PROBES)), []
     asked = [question for name in ("instructions", "evaluation", "robustness") for question in questions(read_prompts(name))]
-    for question in dict.fromkeys([*asked, *TOPIC, *PROBLEM, *RESULT]):
+    for question in dict.fromkeys([*asked, *TOPIC, *PROBLEM, *RESULT, *ASPECTS]):
         vectors = np.asarray(model.encode(PROBES, question))
         rows.append((float(row_cosines(vectors, generic).mean()), question, weight_of(vectors, generic)))
     found = [[question, f"{near:.2f}", f"{weight:.2f}"] for near, question, weight in sorted(rows, reverse=True)]
