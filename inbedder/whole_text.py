@@ -91,9 +91,8 @@ class WholeTexts:
         found = {instruction: weight for instruction, weight in remembered.items() if weight is not None}
         if new := sorted(instructions - found.keys()):
             own = generic.encode(PROBES, show_progress_bar=False)
-            vectors = asked(PROBES * len(new), [instruction for instruction in new for _ in PROBES])
-            probed = vectors.reshape(len(new), len(PROBES), -1)
-            found |= {instruction: weight_of(of_one, own) for instruction, of_one in zip(new, probed, strict=True)}
+            for instruction in new:  # one by one: in 16 bits a weight would change a little with what is read beside it
+                found[instruction] = weight_of(asked(PROBES, [instruction] * len(PROBES)), own)
             self._known.update({instruction: found[instruction] for instruction in new})
             for instruction in list(self._known)[:-REMEMBERED]:  # a server meets instructions without end
                 self._known.pop(instruction, None)

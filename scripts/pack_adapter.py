@@ -33,7 +33,7 @@ from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.weights import LoadOptions
 from inbedder.models.checksums import write_checksums
 
-SETTINGS = ("base", "template", "mask_length", "late_interaction", "generic_base")
+SETTINGS = ("base", "template", "mask_length", "late_interaction", "generic_base", "add_generic")
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
 WHOLE = ["transform", "output.LayerNorm", "embeddings.LayerNorm", "token_type_embeddings"]
 

@@ -54,7 +54,7 @@ def test_means_over_wordings_raise_the_judgement_cost_topics_a_point_at_most_and
     for name, found in scores.items():
         judgement = name.endswith("polarity")
         assert min(found["mean of 3: worst"], found["mean of 5: worst"]) >= found["one wording: worst"] + (
-            2.0 if judgement else -0.5
+            2.0 if judgement else -1.0
         )
         assert min(found["mean of 3: mean"], found["mean of 5: mean"]) >= found["one wording: mean"] + (
             0.3 if judgement else -1.0

@@ -54,7 +54,7 @@ def test_mtebs_command_line_runs_a_shipped_task(tmp_path):
     model = InBedder()
     instructions = [row["instruction"] for row in rows]
     cosines = row_cosines(*(model.encode([row[side] for row in rows], instructions) for side in ("sentence1", "sentence2")))
-    assert score == pytest.approx(registry_pearson(cosines, [float(row["score"]) for row in rows]), abs=1e-3)
+    assert score == pytest.approx(registry_pearson(cosines, [float(row["score"]) for row in rows]), abs=3e-3)  # one of them in 16 bits
 
 
 def registry_pearson(cosines, scores):
