@@ -83,4 +83,4 @@ pack runs/mini-twelfth-2 runs/mini-fifteen
 pack runs/mini-fifteen runs/mini-fourteen runs/mini-half
 train mini-thirteenth runs/mini-thirteenth "${more[@]}"
 pack runs/mini-thirteenth runs/mini-sixteen
-pack runs/mini-sixteen runs/mini-both "${2:-runs/mini-adapter}"
+pack runs/mini-sixteen runs/mini-both "${2:-runs/mini-adapter}" --set add_generic=true
