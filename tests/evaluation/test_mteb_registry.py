@@ -54,7 +54,8 @@ def test_mtebs_command_line_runs_a_shipped_task(tmp_path):
     model = InBedder()
     instructions = [row["instruction"] for row in rows]
     cosines = row_cosines(*(model.encode([row[side] for row in rows], instructions) for side in ("sentence1", "sentence2")))
-    assert score == pytest.approx(registry_pearson(cosines, [float(row["score"]) for row in rows]), abs=3e-3)  # one of them in 16 bits
+    in_float32 = registry_pearson(cosines, [float(row["score"]) for row in rows])
+    assert score == pytest.approx(in_float32, abs=3e-3)  # the command computes in 16 bits where the CPU does
 
 
 def registry_pearson(cosines, scores):
