@@ -1,10 +1,10 @@
-"""Questions about the whole of a text, under which the vector of the text itself is added to that of the answer.
+"""Questions about the whole text: the text's own vector is added to that of the answer.
 
 What a text is about, or which problem a paper addresses, the whole text says, and the embedding model that reads it without a
-question (``generic_base``) says it better than the few words of an answer can. Whether a question is such shows in the model
-itself, if it was trained towards that model's vectors: its answers about any text then lie near the text's own vector. Their mean
-cosine over eight texts of different kinds is about 0.8 for "What are people discussing?" and at most 0.6 for questions about a
-product, a feeling, a place or a person.
+question (``generic_base``) says it better than the few words of an answer can. A model that was trained towards the vectors of that
+base shows which questions these are: its answers to them lie near the texts' own vectors. The mean cosine over eight texts of
+different kinds is about 0.8 for "What are people discussing?" and at most 0.6 for questions about a product, a feeling, a place or
+a person.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROBES = (
     "My dog is sick and I am so worried about him.",
     "The team lost the final in extra time.",
 )
-"""Texts that tell how far a question is about the whole of a text."""
+"""Short texts of different kinds, on which each question is tried out."""
 PART, WHOLE = 0.65, 0.75
 """Up to the first mean cosine nothing is added, from the second on all; in between the weight grows evenly."""
 MOST = 2.0
@@ -68,7 +68,7 @@ class Generic(Protocol):
 
 
 class WholeTexts:
-    """How far instructions are about the whole of a text, as far as one model knows."""
+    """The weight that each instruction gives to a text's own vector, found once per instruction and remembered."""
 
     def __init__(self) -> None:
         """Nothing is known yet."""
@@ -91,7 +91,7 @@ class WholeTexts:
         found = {instruction: weight for instruction, weight in remembered.items() if weight is not None}
         if new := sorted(instructions - found.keys()):
             own = generic.encode(PROBES, show_progress_bar=False)
-            for instruction in new:  # one by one: in 16 bits a weight would change a little with what is read beside it
+            for instruction in new:  # one at a time: in 16 bits a weight would depend a little on the others in its batch
                 found[instruction] = weight_of(asked(PROBES, [instruction] * len(PROBES)), own)
             self._known.update({instruction: found[instruction] for instruction in new})
             for instruction in list(self._known)[:-REMEMBERED]:  # a server meets instructions without end

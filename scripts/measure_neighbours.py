@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""How well nearest neighbours fit, asked and unasked (nDCG@20): posts to newsgroups, their subject lines and abstracts of papers.
+"""How well nearest neighbours fit with a question and without (nDCG@20): newsgroups' posts, their subject lines, papers' abstracts.
 
 python scripts/measure_neighbours.py DATA QA JUDGE --model mini -o finetune/results/mini_neighbours.json
 
 DATA holds mini_newsgroups20, QA pubmedqa.jsonl.gz, JUDGE is all-mpnet-base-v2. Neighbours of a post, or of its subject line, are
 relevant when they are of its group. An abstract's ten relevant ones are, for the problem, those whose titles are nearest to its
 own by JUDGE and, for the result, those whose conclusions are; titles and conclusions are no part of the texts. Left out are
-abstracts that ``finetune/recipes/mini-eighth.yaml`` and its heirs learn from (those whose answer is "yes"). Behind a score asked
-stands its difference from the one unasked, with the 95% interval of a bootstrap over texts; a model that adds generic vectors
-(``add_generic``) is measured with them and without.
+abstracts that ``finetune/recipes/mini-eighth.yaml`` and its heirs learn from (those whose answer is "yes"). Each score
+under a question is followed by its difference from the score without one and the 95% interval of that difference (bootstrap over
+texts). A model that adds generic vectors (``add_generic``) is measured with them and without.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def ndcg(vectors: Vectors, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 
 def compared(asked: NDArray[np.float64], unasked: NDArray[np.float64]) -> str:
-    """The mean score asked, and how it differs from the one unasked."""
+    """The mean score under a question, and its difference from the mean score without one."""
     differences = asked - unasked
     drawn = np.random.default_rng(0).choice(differences, (DRAWS, len(differences))).mean(axis=1)
     low, high = np.quantile(drawn, (0.025, 0.975))
