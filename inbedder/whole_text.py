@@ -1,10 +1,10 @@
 """Questions about the whole text: the text's own vector is added to that of the answer.
 
 What a text is about, or which problem a paper addresses, the whole text says, and the embedding model that reads it without a
-question (``generic_base``) says it better than the few words of an answer can. A model that was trained towards the vectors of that
-base shows which questions these are: its answers to them lie near the texts' own vectors. The mean cosine over eight texts of
-different kinds is about 0.8 for "What are people discussing?" and at most 0.6 for questions about a product, a feeling, a place or
-a person.
+question (``generic_base``) says it better than the few words of an answer can. A model that was trained towards the vectors of
+that base shows which questions these are: its answers to them lie near the texts' own vectors. The mean cosine over eight texts
+of different kinds is about 0.8 for "What are people discussing?" and at most 0.6 for questions about a product, a feeling, a
+place or a person.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How well nearest neighbours fit with a question and without (nDCG@20): newsgroups' posts, their subject lines, papers' abstracts.
+"""How well nearest neighbours fit with a question and without (nDCG@20): posts to newsgroups, subject lines, abstracts of papers.
 
 python scripts/measure_neighbours.py DATA QA JUDGE --model mini -o finetune/results/mini_neighbours.json
 
