@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -13,13 +13,20 @@ import numpy as np
 
 from evaluation.represented import represented
 from evaluation.tasks.base import Similarity, fingerprint
-from inbedder.backbones.base import decodes
 from inbedder.conditional.encoding import scores_pairs
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.files import sha256_of
 from inbedder.models.bundled import resolve_name
+from inbedder.options import NO_SECOND_MODEL
 from inbedder.vectors import Vectors
+
+
+NAMED_OTHERWISE = {
+    *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "add_generic", "beside"),
+    "truncation_side",  # part of the protocol
+}
+"""Options that a model's name in tables tells in words, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Embedder:
     """Whether the instruction changes what the model reads."""
     verbatim: bool = True
     """Whether an instruction reaches the prompt as it stands."""
+    spec: Mapping[str, Any] | None = None
+    """What decides its vectors (``VectorSpec.contents``), of a model of this package."""
     similarity: Similarity | None = None
     """First sentences, second sentences and conditions to n scores, of a model that gives no vectors."""
 
@@ -45,53 +54,31 @@ class Embedder:
 def inbedder_embedders(
     model: str | InBedder,
     *,
-    pooling: str | None = None,
-    layer: int = -1,
     batch_size: int = 64,
-    filter_words: Callable[[str], Sequence[str]] | None = None,
+    uninformative: Callable[[str], Sequence[str]] | None = None,
     guided: int | None = None,
-    subtract_instruction: bool | None = None,
-    add_generic: bool | None = None,
-    beside: str | None = None,
-    cache: Path | None = None,
-    cache_size: str | int | None = None,
-    truncation_side: str = "right",
     verbatim: bool = False,
-    **drawing: Any,
+    **options: Any,
 ) -> list[Embedder]:
-    """A model of this package, with the instruction and without (which asks ``@generic``, or of an embedding model nothing).
+    """Return a model of this package, with the instruction and without.
 
     Args:
         model: A name as ``InBedder`` takes it, or one that is loaded and read in another way.
-        pooling: As ``InBedder`` takes it.
-        layer: As ``InBedder`` takes it.
-        batch_size: Most texts in one pass.
-        filter_words: The words to leave out of the answer under an instruction (paper, section 4.3).
+        batch_size: Maximum number of texts in one pass.
+        uninformative: Gives the words to leave out of the answer under an instruction (paper, section 4.3).
         guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
-        subtract_instruction: As ``InBedder`` takes it; not for one that is loaded.
-        add_generic: As ``InBedder`` takes it; not for one that is loaded.
-        beside: As ``InBedder`` takes it; not for one that is loaded.
-        cache: As ``InBedder`` takes it; not for one that is loaded.
-        cache_size: As ``InBedder`` takes it; not for one that is loaded.
-        truncation_side: As ``InBedder`` takes it; not for one that is loaded.
         verbatim: Whether INSTRUCTOR's models, which learned "Represent the ... for ...:", are asked the questions as they stand.
-        **drawing: reencoding, temperature, top_p and seed, as ``with_pooling`` takes them, of one that is loaded.
+        **options: As ``InBedder`` takes them, or its ``replace`` where it is loaded.
 
     Returns:
         Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
     """
     if isinstance(model, str) and scores_pairs(model):
         return [_pair_embedder(model, batch_size)]
-    if isinstance(model, str):
-        kept: dict[str, Any] = {"cache": cache, "cache_size": cache_size, "truncation_side": truncation_side}
-        kept |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic, "beside": beside}
-        model = InBedder(model, pooling=pooling, layer=layer, **kept)
-    else:
-        model = model.with_pooling(pooling, layer, **drawing)
-    name = _name_of(model, pooling, layer, filter_words is not None, guided, subtract_instruction)
-    name += {None: "", True: ", generic added", False: ", answer alone"}[add_generic]
-    name += {None: "", "none": ", alone"}.get(beside, f", beside {beside}")
-    revision = _revision_of(model, filter_words, guided)
+    model = InBedder(model, **options) if isinstance(model, str) else model.replace(**options)
+    name = _name_of(model, options, uninformative is not None, guided)
+    words = [sorted(uninformative(""))] if uninformative else []
+    revision = fingerprint([], [model.spec.key(), *words, *([f"guided {guided}"] if guided else [])])
 
     @lru_cache(maxsize=1)
     def read_before(texts: tuple[str, ...]) -> Vectors:
@@ -101,11 +88,11 @@ def inbedder_embedders(
         if guided and isinstance(instruction, str):
             known = read_before(tuple(texts))
             return np.asarray(model.encode_guided(texts, instruction, sample=guided, generic=known, batch_size=batch_size))
-        if filter_words is None or isinstance(instruction, str):
-            words = filter_words(str(instruction)) if filter_words else ()
-            return model.encode(texts, instruction, batch_size=batch_size, filter_words=words)
+        if uninformative is None or isinstance(instruction, str):
+            filter_words = uninformative(str(instruction)) if uninformative else ()
+            return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
         rows = [
-            model.encode([text], question, filter_words=filter_words(question))
+            model.encode([text], question, filter_words=uninformative(question))
             for text, question in zip(texts, instruction, strict=True)
         ]
         return np.concatenate(rows)
@@ -113,11 +100,12 @@ def inbedder_embedders(
     def generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
 
-    asked = Embedder(name, revision, instructed, model.prompt, instructed=True)
-    return [
-        asked if verbatim else in_own_words(asked, model),
-        Embedder(f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False),
-    ]
+    spec = model.spec.contents()
+    with_question = Embedder(name, revision, instructed, model.prompt, instructed=True, spec=spec)
+    without = Embedder(
+        f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
+    )
+    return [with_question if verbatim else in_own_words(with_question, model), without]
 
 
 def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
@@ -144,38 +132,28 @@ def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
     return replace(embedder, revision=revision, encode=encode, prompt=prompt, verbatim=False)
 
 
-def _name_of(
-    model: InBedder, pooling: str | None, layer: int, filters: bool, guided: int | None, subtract_instruction: bool | None
-) -> str:
+def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:
     """What a model is called in tables: its own name, and how it is read where that was asked for."""
-    name = model.name
-    name += f", {pooling}" if pooling else ""
-    name += f", layer {layer}" if layer != -1 else ""
-    drawn = model.reencoding if model.pooling == "re-enc" else model.sampling
-    if model.pooling == "re-enc" or drawn.temperature:
-        name += f", {drawn.n} answer{'s' * (drawn.n > 1)} at T={drawn.temperature:g}"
-    name += ", filter words" if filters else ""
-    name += f", guided {guided}" if guided else ""
-    return name + ("" if subtract_instruction is None else f", instruction {'subtracted' if subtract_instruction else 'kept'}")
-
-
-def _revision_of(model: InBedder, filter_words: Callable[[str], Sequence[str]] | None, guided: int | None) -> str:
-    """What identifies the vectors of a model that is read in some way."""
-    reads = (model.template.pattern, model.tokenizer.max_length, model.tokenizer.mask_length, f"torch.{model.precision}")
-    pooled = [model.pooling] if model.backbone.bare else []  # the same files can be read in two ways
-    filtered = [sorted(filter_words(""))] if filter_words else []
-    mapped = [f"guided {guided}"] if guided else []
-    subtracted = ["subtract_instruction"] if model.subtract_instruction else []
-    added = ["add_generic"] if model.add_generic else []
-    return fingerprint([], [model.revision, *reads, *pooled, *filtered, *mapped, *subtracted, *added, *_decoding(model)])
-
-
-def _decoding(model: InBedder) -> list[str]:
-    """What else decides the vectors of a model that is not read as most are."""
-    cut = ["cut at the start"] if model.tokenizer.truncation_side == "left" else []
-    reencoded = model.pooling == "re-enc"
-    sampling = [str(model.sampling)] if reencoded or decodes(model.backbone, model.pooling) else []
-    return [*cut, *sampling, *([str(model.reencoding)] if reencoded else [])]
+    pooling, subtract, add, beside = (
+        options.get(name) for name in ("pooling", "subtract_instruction", "add_generic", "beside")
+    )
+    layer, encoding = options.get("layer", -1), model.options.encoding
+    sampling = encoding.reencoding or encoding.sampling
+    parts = [
+        str(pooling) if pooling else "",
+        f"layer {layer}" if layer != -1 else "",
+        f"{sampling.n} answer{'s' * (sampling.n > 1)} at T={sampling.temperature:g}"
+        if encoding.reencoding or sampling.temperature
+        else "",
+        "filter words" if filters else "",
+        f"guided {guided}" if guided else "",
+        {None: "", True: "instruction subtracted", False: "instruction kept"}[subtract],
+        {None: "", True: "generic added", False: "answer alone"}[add],
+        {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
+    ]
+    deciding = model.parts.requested.changes(deciding=True).keys() & options.keys()
+    parts += [f"{name}={options[name]!r}" for name in sorted(deciding - NAMED_OTHERWISE)]
+    return ", ".join([model.name, *filter(None, parts)])
 
 
 def _pair_embedder(folder: str, batch_size: int) -> Embedder:

@@ -107,7 +107,7 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
                 scores={name: round(float(score), 2) for name, score in outcomes.scores.items()},
                 first_prompt=prompt if task.info.quoted else "",
                 seconds=round(time.time() - started, 1),
-                about=about_of(task.info),
+                about=about_of(task.info) | ({} if embedder.spec is None else {"spec": dict(embedder.spec)}),
                 interval=None if task.seeded else _rounded(interval(outcomes)),
             )
 

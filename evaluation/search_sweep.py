@@ -160,8 +160,7 @@ def main(
         found = {
             "command": command(),
             "model": model,
-            "revision": loaded.revision,
-            "precision": loaded.precision,
+            "spec": loaded.spec.contents(),
             "results": rows,
         }
         with atomic_write(output) as temporary:

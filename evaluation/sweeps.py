@@ -37,7 +37,7 @@ from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import BASE_NAME
 from inbedder.prompting import resolve_instruction
-from inbedder.reencode import Reencoding
+from inbedder.options import Reencoding
 from inbedder.vectors import Vectors
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
@@ -126,7 +126,7 @@ def filter_words(
 ) -> None:
     """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
     loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
-    embedders = [inbedder_embedders(loaded, pooling="avg-gen", filter_words=choice)[0] for choice in (None, uninformative_words)]
+    embedders = [inbedder_embedders(loaded, pooling="avg-gen", uninformative=choice)[0] for choice in (None, uninformative_words)]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
 
@@ -141,7 +141,7 @@ def precisions(
     limit: Limit = None,
 ) -> None:
     """The same weights in several precisions."""
-    loaded = [InBedder(model, dtype=name) for name in precision]
+    loaded = [InBedder(model, **({"backbone": "onnx"} if name == "int8" else {"dtype": name})) for name in precision]
     embedders = [replace(inbedder_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
     cells = _measure(embedders, output, data, task, limit)
     bars(_by_model(cells), output.with_suffix(".png"), f"{model} by precision")

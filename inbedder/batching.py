@@ -13,9 +13,16 @@ TOKEN_BUDGET = 32 * 512
 """Padded tokens that a GPU takes in one batch."""
 
 
-def token_budget() -> int:
-    """Padded tokens in one batch: without a GPU a quarter, to spare memory."""
-    return TOKEN_BUDGET if torch.cuda.is_available() else TOKEN_BUDGET // 4
+def token_budget(device: torch.device) -> int:
+    """Return the maximum number of padded tokens in one batch.
+
+    Args:
+        device: The model's.
+
+    Returns:
+        A quarter on a CPU, to spare memory.
+    """
+    return TOKEN_BUDGET // 4 if device.type == "cpu" else TOKEN_BUDGET
 
 
 def length_sorted_batches(lengths: Sequence[int], batch_size: int, most_tokens: int = TOKEN_BUDGET) -> Iterator[NDArray[np.intp]]:

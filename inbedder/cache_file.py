@@ -39,12 +39,14 @@ def space_key(about: Mapping[str, Any]) -> bytes:
     """What stands for a space.
 
     Args:
-        about: Everything that its entries depend on beside text and instruction, in terms of JSON.
+        about: Everything that its entries depend on beside text and instruction, in terms of JSON; "model", the name of the first
+            model that used it, does not count.
 
     Returns:
-        16 bytes, other ones for every change.
+        16 bytes that differ for any change.
     """
-    content = json.dumps({"format": FORMAT, **about}, sort_keys=True, ensure_ascii=True)
+    deciding = {name: value for name, value in about.items() if name != "model"}
+    content = json.dumps({"format": FORMAT, **deciding}, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 

@@ -1,191 +1,224 @@
-"""``InBedder``: the vector of a text under an instruction is the hidden state of the answer a language model would give."""
+"""``InBedder``: the vector of a text under an instruction is the hidden state of the answer that a language model would give.
+
+A text's way through ``encode``: its prompt (``prompting``, ``tokenization``), the backbone's pooled states, in batches and through
+the cache (``encoding.runner``), what is subtracted, added and appended (``encoding.combiner``), length 1 where it is wanted.
+"""
 
 from __future__ import annotations
 
-import logging
+import inspect
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
-from inbedder.arguments import known_vectors, whole_number
-from inbedder.backbones.base import Sampling, check_pooling
-from inbedder.backbones.causal import CausalBackbone
-from inbedder.backbones.families import load_backbone
-from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
-from inbedder.backbones.text_memory import embed_remembered, memory_for
-from inbedder.backbones.weights import LoadOptions
-from inbedder.cache import Store
+from inbedder.arguments import known_vectors
+from inbedder.backbones.base import check_answers
+from inbedder.backbones.revision import weights_revision
+from inbedder.backbones.transformer import distinct_words
+from inbedder.encoding.parts import Parts
+from inbedder.encoding.runner import Pace
 from inbedder.errors import InputError
 from inbedder.guided import GuidedVectors, guided
-from inbedder.model_object import ModelObject
-from inbedder.prompting import PromptTemplate, check_strings, check_texts, default_instructions, get_template, resolve_instruction
-from inbedder.reencode import Reencoding, check_encoder, reencode
-from inbedder.scheduling import Work, finished
-from inbedder.sentence_keywords import encode_as_asked
-from inbedder.tokenization import PromptTokenizer, PromptTokens
-from inbedder.vectors import Vectors
-from inbedder.whole_text import WholeTexts, adds_generic
+from inbedder.mapping import VectorMap
+from inbedder.options import Options, Reencoding, Sampling, all_options
+from inbedder.prompting import PromptTemplate, check_strings, check_texts, resolve_instruction
+from inbedder.reencode import ReencodedVectors, check_encoder, reencode
+from inbedder.sentence_transformers_kwargs import encode_with_kwargs, names_a_prompt
+from inbedder.vector_spec import VectorSpec
+from inbedder.vectors import Vectors, side_by_side, similarity, unit
 
-logger = logging.getLogger(__name__)
+Instruction = str | Sequence[str] | None
 
 
-class InBedder(ModelObject):
-    """Embeds texts under an instruction, by answering it (InBedder paper, section 4)."""
+class InBedder:
+    """Embeds texts under an instruction, by answering it (InBedder paper, section 4).
 
-    def __init__(
-        self,
-        model: str | os.PathLike[str] = "mini",
-        *,
-        backbone: str | None = None,
-        pooling: str | None = None,
-        layer: int = -1,
-        template: str | PromptTemplate | None = None,
-        max_length: int = 512,
-        max_new_tokens: int | None = None,
-        mask_length: int | None = None,
-        device: str | None = None,
-        dtype: Any = None,
-        revision: str | None = None,
-        trust_remote_code: bool = False,
-        quantization: str | None = None,
-        cache: str | os.PathLike[str] | None = None,
-        cache_size: str | int | None = None,
-        reencoding: Reencoding | None = None,
-        subtract_instruction: bool | None = None,
-        add_generic: bool | None = None,
-        beside: str | None = None,
-        truncation_side: str = "right",
-        text_memory: str | int | None = None,
-    ) -> None:
+    Example:
+        >>> from inbedder import InBedder
+        >>> model = InBedder()
+        >>> model.encode(["I love cats", "I love dogs"], "What animals do they love?").shape
+        (2, 384)
+    """
+
+    similarity = staticmethod(similarity)
+
+    def __init__(self, model: str | os.PathLike[str] = "mini", **options: Any) -> None:
         """Load a model.
 
         Args:
             model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the folder or id of a peft adapter loads its base.
-            backbone: "causal", "masked", "seq2seq" or "embedding" (embedding models, which answer nothing; "instructor" is an
-                alias); None reads it from the model's files. "onnx" runs a masked LM as an int8 graph on a CPU, "vllm" is vLLM's
-                engine for causal LMs, its options behind it: "vllm: {tensor_parallel_size: 2}" (see ``backbones/vllm.py``).
-            pooling: "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all" or "re-enc"; None is 1st-gen, or avg-gen for masked
-                LMs. The authors' names (``fst_gen_layer_32``) are understood and set the layer. Embedding models have
-                "text-mean", "mean", "cls" and "last-token", and None is what they were trained with.
-            layer: 0 = token embeddings, 1..L = blocks (L after the final norm), negative from the end.
-            template: Name or pattern of the prompt; None is what the model was fine-tuned with, else the paper's pattern, or for
-                embedding models the instruction directly in front of the text.
-            max_length: Longest prompt in tokens; longer texts are cut.
-            max_new_tokens: Longest answer in tokens (causal and encoder-decoder LMs); None is what the model's files say, else 3.
-            mask_length: Masks that stand for the answer (masked LMs); None is what the model was fine-tuned with, else 3.
-            device: A torch device; None takes the GPU where there is one.
-            dtype: "float32", "bfloat16" or "float16", or torch's or numpy's of that name ("int8" is an old name of
-                backbone="onnx"); None is the device's fastest that is as good: half precision on a GPU, on a CPU bfloat16 where
-                it computes in that itself, else float32.
-            revision: Branch, tag or commit on the hub.
-            trust_remote_code: Run code from the model's repository. Off, as it should be.
-            quantization: "int8" or "nf4" through bitsandbytes; for vLLM any of its methods.
-            cache: A folder that keeps vectors and answers; what is in it is not computed again. None keeps nothing.
-            cache_size: Most room for the cache, in bytes or such as "500M" or "5G": what was used least recently goes first. The
-                cache remembers it; "unlimited" lifts it, None leaves it as it is.
-            reencoding: How "re-enc" draws and embeds answers.
-            subtract_instruction: Take away what the instruction alone says: v(text, i) - v("", i), one more vector per
-                instruction; where none is given, nothing is taken. None is what the model's settings say, else False;
-                "re-enc" never does.
-            add_generic: Under instructions about the whole text add its vector without one (``whole_text.py``). None is what the
-                model's settings say, else False; another pooling, another layer and filtered words never do.
-            beside: Another model, which reads the same texts under the same instruction; both vectors, of length 1, stand side
-                by side, so that a cosine is the mean of both. "none" is none, None what the model's settings say. Another
-                pooling, another layer and filtered words are read alone.
-            truncation_side: "right" cuts long texts at their end, "left" at their start, as the InBedder authors do.
-            text_memory: Most memory for what a causal LM has read of texts, in bytes or such as "2G", so that ``encode`` reads
-                little more than the next question over the same texts (1st-gen, the text first); None keeps nothing.
+            **options: Fields of ``ModelOptions`` (what is loaded: backbone, device, dtype, revision, trust_remote_code,
+                quantization, cache, cache_size, text_memory) and of ``EncodingOptions`` (how a text becomes a vector: pooling,
+                layer, template, max_length, ...); ``docs/options.md`` has them all, and ``help(InBedder)`` their defaults.
 
         Raises:
             ModelError: When the model cannot be loaded or has no such layer or pooling.
-            InputError: When an option has no meaning for the model, or the cache's folder cannot be used.
+            InputError: When there is no such option, one has no meaning for the model, or the cache's folder cannot be used.
         """
-        self.given = {name: value for name, value in locals().items() if name != "self"}
-        max_length = whole_number("max_length", max_length, 1)
-        if max_new_tokens is not None:
-            whole_number("max_new_tokens", max_new_tokens, 1)
-        if cache is None and cache_size is not None:
-            raise InputError("cache_size needs a cache. Name its folder.")
-        self.name = os.fspath(model)
-        self.store = None if cache is None else Store(cache, cache_size)
-        options = LoadOptions(backbone, device, dtype, revision, trust_remote_code, quantization, mask_length)
-        self.backbone, settings = load_backbone(self.name, options)
-        self.pooling, self.layer = check_pooling(self.backbone, pooling, layer)
-        self._generic_base = settings.generic_base
-        self._generic_options: dict[str, Any] = {"device": device, "max_length": max_length, "cache": cache}
-        self._generic_options["dtype"] = None if dtype == "int8" else dtype  # an encoder has no int8 graph
-        self.template = get_template(template if template is not None else settings.template)
-        self.template = replace(self.template, bare=self.template.bare or self.backbone.bare)
-        self.defaults = default_instructions(self.template, settings.prompts)
-        self.sampling = Sampling(max_new_tokens=max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens)
-        self.reencoding = reencoding or Reencoding()
-        other = settings.beside if beside is None else beside
-        self.beside: InBedder | None = self.loaded_beside(other, truncation_side=truncation_side, **self._generic_options)
-        self.subtract_instruction = bool(settings.subtract_instruction if subtract_instruction is None else subtract_instruction)
-        self.add_generic = adds_generic(add_generic, settings, self.name)
-        self._instruction_vectors: dict[tuple[Any, ...], Vectors] = {}
-        self._whole_texts = WholeTexts()
-        self.quantization = quantization
-        self.precision = self.backbone.precision
-        if (limit := self.backbone.position_limit) is not None:
-            answer_room = self.sampling.max_new_tokens if self.backbone.continues_prompt else 0
-            if answer_room >= limit:
-                raise InputError(f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions.")
-            max_length = min(max_length, limit - answer_room)
-        how = (self.template, max_length, self.backbone.mask_length, truncation_side)
-        self.tokenizer = PromptTokenizer(self.backbone.tokenizer, *how)
-        self.text_memory = None if text_memory is None else memory_for(self.backbone, self.pooling, self.template, text_memory)
+        self._hold(Parts.load(Options.parse(model=model, **options), type(self)))
 
-    def _remembering(self) -> Work:
-        """The work of one instruction per text, where texts are remembered."""
-        backbone, memory = self.backbone, self.text_memory
-        assert isinstance(backbone, CausalBackbone) and memory is not None
+    def _hold(self, parts: Parts) -> None:
+        """Take parts; those that others read have a name of their own here."""
+        self.parts = parts
+        self.options, self.backbone, self.tokenizer, self.store = parts.options, parts.backbone, parts.tokenizer, parts.store
+        self.second_model, self.defaults = parts.second_model, parts.defaults
+        self.runner, self.combiner = parts.runner, parts.combiner
 
-        def embed(batch: Sequence[Sequence[PromptTokens]]) -> Any:
-            prompts = [prompt for (prompt,) in batch]
-            return embed_remembered(backbone, prompts, self.layer, memory).cpu().numpy()[:, None]
+    def with_parts(self, parts: Parts) -> InBedder:
+        """Return a variant of the model.
 
-        return embed
+        Args:
+            parts: Its parts, such as ``model.parts.wrap(...)`` gives.
 
-    @cached_property
-    def generic(self) -> InBedder | None:
-        """The embedding model that reads texts where no instruction is given; None where this model does so itself."""
-        if self._generic_base is None:
-            return None
-        return InBedder(self._generic_base, backbone="embedding", **self._generic_options)
+        Returns:
+            Another InBedder.
+        """
+        other = object.__new__(type(self))
+        other._hold(parts)
+        return other
+
+    def replace(self, **options: Any) -> InBedder:
+        """Return another reader of the same weights.
+
+        Args:
+            **options: Fields of ``EncodingOptions``, and cache and cache_size.
+
+        Returns:
+            Another InBedder, which shares this one's weights.
+
+        Raises:
+            InputError: When there is no such option, or it is one of what is loaded.
+            ModelError: When the model has no such layer or pooling.
+
+        Example:
+            >>> from inbedder import InBedder
+            >>> InBedder().replace(pooling="avg-all", max_length=64).pooling
+            'avg-all'
+        """
+        return self.with_parts(self.parts.replace(type(self), **options))
+
+    def with_pooling(
+        self,
+        pooling: str | None = None,
+        layer: int = -1,
+        *,
+        reencoding: Reencoding | None = None,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+    ) -> InBedder:
+        """Return the same model, its weights shared, read by another pooling: ``replace`` with these options.
+
+        Args:
+            pooling: As ``InBedder`` takes it.
+            layer: As ``InBedder`` takes it.
+            reencoding: How "re-enc" samples and embeds answers; None leaves it as it is.
+            temperature: Of the answer whose states avg-gen, last-gen and avg-all read, which is what ``answer`` samples with these
+                numbers; 0 is greedy, the authors' Llama runs take 0.6 with top_p=0.9.
+            top_p: Nucleus of that answer.
+            seed: Seed of that answer.
+
+        Returns:
+            Another InBedder.
+        """
+        reencoding = reencoding or self.parts.requested.encoding.reencoding
+        return self.replace(
+            pooling=pooling, layer=layer, reencoding=reencoding, temperature=temperature, top_p=top_p, seed=seed
+        )
+
+    @property
+    def name(self) -> str:
+        """The model's name, as the user gave it."""
+        return self.options.model.model
+
+    @property
+    def pooling(self) -> str:
+        """How its states become a vector."""
+        return str(self.options.encoding.pooling)
+
+    @property
+    def layer(self) -> int:
+        """The layer that is read."""
+        return self.options.encoding.layer
+
+    @property
+    def template(self) -> PromptTemplate:
+        """The pattern of its prompts."""
+        template = self.options.encoding.template
+        assert isinstance(template, PromptTemplate)
+        return template
+
+    @property
+    def precision(self) -> str:
+        """What it computes in."""
+        return self.backbone.precision
+
+    @property
+    def device(self) -> torch.device:
+        """The model's device."""
+        return self.backbone.model.device
+
+    @property
+    def base_encoder(self) -> InBedder | None:
+        """The model that reads texts without a question, loaded when it is first needed; None where this model does so itself."""
+        return self.parts.base_encoder
 
     @cached_property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """Length of a vector under a question."""
         return len(self.encode("", self.defaults.any))
+
+    @property
+    def spec(self) -> VectorSpec:
+        """Everything that decides a vector."""
+        return self.parts.spec
+
+    @property
+    def revision(self) -> str:
+        """What identifies the weights: the hub's commit, or a hash of the files; ``spec`` says all that decides a vector."""
+        return weights_revision(self.backbone)
+
+    def prompt(self, text: str, instruction: str | None = None) -> str:
+        """Return what the model reads of a text (before any cut) and an instruction.
+
+        Args:
+            text: The text.
+            instruction: A question, ``@name``, or None as for ``encode``.
+
+        Returns:
+            The rendered template; without a question, where a base encoder reads it, the text.
+        """
+        if instruction is None and self.parts.base is not None:
+            return text
+        return self.template.render(text, resolve_instruction(self.defaults.any if instruction is None else instruction)).string
 
     def encode(
         self,
         texts: str | Sequence[str] | None = None,
-        instruction: str | Sequence[str] | None = None,
+        instruction: Instruction = None,
         *,
         batch_size: int = 32,
         normalize_embeddings: bool = False,
         show_progress_bar: bool | None = None,
         filter_words: Sequence[str] = (),
-        **keywords: Any,
+        **kwargs: Any,
     ) -> Vectors:
         """Embed texts under an instruction.
 
         Args:
             texts: One text or n texts; an empty text is embedded as such.
-            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None is ``@generic``; for embedding
-                models the checkpoint's default prompt, else none; for ``mini`` the vector of its base, which knows no
-                instructions (not where another pooling or layer was asked for).
-            batch_size: Most texts in one pass.
-            normalize_embeddings: Scale vectors to length 1.
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None is no question: the
+                general-purpose vector, of the model's base encoder where it has one (``mini``, ``small``), under the
+                checkpoint's default prompt for embedding models, else under ``@generic``.
+            batch_size: Maximum number of texts in one pass.
+            normalize_embeddings: Scale vectors to length 1, which bundled models do in any case.
             show_progress_bar: None shows one for long work in a terminal.
             filter_words: Words whose answer states are left out (paper, section 4.3).
-            **keywords: sentence-transformers' own: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
+            **kwargs: sentence-transformers' own: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
                 ``convert_to_tensor``, ``convert_to_numpy``, ``device``. Others are refused.
 
         Returns:
@@ -194,31 +227,31 @@ class InBedder(ModelObject):
         Raises:
             InputError: When a text is not a string, instructions and texts do not match in number, or a keyword is not known.
             ModelError: When the model gives NaN or infinite values.
+
+        Example:
+            >>> from inbedder import InBedder
+            >>> InBedder().encode("The soup was cold.", "What is the complaint about?").shape
+            (384,)
         """
-        if keywords:
-            own: dict[str, Any] = {"batch_size": batch_size, "normalize_embeddings": normalize_embeddings}
-            own |= {"show_progress_bar": show_progress_bar, "filter_words": filter_words}
-            asked: Vectors = encode_as_asked(self, texts, instruction, keywords, own)
-            return asked
-        if instruction is None and self.read_by_default(filter_words) and self.generic is not None:
-            options: dict[str, Any] = {"normalize_embeddings": normalize_embeddings, "show_progress_bar": show_progress_bar}
-            return self.generic.encode(texts, batch_size=batch_size, **options)
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        options["normalize_embeddings"] = normalize_embeddings or bool(self.options.encoding.normalize)
+        if kwargs:
+            with_kwargs: Vectors = encode_with_kwargs(self, texts, instruction, kwargs, {**options, "filter_words": filter_words})
+            return with_kwargs
+        words = check_strings("filter_words", filter_words) or list(self.options.encoding.filter_words)
+        if instruction is None and self.base_encoder is not None:
+            if words:
+                raise InputError("filter_words leaves words of an answer out, and without a question there is none. Ask one.")
+            return self.base_encoder.encode(texts, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
-        filter_words = check_strings("filter_words", filter_words)
+        pace = Pace(batch_size, show_progress_bar)
+        normalize = bool(options["normalize_embeddings"])
         if self.pooling == "re-enc":
-            device, encoder = str(self.backbone.model.device), self.reencoding.encoder
-            how = self.reencoding.sampling(self.sampling.max_new_tokens, filter_words)
-            check_encoder(encoder, store=self.store, device=device)
-            answers = self._answers(rows, instructions, how, batch_size, show_progress_bar)
-            means = finished(reencode(answers, encoder, store=self.store, device=device), normalize_embeddings)
-            return means.alone() if isinstance(texts, str) else means
-        filter_ids = self.tokenizer.ids_of(filter_words)
-        remembers = self.text_memory is not None and self.pooling == "1st-gen" and not filter_ids
-        work = self._remembering() if remembers else self._one_by_one(filter_ids)
-        questions = [(instruction,) for instruction in instructions]
-        vectors = self._vectors(rows, questions, work, filter_ids, batch_size, show_progress_bar, normalize_embeddings)
-        found: Vectors = vectors[0, 0] if isinstance(texts, str) else vectors[0]
-        return found
+            reencoded = self._reencode(rows, instructions, words, pace, normalize)
+            return reencoded.alone() if isinstance(texts, str) else reencoded
+        vectors = self._read(rows, [(question,) for question in instructions], words, pace, normalize)[0]
+        first: Vectors = vectors[0] if isinstance(texts, str) else vectors
+        return first
 
     def encode_many(
         self,
@@ -234,8 +267,8 @@ class InBedder(ModelObject):
         Args:
             texts: One text or n texts.
             instructions: m instructions.
-            batch_size: Most texts in one pass.
-            normalize_embeddings: Scale vectors to length 1.
+            batch_size: Maximum number of texts in one pass.
+            normalize_embeddings: Scale vectors to length 1, which bundled models do in any case.
             show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
@@ -245,23 +278,75 @@ class InBedder(ModelObject):
             InputError: As ``encode`` does, and when no list of instructions is given.
         """
         rows, _ = check_texts(texts, None)
-        instructions = check_strings("instructions", instructions)
-        if not instructions:
+        questions = tuple(resolve_instruction(instruction) for instruction in check_strings("instructions", instructions))
+        if not questions:
             raise InputError("encode_many takes a list of instructions, and this one is empty.")
-        reason = why_not_shared(self.backbone, self.pooling, self.template)
-        if reason or not rows:
-            logger.info("Each instruction reads the texts again: %s.", reason)
-            options: dict[str, Any] = {"batch_size": batch_size, "normalize_embeddings": normalize_embeddings}
-            return np.stack(
-                [self.encode(texts, instruction, show_progress_bar=show_progress_bar, **options) for instruction in instructions]
-            )
-
-        def embed(batch: Sequence[Sequence[PromptTokens]]) -> Any:
-            return embed_shared(self.backbone, batch, self.layer).cpu().numpy()
-
-        questions = [tuple(resolve_instruction(instruction) for instruction in instructions)] * len(rows)
-        vectors = self._vectors(rows, questions, embed, [], batch_size, show_progress_bar, normalize_embeddings)
+        pace, words = Pace(batch_size, show_progress_bar), self.options.encoding.filter_words
+        normalize = normalize_embeddings or bool(self.options.encoding.normalize)
+        if self.pooling == "re-enc":
+            each = (self._reencode(rows, [question] * len(rows), words, pace, normalize) for question in questions)
+            vectors: Vectors = np.stack([np.asarray(reencoded) for reencoded in each])
+        else:
+            vectors = self._read(rows, [questions] * len(rows), words, pace, normalize)
         return vectors[:, 0] if isinstance(texts, str) else vectors
+
+    def _read(
+        self, rows: list[str], questions: Sequence[tuple[str, ...]], words: Sequence[str], pace: Pace, normalize: bool
+    ) -> Vectors:
+        """Vectors of n texts under m questions each, shape (m, n, d)."""
+        if not rows:
+            return np.empty((len(questions[0]) if questions else 1, 0, self.dimension), dtype=np.float32)
+        pooled = self.runner.vectors(rows, questions, words, pace)
+        vectors = self.combiner.combine(pooled, rows, questions, words, pace)
+        return unit(vectors) if normalize else vectors
+
+    def _reencode(
+        self, rows: list[str], instructions: Sequence[str], words: Sequence[str], pace: Pace, normalize: bool
+    ) -> ReencodedVectors:
+        """Mean vectors of sampled answers, shape (n, d)."""
+        encoding, device = self.options.encoding, str(self.device)
+        assert encoding.reencoding is not None
+        sampling = encoding.reencoding.sampling(encoding.sampling.max_new_tokens, words)
+        check_encoder(encoding.reencoding.encoder, store=self.store, device=device)
+        check_answers(self.backbone, self.name)
+        answers = self.runner.answers(rows, instructions, sampling, pace)
+        vectors = reencode(answers, encoding.reencoding.encoder, store=self.store, device=device)
+        if normalize:
+            vectors[...] = unit(vectors)
+        return vectors
+
+    def encode_query(self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any) -> Vectors:
+        """Embed what is searched for.
+
+        Args:
+            texts: One text or n texts.
+            instruction: As for ``encode``. None is the checkpoint's own prompt of a query; for INSTRUCTOR models without one
+                "Represent the question for retrieving supporting documents:"; for models that answer no question.
+            **options: Keyword arguments of ``encode``.
+
+        Returns:
+            float32, shape (n, d), or (d,) for one string.
+        """
+        asked = self.defaults.query if instruction is None and not names_a_prompt(options) else instruction
+        return self.encode(texts, asked, **options)
+
+    def encode_document(
+        self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any
+    ) -> Vectors:
+        """Embed what is searched through.
+
+        Args:
+            texts: One text or n texts.
+            instruction: As for ``encode``. None is the checkpoint's own prompt of a document; for INSTRUCTOR models without one
+                "Represent the document for retrieval:"; none at all for E5-instruct and Qwen3-Embedding; for models that answer
+                no question, so that documents are read once, whatever is asked later.
+            **options: Keyword arguments of ``encode``.
+
+        Returns:
+            float32, shape (n, d), or (d,) for one string.
+        """
+        asked = self.defaults.document if instruction is None and not names_a_prompt(options) else instruction
+        return self.encode(texts, asked, **options)
 
     def encode_guided(
         self,
@@ -281,8 +366,8 @@ class InBedder(ModelObject):
             instruction: The new instruction.
             sample: How many texts are read under it.
             generic: Vectors of the texts, shape (n, k), of any model; None is ``encode(texts)``, which a cache makes free.
-            seed: Seed of the drawn sample.
-            batch_size: Most texts in one pass.
+            seed: Seed of the sample.
+            batch_size: Maximum number of texts in one pass.
             show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
@@ -297,14 +382,17 @@ class InBedder(ModelObject):
             raise InputError("encode_guided takes a list of texts.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         known = self.encode(rows, **options) if generic is None else known_vectors("generic", generic, len(rows))
-        return guided(
-            lambda places: self.encode([rows[i] for i in places], instruction, **options), known, sample=sample, seed=seed
+        vectors = guided(
+            lambda indices: self.encode([rows[i] for i in indices], instruction, **options), known, sample=sample, seed=seed
         )
+        if self.options.encoding.normalize:
+            vectors[...] = unit(vectors)
+        return vectors
 
     def answer(
         self,
         texts: str | Sequence[str],
-        instruction: str | Sequence[str] | None = None,
+        instruction: Instruction = None,
         *,
         n: int = 1,
         temperature: float = 0.0,
@@ -317,22 +405,147 @@ class InBedder(ModelObject):
 
         Args:
             texts: One text or several.
-            instruction: One for all texts, or one per text. ``@name`` is a named instruction, None is ``@generic``.
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction, such as ``@generic``.
             n: Answers per text; more than one differ only where temperature is above 0.
             temperature: 0 is greedy.
             top_p: Nucleus, in (0, 1].
-            seed: Seed of the drawn answers; they depend on it, the text and the instruction, and not on batch_size.
-            batch_size: Most texts in one pass.
+            seed: Seed of sampled answers; they depend on it, the text and the instruction, and not on batch_size.
+            batch_size: Maximum number of texts in one pass.
             show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
             One answer per text, or with n > 1 a list of n answers per text.
 
         Raises:
-            InputError: When a text is not a string, or an option is out of range.
+            InputError: When there is no instruction, a text is not a string, or an option is out of range.
             ModelError: When the model's language-model head was never trained.
+
+        Example:
+            >>> from inbedder import InBedder
+            >>> len(InBedder().answer(["The soup was cold."], "What is the complaint about?"))
+            1
         """
+        if instruction is None:
+            raise InputError('There is nothing to answer without an instruction. Ask a question, or "@generic".')
         rows, instructions = check_texts(texts, instruction)
-        sampling = Sampling(self.sampling.max_new_tokens, n, temperature, top_p, seed if temperature else 0)
-        answers = self._answers(rows, instructions, sampling, batch_size, show_progress_bar)
+        max_new_tokens = self.options.encoding.sampling.max_new_tokens
+        sampling = Sampling(max_new_tokens, n, temperature, top_p, seed if temperature else 0)
+        check_answers(self.backbone, self.name)
+        answers = self.runner.answers(rows, instructions, sampling, Pace(batch_size, show_progress_bar))
         return answers if n > 1 else [answer[0] for answer in answers]
+
+    def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
+        """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
+
+        Args:
+            vectors: float32, shape (m, d), such as cluster means minus the corpus mean.
+            top: Maximum number of words per vector.
+
+        Returns:
+            The likeliest words of each vector; empty lists where the layer or pooling is not one that the head reads.
+        """
+        last = self.layer in (-1, self.backbone.num_layers)
+        if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
+            return [[] for _ in vectors]
+        if self.combiner.second_model is not None:  # the head reads this model's own states
+            if vectors.shape[1] != self.dimension:  # general-purpose vectors, which no head reads
+                return [[] for _ in vectors]
+            vectors = np.ascontiguousarray(vectors[:, : -self.combiner.second_model.dimension])
+        return [distinct_words(word, top) for word in self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)]
+
+    def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Look vectors up in the cache without their texts.
+
+        Args:
+            keys: What ``cache.entry_key`` makes of a text and its instruction, named ones resolved.
+
+        Returns:
+            float32, shape (d,), by key, as the backbone gave them, a second model's appended; those that are not cached are left
+            out.
+        """
+        vectors = self.runner.cached_vectors(keys)
+        if self.combiner.second_model is None:
+            return vectors
+        others = self.combiner.second_model.cached_vectors(list(vectors))
+        return {key: side_by_side(vectors[key], other) for key, other in others.items()}
+
+    def to(self, device: str | torch.device) -> InBedder:
+        """Move the model, and all readers that share its weights, to another device.
+
+        Args:
+            device: A torch device.
+
+        Returns:
+            The model itself.
+
+        Raises:
+            ModelError: When it is held by an engine or quantized, or there is no such device.
+        """
+        if (parts := self.parts.move(device)) is not self.parts:
+            self._hold(parts)
+        return self
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """Return the length of a vector, under sentence-transformers' name."""
+        return int(self.dimension)
+
+    def as_map(self, instruction: str | None = None, *, column: str = "text", to: str = "vector", **options: Any) -> VectorMap:
+        """Return a function for ``map`` of Hugging Face datasets: ``dataset.map(model.as_map("@topic"), batched=True)``.
+
+        Args:
+            instruction: As for ``encode``.
+            column: The column of texts.
+            to: The new column of vectors.
+            **options: Keyword arguments of ``encode``.
+
+        Returns:
+            From a batch of rows to their new column. datasets caches what it gives by the model's ``spec``.
+        """
+        return VectorMap(self, self.spec.key(), instruction, column, to, tuple(sorted(options.items())))
+
+    def save_sentence_transformer(self, folder: str | os.PathLike[str]) -> None:
+        """Write a folder that ``SentenceTransformer(folder)`` loads; see ``inbedder/exporting.py`` for which need this package.
+
+        Args:
+            folder: A new or empty folder.
+
+        Raises:
+            InputError: When the folder is not empty.
+            ModelError: When the weights cannot be written.
+            MissingExtraError: When sentence-transformers is not installed.
+        """
+        from inbedder.exporting import export
+
+        export(self, folder)
+
+    def __copy__(self) -> InBedder:
+        return self.replace()
+
+    def __deepcopy__(self, _memo: Any) -> InBedder:
+        return self.replace()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _load_again, (type(self), self.parts.requested.changes())
+
+    def __repr__(self) -> str:
+        """One line: the model and how it is read."""
+        shown = {"backbone": self.backbone.kind, "pooling": self.pooling, "layer": self.layer}
+        shown |= {"device": str(self.device), "dtype": self.precision}
+        return f"{type(self).__name__}({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _load_again(kind: type[InBedder], options: dict[str, Any]) -> InBedder:
+    """Load a pickled model, which holds no weights, as it was loaded."""
+    return kind(**options)
+
+
+def _signature() -> inspect.Signature:
+    """The constructor's keywords, from the options' fields."""
+    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    for option in all_options():
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if option.name == "model" else inspect.Parameter.KEYWORD_ONLY
+        parameters.append(inspect.Parameter(option.name, kind, default=option.default, annotation=option.type))
+    return inspect.Signature(parameters)
+
+
+InBedder.__init__.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ Built-in modules of sentence-transformers, which need nothing of this package, e
 
 Of texts that are too long they cut the same end, sometimes a token earlier or later, and special tokens written in a text are
 special to them. All other readings (text and question apart, decoded or re-encoded answers, other layers,
-``subtract_instruction``, ``add_generic``, a model beside, other templates of embedding models) are left to
+words left out, ``subtract_instruction``, a base encoder, a second model, other templates of embedding models) are left to
 ``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder installed and
 ``trust_remote_code=True``.
 """
@@ -20,7 +20,6 @@ import json
 import os
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,19 +30,20 @@ from torch import nn
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.errors import InputError, MissingExtraError, ModelError
+from inbedder.files import atomic_folder
 from inbedder.prompting import read_prompts, resolve_instruction
 from inbedder.tokenization import special_edges
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from inbedder.model_object import ModelObject
+    from inbedder.embedder import InBedder
 
 EXTRA = "sentence-transformers"
 MODEL_FOLDER = "model"
 """Where the model is in a folder that needs inbedder."""
-READING_FILE = "sentence_inbedder_config.json"
-"""How that model is read."""
+SPEC_FILE = "sentence_inbedder_config.json"
+"""The ``VectorSpec`` of that model."""
 OWN_MODULE = "inbedder.integrations.sentence_transformers.AnswerVectors"
 SAMPLES = ("The battery died, twice.", "Zażółć gęślą jaźń №5", "")
 """Texts whose prompts tell whether a chat template says what our template says."""
@@ -67,7 +67,7 @@ model.encode(texts, prompt={prompt})
 """
 
 
-def export(model: ModelObject, folder: str | os.PathLike[str]) -> None:
+def export(model: InBedder, folder: str | os.PathLike[str]) -> None:
     """Write a folder that ``SentenceTransformer(folder)`` loads.
 
     Args:
@@ -75,56 +75,62 @@ def export(model: ModelObject, folder: str | os.PathLike[str]) -> None:
         folder: A new or empty folder.
 
     Raises:
-        InputError: When the folder holds something.
+        InputError: When the folder is not empty.
         ModelError: When the weights cannot be written.
         MissingExtraError: When sentence-transformers is not installed.
     """
     target = Path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} holds something. Name a new folder.")
+        raise InputError(f"{target} is not empty. Choose a new folder.")
     try:
         sentence_transformers = version("sentence-transformers")
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", EXTRA) from error
     weights = model.backbone.model
-    if not isinstance(weights, nn.Module) or model.quantization or model.precision == "int8":
+    if not isinstance(weights, nn.Module) or model.options.model.quantization or model.options.model.is_onnx:
         raise ModelError(f"The weights of {model!r} cannot be written. Load it with its usual backbone and no quantization.")
+    with atomic_folder(target) as temporary:
+        _write_folder(model, temporary, sentence_transformers)
+
+
+def _write_folder(model: InBedder, target: Path, sentence_transformers: str) -> None:
+    """Write all files; ``sentence_transformers`` is the installed version."""
     chat = None if model.backbone.kind == "embedding" else _chat_tokenizer(model)
     plain = _is_prefix(model) if model.backbone.kind == "embedding" else chat is not None
     home = target if plain else target / MODEL_FOLDER
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(exist_ok=True)
     _write_model(model, chat or model.backbone.tokenizer, home)
     if plain or model.backbone.kind == "embedding":
         _write_modules(home, _built_in(model, home))
     if not plain:
         _write_modules(target, [("0", MODEL_FOLDER, OWN_MODULE)])
-        _write_json(home / READING_FILE, _reading(model))
+        _write_json(home / SPEC_FILE, model.spec.to_dict())
     prompts = {"query": "", "document": ""} | _prompts(model)
     default = prompts.pop("", None)
     if default:
         prompts["default"] = default
-    about: dict[str, Any] = {"__version__": {"sentence_transformers": sentence_transformers}, "similarity_fn_name": "cosine"}
-    about |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
-    _write_json(target / "config_sentence_transformers.json", about)
+    config: dict[str, Any] = {"__version__": {"sentence_transformers": sentence_transformers}, "similarity_fn_name": "cosine"}
+    config |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
+    _write_json(target / "config_sentence_transformers.json", config)
     (target / "README.md").write_text(_card(model, plain), encoding="utf-8")
 
 
-def _is_last(model: ModelObject) -> bool:
-    """Whether the last layer is read, as it is."""
-    return model.layer in (-1, model.backbone.num_layers) and not (
-        model.subtract_instruction or model.add_generic or model.beside
-    )
+def _reads_states_as_they_are(model: InBedder) -> bool:
+    """Whether a vector is the last layer's pooled states, which built-in modules give."""
+    encoding = model.options.encoding
+    combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or model.second_model is not None
+    return encoding.layer in (-1, model.backbone.num_layers) and not combined and model.parts.base is None
 
 
-def _reads_apart(model: ModelObject) -> bool:
+def _is_late_interaction(model: InBedder) -> bool:
     """Whether a masked LM reads text and question apart, which no module of sentence-transformers does."""
     return isinstance(model.backbone, LateInteractionBackbone)
 
 
-def _is_prefix(model: ModelObject) -> bool:
+def _is_prefix(model: InBedder) -> bool:
     """Whether an embedding model's prompt is an instruction's words in front of the text."""
     return (
-        _is_last(model)
+        _reads_states_as_they_are(model)
         and model.template.bare
         and model.template.instruction_of("") is not None
         and not (
@@ -133,10 +139,10 @@ def _is_prefix(model: ModelObject) -> bool:
     )
 
 
-def _chat_tokenizer(model: ModelObject) -> PreTrainedTokenizerBase | None:
+def _chat_tokenizer(model: InBedder) -> PreTrainedTokenizerBase | None:
     """The tokenizer, with a chat template that makes our prompts of system and user messages; None where there is none."""
     read = {"masked": "avg-gen", "causal": "1st-gen"}.get(model.backbone.kind)
-    if model.pooling != read or not _is_last(model) or model.tokenizer.truncation_side != "right" or _reads_apart(model):
+    if model.pooling != read or not _reads_states_as_they_are(model) or model.tokenizer.truncation_side != "right" or _is_late_interaction(model):
         return None
     tokenizer = deepcopy(model.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]
@@ -160,7 +166,7 @@ def _chat_tokenizer(model: ModelObject) -> PreTrainedTokenizerBase | None:
     return tokenizer
 
 
-def _chat_template(model: ModelObject, opening: str, closing: str) -> str:
+def _chat_template(model: InBedder, opening: str, closing: str) -> str:
     """Our template in Jinja: the system message is the instruction, the last message the text."""
     template = model.template
     slots = {"{input}": "text", "{instruction}": "asked"}
@@ -183,7 +189,7 @@ def _joined(*parts: str) -> str:
     return " ~ ".join(part if number % 2 else json.dumps(part) for number, part in enumerate(parts))
 
 
-def _built_in(model: ModelObject, home: Path) -> list[tuple[str, str, str]]:
+def _built_in(model: InBedder, home: Path) -> list[tuple[str, str, str]]:
     """Write sentence-transformers' own modules: name, folder and class of each."""
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
@@ -208,6 +214,8 @@ def _built_in(model: ModelObject, home: Path) -> list[tuple[str, str, str]]:
             modules.append(dense)
         else:
             modules.append(Normalize())
+    if model.options.encoding.normalize and not isinstance(modules[-1], Normalize):
+        modules.append(Normalize())
     listed = [("0", "", f"{Transformer.__module__}.{Transformer.__name__}")]
     for number, module in enumerate(modules, 1):
         path = f"{number}_{type(module).__name__}"
@@ -217,7 +225,7 @@ def _built_in(model: ModelObject, home: Path) -> list[tuple[str, str, str]]:
     return listed
 
 
-def _write_model(model: ModelObject, tokenizer: PreTrainedTokenizerBase, home: Path) -> None:
+def _write_model(model: InBedder, tokenizer: PreTrainedTokenizerBase, home: Path) -> None:
     """Weights, tokenizer and settings, as ``InBedder(home)`` loads them."""
     weights: Any = model.backbone.model
     with torch.inference_mode(False):
@@ -228,30 +236,15 @@ def _write_model(model: ModelObject, tokenizer: PreTrainedTokenizerBase, home: P
         "template": model.template.pattern if model.template.name == "custom" else model.template.name,
         "backbone": "embedding" if embeds else None,
         "mask_length": model.backbone.mask_length or None,
-        "late_interaction": _reads_apart(model) or None,
-        "max_new_tokens": model.sampling.max_new_tokens,
-        "generic_base": model.generic.name if model.generic is not None else None,
+        "late_interaction": _is_late_interaction(model) or None,
+        "max_new_tokens": model.options.encoding.max_new_tokens,
+        "normalize": model.options.encoding.normalize or None,
+        "generic_base": model.parts.settings.generic_base,
     }
     _write_json(home / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 
 
-def _reading(model: ModelObject) -> dict[str, Any]:
-    """Keywords of ``InBedder`` that read the model as it is read here."""
-    return {
-        "pooling": model.pooling,
-        "layer": model.layer,
-        "template": model.template.pattern if model.template.name == "custom" else model.template.name,
-        "max_length": model.tokenizer.max_length,
-        "truncation_side": model.tokenizer.truncation_side,
-        "subtract_instruction": model.subtract_instruction,
-        "add_generic": model.add_generic,
-        "beside": "none" if model.beside is None else model.beside.name,
-        "reencoding": asdict(model.reencoding),
-        "sampling": asdict(model.sampling),
-    }
-
-
-def _prompts(model: ModelObject) -> dict[str, str]:
+def _prompts(model: InBedder) -> dict[str, str]:
     """What sentence-transformers puts in front of a text, or gives as the system message, by name; "" is its default."""
     asked = {name: str(question) for name, question in read_prompts("instructions").items()}
     if model.backbone.kind != "embedding":
@@ -266,7 +259,7 @@ def _prompts(model: ModelObject) -> dict[str, str]:
     return {name: model.template.render("", question).string if question else "" for name, question in asked.items()}
 
 
-def _card(model: ModelObject, plain: bool) -> str:
+def _card(model: InBedder, plain: bool) -> str:
     needs = "It needs sentence-transformers 6.2 or later, and nothing else."
     if not plain:
         needs = (

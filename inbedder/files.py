@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
@@ -51,6 +52,38 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _cannot_write(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write to a temporary folder beside the target and rename it at the end.
+
+    Args:
+        path: The target, which is not there yet or is empty.
+
+    Yields:
+        The temporary folder. It is removed when the block raises, Ctrl-C included, and the target is as it was.
+
+    Raises:
+        InputError: When the folder cannot be made, or the disk is full.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:32]}."))
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~umask())
+        if target.is_dir():
+            target.rmdir()
+        os.replace(temporary, target)
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]] = ()) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import seed_number, whole_number
 from inbedder.errors import InputError
-from inbedder.vectors import KnowingVectors, Vectors, row_cosines
+from inbedder.vectors import AnnotatedArray, Vectors, row_cosines
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,10 @@ FEWEST = 50
 """Smallest sample that is mapped from."""
 
 
-class GuidedVectors(KnowingVectors):
+class GuidedVectors(AnnotatedArray):
     """Vectors under an instruction, float32, shape (n, d), that also say how they were made."""
 
-    facts = ("cosine", "sample")
+    metadata = ("cosine", "sample")
     cosine: float | None
     """Mean cosine of mapped and encoded vectors of held-out rows; 1.0 when all rows were encoded. None for derived arrays."""
     sample: NDArray[np.intp] | None

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -22,14 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.backbones.base import Sampling
 from inbedder.backbones.sentence_modules import sentence_folder
-from inbedder.backbones.weights import LoadOptions, device_of, quietly
+from inbedder.backbones.weights import device_of, quietly
 from inbedder.cache import Store, entry_key
-from inbedder.errors import InputError, MissingExtraError, ModelError
-from inbedder.models.bundled import BASE_NAME, resolve_name
+from inbedder.errors import MissingExtraError, ModelError
+from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import State, digest_of, state_of
-from inbedder.vectors import KnowingVectors, Vectors, pack_vector, unpack_vector
+from inbedder.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
 
@@ -41,46 +39,10 @@ _TURN = Lock()
 """One thread at a time uses the re-encoder, whose tokenizer is not made for several."""
 
 
-@dataclass(frozen=True)
-class Reencoding:
-    """How answers are drawn and what embeds them; the numbers are the authors' own, whose R is intfloat/e5-large-v2."""
-
-    n: int = 10
-    """Answers a text."""
-    temperature: float = 0.8
-    """0 is greedy: then one answer is as good as many."""
-    top_p: float = 0.9
-    """Nucleus."""
-    seed: int = 0
-    """Seed of the drawn answers."""
-    encoder: str = BASE_NAME
-    """R: any sentence-transformers model, a hub id or a folder; the default needs no network."""
-
-    def __post_init__(self) -> None:
-        self.sampling(1)  # raises when a number is out of range
-
-    def sampling(self, max_new_tokens: int, filter_words: Sequence[str] = ()) -> Sampling:
-        """How answers of at most so many tokens are decoded.
-
-        Args:
-            max_new_tokens: Longest answer in tokens.
-            filter_words: None: words are left out of hidden states, and here are none.
-
-        Returns:
-            What a backbone takes.
-
-        Raises:
-            InputError: When a number is out of range, or words are to be left out.
-        """
-        if filter_words:
-            raise InputError("filter_words leaves out hidden states, and re-enc has none. Choose another pooling.")
-        return Sampling(max_new_tokens, self.n, self.temperature, self.top_p, self.seed if self.temperature else 0)
-
-
-class ReencodedVectors(KnowingVectors):
+class ReencodedVectors(AnnotatedArray):
     """Re-encoded vectors, float32, shape (texts, d), with the answers that they stand for."""
 
-    facts = ("answers", "empty")
+    metadata = ("answers", "empty")
     answers: list[list[str]] | None
     """The drawn answers of each text. None for derived arrays."""
     empty: int | None
@@ -109,7 +71,7 @@ def check_encoder(encoder: str, *, store: Store | None = None, device: str | Non
     if store is None:
         _encoder(encoder, device, _states(encoder))
     else:
-        _revision(encoder, _states(encoder))
+        reencoder_revision(encoder)
 
 
 def reencode(
@@ -151,7 +113,7 @@ def _known(answers: list[str], encoder: str, store: Store | None, device: str | 
     about: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     if store is not None:
-        about = {"model": encoder, "revision": _revision(encoder, _states(encoder)), "pooling": "of answers", "layer": "last"}
+        about = {"model": encoder, "revision": reencoder_revision(encoder), "pooling": "of answers", "layer": "last"}
         found = store.get(about, list(keys.values()))
     vectors = {text: unpack_vector(found[key]) for text, key in keys.items() if key in found}
     new = [answer for answer in answers if answer not in vectors]
@@ -199,7 +161,7 @@ def _encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", "reencode") from error
-    where = str(device_of(LoadOptions(device=device)))
+    where = str(device_of(device))
     weights = {"use_safetensors": True, "dtype": "float32"}
     try:
         folder = sentence_folder(resolve_name(name))
@@ -215,6 +177,21 @@ def _encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
     if _states(name) != states:
         raise ModelError(f"The files of the re-encoder {name} changed while it was loaded. Run it again.")
     return encoder
+
+
+def reencoder_revision(encoder: str) -> str:
+    """Hash a re-encoder's files.
+
+    Args:
+        encoder: A sentence-transformers model, a hub id or a folder.
+
+    Returns:
+        16 hexadecimal digits for a folder, the commit for a hub id.
+
+    Raises:
+        ModelError: When it is not found.
+    """
+    return _revision(encoder, _states(encoder))
 
 
 @lru_cache(maxsize=4)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.errors import ModelError
+
 Vectors = NDArray[np.float32]
+V = TypeVar("V", bound=NDArray[np.float32])
 SHORTEST = 1e-12
 """Vectors that are shorter count as vectors of zeros, which are similar to nothing."""
 
 
-class KnowingVectors(np.ndarray[Any, np.dtype[np.float32]]):
-    """Vectors, float32, with facts that hold for the whole array alone.
+class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
+    """Vectors, float32, with metadata of the whole array.
 
-    Whatever is derived from it (a slice, a copy, a product, a pickle) knows nothing: its facts are None.
+    Arrays that are derived from it (a slice, a copy, a product, a pickle) have none: their metadata is None.
     """
 
-    facts: ClassVar[tuple[str, ...]] = ()
-    """Names of the attributes that are facts."""
+    metadata: ClassVar[tuple[str, ...]] = ()
+    """Names of the attributes that hold metadata."""
 
     def __array_finalize__(self, source: Any) -> None:
-        for name in self.facts:
+        for name in self.metadata:
             setattr(self, name, None)
 
     def __reduce__(self) -> Any:
@@ -40,6 +43,27 @@ def unit(vectors: Any) -> NDArray[Any]:
     """
     array = np.asarray(vectors)
     return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), SHORTEST), dtype=array.dtype)
+
+
+def check_finite(vectors: V) -> V:
+    """Check for NaN and infinite values.
+
+    Args:
+        vectors: float32, shape (m, n, d) or (n, d), of n texts.
+
+    Returns:
+        The same array.
+
+    Raises:
+        ModelError: When a text has such a value.
+    """
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=(*range(vectors.ndim - 2), -1)))
+    if len(bad):
+        raise ModelError(
+            f"The model gave NaN or infinite values for {len(bad)} of {vectors.shape[-2]} texts (first: text {bad[0]}). "
+            "Load it with dtype='float32'."
+        )
+    return vectors
 
 
 def side_by_side(own: Vectors, other: Vectors) -> Vectors:

@@ -10,15 +10,11 @@ place or a person.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from inbedder.errors import InputError
 from inbedder.vectors import Vectors, row_cosines, unit
-
-if TYPE_CHECKING:
-    from inbedder.backbones.hub import Settings
 
 PROBES = (
     "The flight was delayed by three hours and nobody told us why.",
@@ -38,26 +34,6 @@ MOST = 2.0
 
 REMEMBERED = 4096
 """Most instructions whose weight is remembered."""
-
-
-def adds_generic(wanted: bool | None, settings: Settings, name: str) -> bool:
-    """Whether a model adds generic vectors.
-
-    Args:
-        wanted: What its user says; None is what its settings say, else no.
-        settings: What its training left.
-        name: The model's name.
-
-    Returns:
-        Whether it does.
-
-    Raises:
-        InputError: When it should, and there is none to give them.
-    """
-    adds = bool(settings.add_generic if wanted is None else wanted)
-    if adds and settings.generic_base is None:
-        raise InputError(f"{name} has no generic base, as mini has. Leave add_generic out.")
-    return adds
 
 
 class Generic(Protocol):

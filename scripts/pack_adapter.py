@@ -30,7 +30,7 @@ from inbedder.backbones.adapters import read_weights
 from inbedder.backbones.families import load_model
 from inbedder.backbones.file_checks import ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
-from inbedder.backbones.weights import LoadOptions
+from inbedder.options import ModelOptions
 from inbedder.models.checksums import write_checksums
 
 SETTINGS = ("base", "template", "mask_length", "late_interaction", "generic_base", "add_generic")
@@ -128,14 +128,16 @@ def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[di
             settings,
         )
     settings["base"] = base or settings.get("base") or settings["recipe"]["model"]
-    options = LoadOptions(dtype="float32", device="cpu")
-    trained = average([load_model(str(source), options).model for source in sources])
-    return *saved(low_rank(trained, load_model(settings["base"], options).model, rank)), settings
+    def load(name: str) -> Any:
+        return load_model(ModelOptions(name, dtype="float32", device="cpu")).model
+
+    trained = average([load(str(source)) for source in sources])
+    return *saved(low_rank(trained, load(settings["base"]), rank)), settings
 
 
 def save_whole(sources: Sequence[Path], target: Path) -> None:
     """Write the mean of models that were trained whole, with the tokenizer and the settings of the first."""
-    loaded = [load_model(str(source), LoadOptions(dtype="float32", device="cpu")) for source in sources]
+    loaded = [load_model(ModelOptions(str(source), dtype="float32", device="cpu")) for source in sources]
     mean = loaded[0].model
     mean.load_state_dict(average([one.model for one in loaded]))
     mean.save_pretrained(target)

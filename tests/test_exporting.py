@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError
-from inbedder.reencode import Reencoding
+from inbedder.options import Reencoding
 from tests.conftest import TEXTS, assert_close
 
 QUESTION = "What animals do they love?"

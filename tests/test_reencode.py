@@ -9,7 +9,8 @@ from inbedder import InBedder, reencode
 from inbedder.cli.texts import embed
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.models.bundled import BASE_NAME
-from inbedder.reencode import Reencoding, sentence_vectors
+from inbedder.options import Reencoding
+from inbedder.reencode import sentence_vectors
 from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 from tests.conftest import TEXTS
 

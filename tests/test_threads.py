@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.reencode import Reencoding
+from inbedder.options import Reencoding
 from tests.conftest import INSTRUCTIONS, TEXTS
 
 CASES = [

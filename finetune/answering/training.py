@@ -39,7 +39,8 @@ from finetune.training_run import checkpoint_to_resume, identity, lora_config, n
 from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.late_interaction import prepare
-from inbedder.backbones.weights import Loaded, LoadOptions
+from inbedder.backbones.weights import Loaded
+from inbedder.options import ModelOptions
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.checksums import write_checksums
@@ -151,7 +152,7 @@ def _load(recipe: AnsweringRecipe) -> Loaded:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     device = "cpu" if recipe.training.fsdp else None  # sharded before it goes to the GPUs
-    loaded = load_model(recipe.model, LoadOptions(dtype="float32", quantization=recipe.quantization, device=device))
+    loaded = load_model(ModelOptions(recipe.model, dtype="float32", quantization=recipe.quantization, device=device))
     check_trainable(loaded, recipe, shares_texts=FAMILIES[loaded.kind].shares_texts)
     return loaded
 

@@ -3,49 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from inbedder.arguments import finite_number, seed_number, whole_number
+from inbedder.arguments import whole_number
 from inbedder.backbones.transformer import check_layer
-from inbedder.errors import InputError, ModelError
+from inbedder.errors import ModelError
+from inbedder.options import Sampling
 from inbedder.pooling import DECODED, parse_pooling
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How answers are decoded."""
-
-    max_new_tokens: int = 3
-    """Longest answer in tokens."""
-    n: int = 1
-    """Answers a text."""
-    temperature: float = 0.0
-    """0 is greedy."""
-    top_p: float = 1.0
-    """Nucleus."""
-    seed: int = 0
-    """Seed of the drawn answers."""
-
-    def __post_init__(self) -> None:
-        checked: dict[str, Any] = {
-            "max_new_tokens": whole_number("max_new_tokens", self.max_new_tokens, 1),
-            "n": whole_number("n", self.n, 1),
-            "temperature": finite_number("temperature", self.temperature),
-            "top_p": finite_number("top_p", self.top_p),
-            "seed": seed_number(self.seed),
-        }
-        if checked["temperature"] < 0 or not 0 < checked["top_p"] <= 1:
-            raise InputError("Answers need temperature >= 0 and 0 < top_p <= 1.")
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
 
 
 class Model(Protocol):

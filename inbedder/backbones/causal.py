@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.drawing import DrawnTokens, next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
@@ -28,7 +28,8 @@ from inbedder.backbones.transformer import (
     stop_ids,
     tapped,
 )
-from inbedder.backbones.weights import Loaded, LoadOptions
+from inbedder.backbones.weights import Loaded
+from inbedder.options import ModelOptions
 from inbedder.batching import pad
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def causal_backbone(loaded: Loaded, _options: LoadOptions) -> tuple[CausalBackbone, Settings]:
+def causal_backbone(loaded: Loaded, _options: ModelOptions) -> tuple[CausalBackbone, Settings]:
     """The backbone of a loaded causal LM."""
     backbone = CausalBackbone(loaded.model, loaded.tokenizer)
     backbone.answers = not loaded.untrained

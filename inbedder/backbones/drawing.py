@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import LogitsProcessor
 
 if TYPE_CHECKING:
-    from inbedder.backbones.base import Sampling
+    from inbedder.options import Sampling
     from inbedder.tokenization import PromptTokens
 
 COLDEST = 1e-30

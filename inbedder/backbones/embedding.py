@@ -35,11 +35,12 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.hub import EMBEDDING, SETTINGS_FILE, Settings, hub_file
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
-from inbedder.backbones.weights import Found, Loaded, LoadOptions
+from inbedder.backbones.weights import Found, Loaded
+from inbedder.options import ModelOptions
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
 from inbedder.pooling import TEXT_POOLINGS, masked_mean
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-def refuse_answering(found: Found, options: LoadOptions) -> None:
+def refuse_answering(found: Found, options: ModelOptions) -> None:
     """Refuse a model that was fine-tuned to answer.
 
     Args:
@@ -65,7 +66,7 @@ def refuse_answering(found: Found, options: LoadOptions) -> None:
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
 
 
-def embedding_backbone(loaded: Loaded, options: LoadOptions) -> tuple[EmbeddingBackbone, Settings]:
+def embedding_backbone(loaded: Loaded, options: ModelOptions) -> tuple[EmbeddingBackbone, Settings]:
     """The backbone of a loaded encoder.
 
     Args:

@@ -23,7 +23,8 @@ from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.prepacked import prepack
 from inbedder.backbones.revision import keep_revision
 from inbedder.backbones.seq2seq import seq2seq_backbone
-from inbedder.backbones.weights import Found, Loaded, LoadOptions, find_model, load_weights
+from inbedder.backbones.weights import Found, Loaded, find_model, load_weights
+from inbedder.options import ModelOptions
 from inbedder.errors import ModelError
 from inbedder.models.bundled import resolve_name
 
@@ -41,33 +42,30 @@ class Family:
 
     model_class: Callable[[PretrainedConfig], Any]
     """From a configuration to the class of transformers that loads such a model."""
-    backbone: Callable[[Loaded, LoadOptions], tuple[Backbone, Settings]]
+    backbone: Callable[[Loaded, ModelOptions], tuple[Backbone, Settings]]
     """From a loaded model, and what the user asked for, to a backbone and what it wants to be asked."""
-    dtypes: tuple[str, ...] = ()
-    """Dtypes of its own, beside torch's."""
     headless: bool = False
     """Whether it is loaded without its language-model head."""
-    check: Callable[[Found, LoadOptions], None] = lambda _found, _options: None
+    check: Callable[[Found, ModelOptions], None] = lambda _found, _options: None
     """Refuses, before any weight is read, a model that is none of this kind."""
 
 
-def masked_backbone(loaded: Loaded, options: LoadOptions) -> tuple[Backbone, Settings]:
+def masked_backbone(loaded: Loaded, options: ModelOptions) -> tuple[Backbone, Settings]:
     """The backbone of a loaded masked LM, through ONNX Runtime for int8."""
-    mask_length = options.mask_length if options.mask_length is not None else loaded.settings.mask_length
     apart = loaded.settings.late_interaction
     make: type[MaskedBackbone] = LateInteractionBackbone if apart else MaskedBackbone
-    if options.dtype == "int8":
+    if options.is_onnx:
         from inbedder.backbones.onnx import OnnxLateInteractionBackbone, OnnxMaskedBackbone
 
         make = OnnxLateInteractionBackbone if apart else OnnxMaskedBackbone
-    backbone = make(loaded.model, loaded.tokenizer, MASK_LENGTH if mask_length is None else mask_length)
+    backbone = make(loaded.model, loaded.tokenizer, loaded.settings.mask_length or MASK_LENGTH)
     backbone.answers = not loaded.untrained
     return backbone, loaded.settings
 
 
 FAMILIES = {
     "causal": Family(lambda _config: AutoModelForCausalLM, causal_backbone),
-    "masked": Family(lambda _config: AutoModelForMaskedLM, masked_backbone, dtypes=("int8",)),
+    "masked": Family(lambda _config: AutoModelForMaskedLM, masked_backbone),
     "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, seq2seq_backbone),
     "embedding": Family(encoder_class, embedding_backbone, headless=True, check=refuse_answering),
 }
@@ -102,12 +100,11 @@ def model_kind(config: PretrainedConfig) -> str:
     )
 
 
-def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
+def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     """Load a model for embedding and answering.
 
     Args:
-        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
-        options: Device, dtype and the rest.
+        options: The model and how it is loaded.
 
     Returns:
         The backbone of the model's kind, and what its training left beside the weights.
@@ -118,13 +115,14 @@ def load_backbone(name: str, options: LoadOptions) -> tuple[Backbone, Settings]:
     if options.kind and options.kind.startswith("vllm"):
         from inbedder.backbones.vllm import vllm_backbone
 
-        found = find_model(name, options)
+        found = find_model(options)
         engines = vllm_backbone(found, model_kind(found.config), options)
         keep_revision(engines, found.files)
         return engines, found.settings
-    kind = options.kind or ("embedding" if _is_sentence_model(name, options.revision) else None)
-    loaded = load_model(name, replace(options, kind=kind))
-    if options.dtype != "int8":  # that graph is made from torch's own layers
+    if options.backbone is None and _is_sentence_model(options.model, options.revision):
+        options = replace(options, backbone="embedding")
+    loaded = load_model(options)
+    if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
@@ -140,12 +138,11 @@ def _is_sentence_model(name: str, revision: str | None) -> bool:
     return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone in EMBEDDING
 
 
-def load_model(name: str, options: LoadOptions) -> Loaded:
+def load_model(options: ModelOptions) -> Loaded:
     """Load weights and tokenizer; merge an adapter unless its base is quantized.
 
     Args:
-        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
-        options: Device, dtype and the rest.
+        options: The model and how it is loaded.
 
     Returns:
         The model, and what is known of it.
@@ -153,13 +150,11 @@ def load_model(name: str, options: LoadOptions) -> Loaded:
     Raises:
         ModelError: When the model is not found, of no known kind, or an option does not fit.
     """
-    found = find_model(name, options)
+    found = find_model(options)
     kind = options.kind or model_kind(found.config)
     family = FAMILIES.get(kind)
     if family is None:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
-    if options.dtype == "int8" and "int8" not in family.dtypes:
-        raise ModelError("dtype='int8' (ONNX Runtime) is for masked LMs. Others take quantization='int8' (bitsandbytes).")
     family.check(found, options)
     _check_kind(kind, found)
     return load_weights(found, kind, family.model_class(found.config), options, headless=family.headless)

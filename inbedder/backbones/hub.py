@@ -45,6 +45,8 @@ class Settings:
     """The embedding model whose vectors stand for texts where no instruction is given; None where the model asks ``@generic``."""
     beside: str | None = None
     """Another model whose vectors stand beside this one's (``InBedder``); None for none."""
+    normalize: bool | None = None
+    """Whether vectors have length 1."""
     prompts: Mapping[str, str] | None = None
     """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
 
@@ -98,6 +100,7 @@ _SETTINGS: dict[str, type] = {
     "add_generic": bool,
     "generic_base": str,
     "beside": str,
+    "normalize": bool,
 }
 """What ``inbedder.json`` may hold."""
 

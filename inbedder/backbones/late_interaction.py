@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.packed_attention import Scratch, attend
 from inbedder.backbones.packed_row import Packed, Parts, pack, parts_of

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.drawing import draw, uniform_numbers
 from inbedder.backbones.transformer import (
     M,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +13,11 @@ from inbedder.backbones.file_checks import ADAPTER_CONFIG
 from inbedder.backbones.hub import WHOLE_OR_ADAPTER, hub_file, not_loaded
 from inbedder.backbones.sentence_modules import module_files
 from inbedder.errors import ModelError
-from inbedder.files import sha256_of
-from inbedder.models.bundled import resolve_name
+from inbedder.models.bundled import is_checked_base, resolve_name
 from inbedder.models.checksums import State, digest_of, state_of
 
+NOT_OF_THE_MODEL = ("_name_or_path", "dtype", "torch_dtype", "transformers_version", "_attn_implementation", "quantization_config")
+"""Entries of a configuration that depend on how, where and by what it was loaded."""
 AT_ONCE = 1 << 30
 """Most bytes of weights that are read for their revision while the model is loaded; more are read when it is first asked for."""
 
@@ -34,11 +36,10 @@ class WeightFiles:
     """The text of an adapter's settings, which change vectors as weights do."""
 
     @classmethod
-    def of(cls, name: str, base: str, adapter: str | None, commit: str | None, *, modules: bool) -> WeightFiles:
+    def of(cls, base: str, adapter: str | None, commit: str | None, *, modules: bool) -> WeightFiles:
         """Look at the files of a model.
 
         Args:
-            name: What the user calls it.
             base: Folder or hub id of the whole model.
             adapter: Folder of the adapter, where it is one.
             commit: The hub's, of the base.
@@ -49,7 +50,7 @@ class WeightFiles:
         """
         folder = Path(adapter or base)
         files = sorted(folder.glob("*.safetensors")) + (module_files(folder) if modules and folder.is_dir() else [])
-        base_from = len(files) if adapter and name != "mini" else None  # the base of mini is checked by its hash
+        base_from = len(files) if adapter and not is_checked_base(base) else None
         files += sorted(Path(base).glob("*.safetensors")) if base_from is not None and Path(base).is_dir() else []
         config = Path(adapter, ADAPTER_CONFIG).read_text(encoding="utf-8") if adapter else ""
         return cls(tuple(state_of(file) for file in files), commit, base_from, config)
@@ -117,8 +118,12 @@ def _files(backbone: Backbone) -> WeightFiles:
 
 def settings_hash(backbone: Backbone) -> str:
     """What stands for tokenizer, configuration and adapter settings, which change vectors as weights do; 16 digits."""
-    settings = _files(backbone).adapter_config
-    parts = (backbone.tokenizer.backend_tokenizer.to_str(), backbone.model.config.to_json_string(), settings)
+    config = {name: value for name, value in backbone.model.config.to_dict().items() if name not in NOT_OF_THE_MODEL}
+    parts = (
+        backbone.tokenizer.backend_tokenizer.to_str(),
+        json.dumps(config, sort_keys=True, default=str),
+        _files(backbone).adapter_config,
+    )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -144,5 +149,5 @@ def files_revision(name: str, revision: str | None = None) -> str:
         return found[0].parent.name
     files = sorted(path for kind in ("*.safetensors", "*.json") for path in Path(name).glob(kind))
     files += module_files(Path(name))
-    digest = hashlib.sha256("".join(f"{path.name}\0{sha256_of(path)}\0" for path in files).encode())
+    digest = hashlib.sha256("".join(f"{path.name}\0{digest_of(path)}\0" for path in files).encode())
     return digest.hexdigest()[:16]

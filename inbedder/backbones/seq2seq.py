@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.causal import generated_answers
 from inbedder.backbones.drawing import next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
@@ -26,7 +26,8 @@ from inbedder.backbones.transformer import (
     special_ids,
     tapped,
 )
-from inbedder.backbones.weights import Loaded, LoadOptions
+from inbedder.backbones.weights import Loaded
+from inbedder.options import ModelOptions
 from inbedder.batching import pad
 from inbedder.pooling import last_true, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def seq2seq_backbone(loaded: Loaded, _options: LoadOptions) -> tuple[Seq2SeqBackbone, Settings]:
+def seq2seq_backbone(loaded: Loaded, _options: ModelOptions) -> tuple[Seq2SeqBackbone, Settings]:
     """The backbone of a loaded encoder-decoder."""
     backbone = Seq2SeqBackbone(loaded.model, loaded.tokenizer)
     backbone.answers = not loaded.untrained

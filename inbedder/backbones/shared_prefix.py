@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Backbone, Sampling
+from inbedder.backbones.base import Backbone
+
+from inbedder.options import Sampling
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.transformer import check_layer, tapped

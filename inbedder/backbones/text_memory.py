@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
 
-from inbedder.backbones.base import Backbone, Sampling
+from inbedder.backbones.base import Backbone
+
+from inbedder.options import Sampling
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.shared_prefix import read_on, why_not_shared
 from inbedder.backbones.transformer import check_layer, tapped

@@ -29,10 +29,12 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from inbedder.backbones.adapters import read_config
-from inbedder.backbones.base import Model, Sampling
+from inbedder.backbones.base import Model
+from inbedder.options import Sampling
 from inbedder.backbones.drawing import prompt_seed
 from inbedder.backbones.transformer import check_layer, pad_id_of, special_ids, stop_ids
-from inbedder.backbones.weights import Found, LoadOptions, choose_dtype, device_of
+from inbedder.backbones.weights import Found, choose_dtype, device_of
+from inbedder.options import ModelOptions
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
@@ -63,7 +65,7 @@ class Elsewhere:
     """The kind of device."""
 
 
-def vllm_backbone(found: Found, kind: str, options: LoadOptions) -> VllmBackbone:
+def vllm_backbone(found: Found, kind: str, options: ModelOptions) -> VllmBackbone:
     """The backbone of a model that was found.
 
     Args:
@@ -80,17 +82,17 @@ def vllm_backbone(found: Found, kind: str, options: LoadOptions) -> VllmBackbone
         InputError: When the options cannot be read, or one is set here.
         ModelError: When vLLM cannot serve the model so.
     """
-    given = read_options(options.kind or "vllm")
+    given = read_options(options.backbone or "vllm")
     if kind != "causal":
         raise ModelError(f"{found.base} is a {kind} LM; vLLM serves causal ones here. Leave the backbone out.")
     if options.device not in (None, "cpu", "cuda"):
         raise ModelError(f"vLLM takes the devices that it sees, not {options.device!r}. Set CUDA_VISIBLE_DEVICES instead.")
-    if "int8" in (options.dtype, options.quantization):
+    if options.quantization == "int8":
         raise ModelError("vLLM quantizes to nf4 or fp8 while loading; for int8 choose a checkpoint that is quantized already.")
     if options.quantization:
         given.setdefault("quantization", "bitsandbytes" if options.quantization == "nf4" else options.quantization)
-    device = device_of(options)
-    model = Elsewhere(found.config, choose_dtype(options.dtype, device), device)
+    device = device_of(options.device)
+    model = Elsewhere(found.config, choose_dtype(options, device), device)
     try:
         generation = GenerationConfig.from_pretrained(found.base, **found.remote)
     except OSError:  # there is none; a damaged one was refused

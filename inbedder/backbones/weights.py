@@ -23,44 +23,12 @@ from inbedder.backbones.hub import Settings, not_loaded, read_settings
 from inbedder.backbones.revision import WeightFiles
 from inbedder.errors import ModelError
 from inbedder.models.bundled import resolve_name
+from inbedder.options import ModelOptions
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 QUANTIZATIONS = ("int8", "nf4")
-_KIND_ALIASES = {"instructor": {"kind": "embedding"}, "onnx": {"kind": "masked", "dtype": "int8"}}
-"""What "embedding" was called first; a masked LM's int8 graph, whose old name is dtype="int8"."""
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """Everything that decides which weights end up in memory, and how."""
-
-    kind: str | None = None
-    """"causal", "masked", "seq2seq", "embedding" (or "instructor"), "onnx", "vllm" and its options; None to read the files."""
-    device: str | None = None
-    """A torch device, or None for the GPU where there is one."""
-    dtype: Any = None
-    """None chooses by capability, see ``choose_dtype``."""
-    revision: str | None = None
-    """Branch, tag or commit on the hub."""
-    trust_remote_code: bool = False
-    """Reaches configuration, tokenizer and model."""
-    quantization: str | None = None
-    """"int8", "nf4" (bitsandbytes), or None."""
-    mask_length: int | None = None
-    """Masks after the prompt of a masked LM; None is what it was fine-tuned with, else 3."""
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.kind, str | None) or not isinstance(self.revision, str | None):
-            raise ModelError(f"backbone={self.kind!r} and revision={self.revision!r} must be strings or None.")
-        if not isinstance(self.trust_remote_code, bool):
-            raise ModelError(f"trust_remote_code={self.trust_remote_code!r} must be True or False.")
-        if self.mask_length is not None and (type(self.mask_length) is not int or self.mask_length < 1):
-            raise ModelError(f"mask_length must be at least 1 and a whole number, not {self.mask_length!r}.")
-        for name, value in _KIND_ALIASES.get(self.kind or "", {}).items():
-            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -120,39 +88,32 @@ def has_fast_bf16(device: torch.device) -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16") or capabilities.get("bf16"))
 
 
-def choose_dtype(dtype: Any, device: torch.device) -> torch.dtype:
+def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
     """Choose the dtype of the weights.
 
     Args:
-        dtype: "float32", "bfloat16", "float16", or torch's or numpy's of that name, "int8" (whose weights are made from
-            float32), or None to choose: on a GPU half precision, on a CPU bfloat16 where it computes in that itself (twice as
-            fast), else float32.
+        options: The dtype that is wanted, or none: then on a GPU half precision, on a CPU bfloat16 where it computes in that
+            itself (twice as fast), else float32. An int8 graph is made from float32.
         device: Where the model will run.
 
     Returns:
         The dtype.
-
-    Raises:
-        ModelError: When the name is unknown.
     """
-    if dtype == "int8":
+    if options.is_onnx:
         return torch.float32
-    if dtype is not None:
-        known = dtype if isinstance(dtype, torch.dtype) else _DTYPES.get(getattr(dtype, "__name__", None) or str(dtype))
-        if known is None or not known.is_floating_point:
-            raise ModelError(f"Unknown dtype {dtype!r}. Choose one of: {', '.join(_DTYPES)}.")
-        return known
+    if options.dtype is not None:
+        dtype: torch.dtype = getattr(torch, options.dtype)
+        return dtype
     if device.type == "cuda":
         return torch.bfloat16 if has_fast_bf16(device) else torch.float16
     return torch.bfloat16 if has_fast_bf16(device) else torch.float32
 
 
-def find_model(name: str, options: LoadOptions) -> Found:
+def find_model(options: ModelOptions) -> Found:
     """Find a model and read all but its weights.
 
     Args:
-        name: ``mini``, a hub id or a folder: a model, or a peft adapter.
-        options: Revision and trust_remote_code.
+        options: Its name, a hub id or a folder: of a model, or of a peft adapter; revision and trust_remote_code.
 
     Returns:
         Where it is, its configuration and its tokenizer.
@@ -160,7 +121,7 @@ def find_model(name: str, options: LoadOptions) -> Found:
     Raises:
         ModelError: When the model is not found.
     """
-    called, name = name, resolve_name(name)
+    name = resolve_name(options.model)
     if Path(name).is_file():
         raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors, or a .gguf file.")
     settings, adapter = read_settings(name, options.revision), adapter_folder(name, options.revision)
@@ -180,7 +141,7 @@ def find_model(name: str, options: LoadOptions) -> Found:
     if (commit := getattr(config, "_commit_hash", None)) and not Path(base).is_dir():
         remote["revision"] = commit  # all files are of the commit that the configuration is of
     check_weights(base, remote.get("revision"), getattr(config, "transformers_weights", None))
-    files = WeightFiles.of(called, base, adapter, commit, modules=options.kind == "embedding")
+    files = WeightFiles.of(base, adapter, commit, modules=options.kind == "embedding")
     tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **remote))
     _check_tokenizer(tokenizer, config, base)
     return Found(base, config, tokenizer, settings, adapter, remote, files)
@@ -217,7 +178,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfi
         )
 
 
-def load_weights(found: Found, kind: str, model_class: Any, options: LoadOptions, *, headless: bool = False) -> Loaded:
+def load_weights(found: Found, kind: str, model_class: Any, options: ModelOptions, *, headless: bool = False) -> Loaded:
     """Load the weights of a model that was found; merge an adapter unless its base is quantized.
 
     Args:
@@ -246,7 +207,7 @@ def load_weights(found: Found, kind: str, model_class: Any, options: LoadOptions
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
     if options.quantization is None:
-        model = model.to(device_of(options))
+        model = model.to(device_of(options.device))
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
     return Loaded(model.eval(), found.tokenizer, kind, found.settings, adapter, found.base, untrained, found.files)
 
@@ -312,9 +273,9 @@ def quietly(expected_gaps: bool) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def device_of(options: LoadOptions) -> torch.device:
+def device_of(name: str | None) -> torch.device:
     """The device asked for, else the GPU where there is one."""
-    name = ("cuda" if torch.cuda.is_available() else "cpu") if options.device is None else options.device
+    name = ("cuda" if torch.cuda.is_available() else "cpu") if name is None else name
     try:
         device = torch.device(name)
         if device.type == "meta":
@@ -326,9 +287,9 @@ def device_of(options: LoadOptions) -> torch.device:
     return device
 
 
-def _weight_settings(options: LoadOptions) -> dict[str, Any]:
-    device = device_of(options)
-    settings: dict[str, Any] = {"dtype": choose_dtype(options.dtype, device)}
+def _weight_settings(options: ModelOptions) -> dict[str, Any]:
+    device = device_of(options.device)
+    settings: dict[str, Any] = {"dtype": choose_dtype(options, device)}
     if options.quantization is None:
         return settings
     if options.quantization not in QUANTIZATIONS:

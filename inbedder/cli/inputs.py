@@ -59,14 +59,14 @@ def stream_texts(
 
 
 def embed_stream(
-    embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int, normalize: bool
+    embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int
 ) -> int:
     """Embed texts window by window and write each window's vectors; gives their length."""
     from tqdm.auto import tqdm
 
     from inbedder.errors import TextCutWarning
     from inbedder.legibility import warn_of_unreadable
-    from inbedder.scheduling import LONG_WORK, WINDOW
+    from inbedder.encoding.runner import LONG_WORK, WINDOW
 
     stream, width, cut = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < LONG_WORK or None) as bar:
@@ -76,9 +76,7 @@ def embed_stream(
                 warn_of_unreadable(strings, embedder)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                vectors = embedder.encode(
-                    strings, instruction, batch_size=batch_size, normalize_embeddings=normalize, show_progress_bar=False
-                )
+                vectors = embedder.encode(strings, instruction, batch_size=batch_size, show_progress_bar=False)
             for warning in caught:
                 if isinstance(warning.message, TextCutWarning):
                     cut += warning.message.count
@@ -88,9 +86,9 @@ def embed_stream(
             width = vectors.shape[1]
             bar.update(len(rows))
     if cut:
-        from inbedder.tokenization import SIDES
+        from inbedder.options import TRUNCATION_SIDES
 
-        limit, where = embedder.tokenizer.max_length, SIDES[embedder.tokenizer.truncation_side]
+        limit, where = embedder.tokenizer.max_length, TRUNCATION_SIDES[embedder.tokenizer.truncation_side]
         say(f"warning: {cut} of {texts.count} texts were cut at their {where} to {limit} tokens; --max-length raises it.")
     return width
 
@@ -120,6 +118,6 @@ def guided_vectors(
         vectors = embedder.encode_guided(texts, instruction, sample=sample, generic=generic, batch_size=batch_size)
         read = len(texts if vectors.sample is None else vectors.sample)
         mapped = f", the others mapped (cosine of mapped and read vectors {vectors.cosine:.2f})" if read < len(texts) else ""
-        say(f"{read} of {len(texts)} texts were read under {instruction or '@generic'!r}{mapped}.")
+        say(f"{read} of {len(texts)} texts were read under {instruction or 'no question'!r}{mapped}.")
         found.append(vectors)
     return found

@@ -11,14 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from inbedder.cli.model_options import model_options
 from inbedder.cli.options import (
-    AddGeneric,
-    Beside,
-    Cache,
-    CacheSize,
-    Layer,
-    Pooling,
-    Subtract,
     TextColumn,
     check_output,
     say,
@@ -75,6 +69,7 @@ def finetune(
     say(f"{folder}: done. {use}")
 
 
+@model_options
 def evaluate(
     model: Annotated[list[str], typer.Option(help="mini (the default), small, a hub id or a folder; may repeat.")] = [],  # noqa: B006
     baseline: Baselines = [],  # noqa: B006
@@ -89,14 +84,8 @@ def evaluate(
     limit: Annotated[int | None, typer.Option(min=10, help="At most so many rows of the table or of each known set.")] = None,
     protocol: Protocol = "k-means",
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for mteb's own result files of the standard tasks.")] = None,
-    pooling: Pooling = None,
-    layer: Layer = -1,
-    subtract_instruction: Subtract = None,
-    add_generic: AddGeneric = None,
-    beside: Beside = None,
-    cache: Cache = None,
-    cache_size: CacheSize = None,
     text_column: TextColumn = None,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
     check_output(output, (".json",), None if data is None else str(data))
@@ -115,10 +104,9 @@ def evaluate(
     if data is not None and criteria and not text_column:
         say_columns(find_columns(str(data), None))
     models = models_of(model, baseline, compare)
-    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "beside": beside, "cache": cache, "cache_size": cache_size}
-    how |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic}
-    how["truncation_side"] = "left" if protocol == "paper" else "right"
-    embedders = [embedder for name in models for embedder in inbedder_embedders(name, **how)]
+    if protocol == "paper":
+        model_options = {"truncation_side": "left"} | model_options
+    embedders = [embedder for name in models for embedder in inbedder_embedders(name, **model_options)]
     embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
 
     def report(cell: Any) -> None:

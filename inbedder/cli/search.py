@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.model_options import model_options
 from inbedder.cli.options import CONTROLS, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, say
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ WIDE = 140
 
 
 @app.command()
+@model_options
 def build(
     source: Input,
     output: Annotated[Path, typer.Option("-o", "--output", help="The folder of the index; a build that was stopped goes on.")],
@@ -41,6 +43,7 @@ def build(
     id_column: Ids = None,
     column: Columns = [],  # noqa: B006
     skip_bad: SkipBad = False,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Embed texts once, without an instruction, into a folder that is searched under any."""
     from inbedder.search.engine import import_lancedb
@@ -48,8 +51,9 @@ def build(
 
     import_lancedb()
     table = read_texts(source, text_column, skip_bad, delimiter)
-    how = {"text_column": _name_of_texts(table), "id_column": id_column, "columns": column or None}
-    index = Index.create(output, _records(table), load_embedder(model), **how)  # type: ignore[arg-type]
+    columns = {"text_column": _name_of_texts(table), "id_column": id_column, "columns": column or None}
+    embedder = load_embedder(model, **model_options)
+    index = Index.create(output, _records(table), embedder, **columns)  # type: ignore[arg-type]
     for question in instruct:
         index.instruct(question)
     say(f"{output}: {len(index):,} rows. Search it: inbedder search {output} QUERY -i QUESTION")

@@ -8,26 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
+from inbedder.cli.model_options import model_options
 from inbedder.cli.options import (
     CONTROLS,
-    AddGeneric,
-    Backbone,
     BatchSize,
-    Beside,
-    Cache,
-    CacheSize,
     Delimiter,
-    Device,
-    Dtype,
     GuardCells,
     Input,
-    Layer,
-    MaxLength,
     Model,
-    Pooling,
     SkipBad,
-    Subtract,
-    Template,
     TextColumn,
     check_output,
     group_count,
@@ -43,6 +32,7 @@ MOVING_SHOWN, TEXT_SHOWN = 10, 60
 TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
 
 
+@model_options
 def compare_wordings(
     source: Input,
     instructions: Annotated[
@@ -59,23 +49,12 @@ def compare_wordings(
     k: Annotated[str, typer.Option("-k", help="Number of groups, or auto: what suits the mean over the wordings.")] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     model: Model = "mini",
-    pooling: Pooling = None,
-    layer: Layer = -1,
-    template: Template = None,
-    max_length: MaxLength = 512,
-    backbone: Backbone = None,
-    dtype: Dtype = None,
-    device: Device = None,
     text_column: TextColumn = None,
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
-    cache: Cache = None,
-    cache_size: CacheSize = None,
     guard_cells: GuardCells = True,
-    subtract_instruction: Subtract = None,
-    add_generic: AddGeneric = None,
-    beside: Beside = None,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Group the texts by the same question in several wordings: how far they agree, which rows move, which wording to take."""
     if output is not None:
@@ -84,10 +63,7 @@ def compare_wordings(
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
     table = read_texts(source, text_column, skip_bad, delimiter)
-    how: dict[str, Any] = {"pooling": pooling, "layer": layer, "template": template, "max_length": max_length, "cache": cache}
-    how |= {"backbone": backbone, "dtype": dtype, "device": device, "cache_size": cache_size}
-    how |= {"subtract_instruction": subtract_instruction, "add_generic": add_generic, "beside": beside}
-    embedder = load_embedder(model, **how)
+    embedder = load_embedder(model, **model_options)
     from inbedder.grouping.comparison import compare_wordings as compare
 
     found = compare(table.texts, instructions, embedder, count, seed, batch_size=batch_size)

@@ -21,7 +21,8 @@ from inbedder.arguments import whole_number
 from inbedder.backbones.file_checks import check_sums
 from inbedder.backbones.hub import PAIRS_FILE
 from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
-from inbedder.backbones.weights import LoadOptions, device_of
+from inbedder.backbones.weights import device_of
+from inbedder.options import ModelOptions
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.conditional.encoding import Encoding, broadcast, is_decoder, load_parts, place_of, save_modules, write_json
 from inbedder.errors import InputError, ModelError, TextCutWarning
@@ -134,7 +135,7 @@ class ConditionalEncoder(nn.Module, ABC):
             raise ModelError(
                 f"{folder} holds no conditional encoder ({error}). Train one: inbedder finetune finetune/recipes/csts-bi.yaml"
             ) from error
-        return encoder.to(device_of(LoadOptions(device=device))).eval()
+        return encoder.to(device_of(device)).eval()
 
     def save(self, folder: Path | str, about: dict[str, Any] | None = None) -> None:
         """Write the encoder: safetensors and json alone.
@@ -235,7 +236,7 @@ class ConditionalEncoder(nn.Module, ABC):
         scores = np.empty(len(rows), dtype=np.float32)
         device = next(self.parameters()).device
         lengths = [max(map(len, parts)) for parts in rows]
-        for places in length_sorted_batches(lengths, batch_size, token_budget() // self.parts):
+        for places in length_sorted_batches(lengths, batch_size, token_budget(device) // self.parts):
             ids, mask = collate([rows[place] for place in places], self.tokenizer)
             scores[places] = self(ids.to(device), mask.to(device)).cpu().numpy()
         return float(scores[0]) if all(isinstance(value, str) for value in given.values()) else scores

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE
-from inbedder.backbones.weights import LoadOptions, find_model, load_weights
+from inbedder.backbones.weights import find_model, load_weights
+from inbedder.options import ModelOptions
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
 from inbedder.prompting import check_strings
@@ -84,14 +85,14 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     """
     from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
 
-    found = find_model(name, LoadOptions())
+    found = find_model(ModelOptions(name))
     decoder = is_decoder(found.config)
     if found.config.is_encoder_decoder or not (decoder or takes_pairs(found.tokenizer)):
         raise ModelError(
             f"{name} is neither a BERT-like encoder (with [CLS] and [SEP]) nor a decoder. Choose one such as all-MiniLM-L6-v2 or "
             "roberta-base."
         )
-    options = LoadOptions(dtype="float32", device="cpu")
+    options = ModelOptions(name, dtype="float32", device="cpu")
     if found.adapter is not None:
         kind, model_class = ("causal", AutoModelForCausalLM) if decoder else ("masked", AutoModelForMaskedLM)
         loaded = load_weights(found, kind, model_class, options)

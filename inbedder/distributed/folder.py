@@ -2,6 +2,7 @@
 
     job/part-000000000001-9f2c61d0a4be.parquet   id, text, embedding; the name holds the first row's number
     job/_job.json                                what decides the vectors; another job is refused
+    job/_spec.json                               the ``VectorSpec`` of the vectors, written by the first worker
     job/_failed.jsonl                            rows that gave no vector: row number, id, reason
 
 The parts are the only books of what is done: each is written under another name and renamed when it is whole, so a row is done
@@ -30,10 +31,11 @@ from inbedder.files import atomic_write, sha256_of
 from inbedder.formats import BadRow, kind_of
 from inbedder.tables import READABLE, find_columns, stream_rows
 from inbedder.tokenization import clean_text
+from inbedder.vector_spec import VectorSpec
 
 logger = logging.getLogger(__name__)
 
-JOB, FAILED, FAILED_PARTS, LOCK = "_job.json", "_failed.jsonl", "_failed", "_lock"
+JOB, SPEC, FAILED, FAILED_PARTS, LOCK = "_job.json", "_spec.json", "_failed.jsonl", "_failed", "_lock"
 PARTS = "part-*.parquet"
 Keys = NDArray[np.int64]
 """Of each id 64 bits: whole numbers as they are, texts hashed."""
@@ -199,6 +201,24 @@ def open_job(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
             with atomic_write(folder / JOB) as temporary:
                 temporary.write_text(json.dumps(described, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         yield
+
+
+def check_spec(folder: Path, spec: VectorSpec) -> None:
+    """Store what decides the vectors of a job, or refuse a model that gives others than those that are there.
+
+    Args:
+        folder: The job's.
+        spec: Of a worker's model.
+
+    Raises:
+        InputError: When the model is another one, or is read in another way.
+    """
+    path = folder / SPEC
+    if not path.is_file():
+        with atomic_write(path) as temporary:  # workers that start together write the same
+            temporary.write_text(spec.to_json() + "\n", encoding="utf-8")
+    stored = VectorSpec.from_json(path.read_text(encoding="utf-8"))
+    stored.check(spec, "The vectors in this folder were made", "Choose another -o.")
 
 
 def _refuse_another_job(folder: Path, described: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 A job survives what happens to it. A worker that dies is replaced and its rows are given to another; a killed job, run again,
 computes only the rows that have no vector yet; a row that cannot be embedded goes to a side file with the reason. At the end the
 parts are read once more: each id is there exactly once, and vectors and failures together are the rows of the input, or the job
-fails and says so. Parts are keyed by id, not in order: sort by id where the order matters. See ``jobs`` for the folder.
+fails and says so. Parts are keyed by id, not in order: sort by id where the order matters. See ``folder`` for what is in it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from inbedder import __version__
 from inbedder.distributed.folder import FAILED, Keys, Source, clear_failures, deduplicate_parts, gather_failures, open_job, survey
 from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, shown
 from inbedder.files import is_same_file
-from inbedder.prompting import get_template, resolve_instruction
-from inbedder.reencode import Reencoding
+from inbedder.models.bundled import ADAPTERS
+from inbedder.options import Options
+from inbedder.prompting import resolve_instruction
 
 SPARE_CPUS = 2
 """For reading, cutting and writing, beside one per worker."""
@@ -31,8 +32,6 @@ STORE_BYTES = 1 << 30
 """Shared memory for rows between two steps, of a Ray that is started here."""
 SHARD_ROWS = 4096
 """Most rows in a part."""
-HOW_ONLY = ("cache", "cache_size", "device", "trust_remote_code")
-"""Options that do not decide the vectors."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,6 @@ def embed_job(
     batch_size: int = 32,
     normalize_embeddings: bool = False,
     shard_rows: int | None = None,
-    reencoding: Reencoding | None = None,
     show_progress_bar: bool | None = None,
     **options: Any,
 ) -> JobResult:
@@ -88,7 +86,7 @@ def embed_job(
     Args:
         source: A .csv, .tsv, .jsonl, .parquet or .txt file, or a folder of such files.
         output: A new folder, or that of the same job, which goes on where it stopped.
-        instruction: A question, ``@name``, or None for ``@generic``.
+        instruction: A question, ``@name``, or None for no question, as ``InBedder.encode`` takes it.
         model: As for ``InBedder``.
         machines: Workers and where they are; None is one worker on this machine.
         text_column: The column of the texts; None guesses.
@@ -96,7 +94,6 @@ def embed_job(
         batch_size: Most texts in one pass of a model.
         normalize_embeddings: Scale vectors to length 1.
         shard_rows: Most rows in a part, which is what a kill can cost each worker; None chooses by the number of rows.
-        reencoding: How the pooling "re-enc" draws and embeds answers; None is its default.
         show_progress_bar: None shows Ray's bars in a terminal.
         **options: All other arguments of ``InBedder``.
 
@@ -116,9 +113,10 @@ def embed_job(
         raise InputError(f"{shown(os.fspath(output))} is the input itself. Give a new folder for the output.")
     _need_ray()
     name, folder = os.fspath(model), Path(output).absolute()
-    name = str(Path(name).absolute()) if name != "mini" and Path(name).is_dir() else name
+    name = str(Path(name).absolute()) if name not in ADAPTERS and Path(name).is_dir() else name
     settings = _settings_of(name, options)
-    encode = {"instruction": resolve_instruction(instruction), "batch_size": batch_size}
+    encode: dict[str, Any] = {"batch_size": batch_size}
+    encode["instruction"] = None if instruction is None else resolve_instruction(instruction)
     encode["normalize_embeddings"] = normalize_embeddings
     rows = survey(os.fspath(source), text_column, id_column)
     about = {
@@ -129,7 +127,6 @@ def embed_job(
         "instruction": encode["instruction"],
         "normalize_embeddings": normalize_embeddings,
         **settings,
-        **(asdict(reencoding) if reencoding else {}),
     }
     size = shard_rows or max(batch_size, min(SHARD_ROWS, -(-rows.rows // (8 * where.workers))))
     with open_job(folder, about):
@@ -137,28 +134,18 @@ def embed_job(
         computed = 0
         if len(done) < rows.rows:
             bars = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-            computed = _compute(
-                rows, folder, done, {"model": name, "reencoding": reencoding, **options}, encode, where, size, bars
-            )
+            computed = _compute(rows, folder, done, {"model": name, **options}, encode, where, size, bars)
         return _verified(rows, folder, computed)
 
 
-def _settings_of(name: str, options: dict[str, Any]) -> dict[str, str | None]:
-    """What of a model decides the vectors, defaults too; refuses a model that is not there before any work."""
-    from inspect import signature
-
+def _settings_of(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What is known of the vectors before a model is loaded; refuses a model that is not there before any work."""
     from inbedder.backbones.revision import files_revision
-    from inbedder.embedder import InBedder
 
-    known = {key: parameter.default for key, parameter in signature(InBedder).parameters.items() if key != "model"}
-    if unknown := sorted(set(options) - set(known)):
-        raise InputError(f"InBedder takes no {', '.join(unknown)}. It takes: {', '.join(known)}.")
-    chosen = {**known, **options}
-    if chosen["template"] is not None:
-        template = get_template(chosen["template"])
-        chosen["template"] = f"{template.pattern} {template.without_input}".strip()
-    settings = {key: None if value is None else str(value) for key, value in chosen.items() if key not in HOW_ONLY}
-    return {"model": name, "weights": files_revision(name, chosen["revision"]), **settings}
+    requested = Options.parse(model=name, **options)
+    changes = requested.changes(deciding=True)
+    plain = {key: asdict(value) if is_dataclass(value) else value for key, value in changes.items()}  # type: ignore[arg-type]
+    return {"model": name, "files": files_revision(name, requested.model.revision), "options": plain}
 
 
 def _compute(

@@ -27,7 +27,7 @@ import ray.data
 from ray.data.block import BlockAccessor, BlockMetadata
 
 from inbedder import errors
-from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, clean_id, is_done, keys_of
+from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, check_spec, clean_id, is_done, keys_of
 from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, shown
 from inbedder.files import atomic_write
 from inbedder.formats import BadRow
@@ -52,7 +52,7 @@ class Plan:
     folder: Path
     """The output."""
     model: Mapping[str, Any]
-    """Arguments of ``InBedder``, and how "re-enc" draws and embeds answers."""
+    """Arguments of ``InBedder``."""
     encode: Mapping[str, Any]
     """Arguments of ``InBedder.encode`` beside the texts."""
     workers: int
@@ -132,8 +132,8 @@ def read_file(source: Source, file: SourceFile, done: Keys) -> Iterator[pyarrow.
 class Embedder:
     """An actor with the model."""
 
-    def __init__(self, model: Mapping[str, Any], encode: Mapping[str, Any], threads: int) -> None:
-        """Load the model, once an actor."""
+    def __init__(self, folder: Path, model: Mapping[str, Any], encode: Mapping[str, Any], threads: int) -> None:
+        """Load the model, once per actor."""
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
 
@@ -142,11 +142,9 @@ class Embedder:
         torch.set_num_threads(min(threads, os.cpu_count() or 1))
         self.options, self.cut = encode, 0
         self.problem: InbedderError | None = None
-        how = dict(model)
-        reencoding = how.pop("reencoding", None)
         try:
-            self.model = InBedder(**how)
-            self.model.reencoding = reencoding or self.model.reencoding
+            self.model = InBedder(**model)
+            check_spec(folder, self.model.spec)
         except InbedderError as error:  # raised with the first shard: of an actor that fails to start Ray says so at length
             self.problem = ModelError(str(error)) if isinstance(error, MissingExtraError) else error
 
@@ -251,7 +249,7 @@ def run_pipeline(plan: Plan, done: Keys, show_progress_bar: bool) -> Parts:
         shards = rows.repartition(target_num_rows_per_block=plan.shard_rows, strict=True)
         embedded = shards.map_batches(
             Embedder,
-            fn_constructor_kwargs={"model": plan.model, "encode": plan.encode, "threads": plan.threads},
+            fn_constructor_kwargs={"folder": plan.folder, "model": plan.model, "encode": plan.encode, "threads": plan.threads},
             batch_size=None,
             batch_format="pyarrow",
             compute=ray.data.ActorPoolStrategy(size=plan.workers),

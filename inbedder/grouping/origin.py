@@ -13,7 +13,7 @@ from inbedder.backbones.revision import settings_hash
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, TextCutWarning, shown
 from inbedder.prompting import PromptTemplate
-from inbedder.reencode import Reencoding
+from inbedder.options import Reencoding
 from inbedder.vectors import Vectors, unit
 
 Instruction = str | list[str] | None

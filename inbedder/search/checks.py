@@ -64,9 +64,7 @@ def info(storage: Storage) -> dict[str, Any]:
     Raises:
         InputError: When its metadata cannot be read.
     """
-    known = storage.about
-    if "model" not in known:
-        raise InputError(f"{storage.folder}: its metadata name no model. Build it again.")
+    spec = storage.spec
     instructions = [
         {
             "instruction": facts["instruction"],
@@ -78,8 +76,8 @@ def info(storage: Storage) -> dict[str, Any]:
     return {
         "rows": len(storage),
         "columns": storage.columns,
-        "model": known["model"],
-        "revision": known["revision"],
+        "model": spec.model,
+        "revision": spec.weights,
         "built": storage.is_built,
         "engine": storage.engine,
         "instructions": instructions,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import inbedder.search.checks as checks
-import inbedder.search.reading as reading
+import inbedder.search.model_vectors as model_vectors
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, shown_names
 from inbedder.guided import guided as guided_map
@@ -47,15 +47,18 @@ class Index:
         Raises:
             InputError: When the model is another.
         """
-        self.storage, self._given = storage, model
+        self.storage, self._model = storage, model
         if model is not None:
-            reading.check(model, storage.about)
+            storage.spec.check(model.spec, "The index was built", model_vectors.ADVICE)
 
     @cached_property
     def model(self) -> InBedder:
         """The model that the index was built with; what it reads is kept in the index's folder."""
-        model = reading.load(self.storage.about) if self._given is None else self._given
-        return reading.keeping(model, self.storage.folder / CACHE)
+        model = self._model
+        if model is None:
+            model = self.storage.spec.load(InBedder)
+            self.storage.spec.check(model.spec, "The index was built", model_vectors.ADVICE)
+        return model_vectors.with_cache(model, self.storage.folder / CACHE)
 
     @classmethod
     def create(
@@ -94,9 +97,9 @@ class Index:
             raise InputError("An index needs at least one text.")
         embedder = InBedder(model) if isinstance(model, str) else model
         path = Path(folder)
-        width = len(reading.generic_vectors(embedder, rows.texts[:1])[0])
+        width = len(model_vectors.generic_vectors(embedder, rows.texts[:1])[0])
         with lock(path):
-            index = cls(Storage.create(path, schema_of(rows, width), reading.about(embedder)), embedder)
+            index = cls(Storage.create(path, schema_of(rows, width), embedder.spec), embedder)
             index._append(rows, show_progress_bar)
             index.storage.compact(timedelta(milliseconds=1))  # nobody reads older versions of an unfinished index
             index.storage.make_indexes()
@@ -179,9 +182,9 @@ class Index:
 
     def _vectors(self, texts: list[str], show_progress_bar: bool | None) -> dict[str, Any]:
         """The columns of vectors, generic and instructed."""
-        found = {GENERIC: fixed(reading.generic_vectors(self.model, texts, show_progress_bar))}
+        found = {GENERIC: fixed(model_vectors.generic_vectors(self.model, texts, show_progress_bar))}
         for name, known in self.storage.instructed.items():
-            found[name] = fixed(reading.instructed_vectors(self.model, texts, known["instruction"], show_progress_bar))
+            found[name] = fixed(model_vectors.instructed_vectors(self.model, texts, known["instruction"], show_progress_bar))
         return found
 
     def delete(self, ids: Sequence[str]) -> int:
@@ -256,10 +259,10 @@ class Index:
         """
         import pyarrow as pa
 
-        name = reading.column_of(instruction)
+        name = model_vectors.column_of(instruction)
         with lock(self.storage.folder):
             if name not in self.storage.instructed:
-                width = len(reading.instructed_vectors(self.model, ["a"], instruction)[0])
+                width = len(model_vectors.instructed_vectors(self.model, ["a"], instruction)[0])
                 facts = {"instruction": resolve_instruction(instruction), "read": "all" if sample is None else str(sample)}
                 self.storage.add_column(pa.field(name, pa.list_(pa.float32(), width), metadata=facts))
             missing = sorted(self.storage.ids(f"{name} IS NULL"))
@@ -269,7 +272,7 @@ class Index:
                 if mapped is None:
                     rows = self.storage.take(ids, [ID, TEXT])
                     ids = rows[ID].to_pylist()
-                    vectors = reading.instructed_vectors(self.model, rows[TEXT].to_pylist(), instruction, show_progress_bar)
+                    vectors = model_vectors.instructed_vectors(self.model, rows[TEXT].to_pylist(), instruction, show_progress_bar)
                 else:
                     vectors = np.stack([mapped[name] for name in ids])
                 self.storage.merge(pa.table({ID: ids, name: fixed(vectors)}))
@@ -280,7 +283,7 @@ class Index:
         rows = self.storage.table.search().select([ID, TEXT, GENERIC]).limit(None).to_arrow().sort_by(ID)
         texts = rows[TEXT].to_pylist()
         vectors = guided_map(
-            lambda places: reading.instructed_vectors(self.model, [texts[place] for place in places], instruction),
+            lambda places: model_vectors.instructed_vectors(self.model, [texts[place] for place in places], instruction),
             matrix(rows[GENERIC]),
             sample=sample,
         )

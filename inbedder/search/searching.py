@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-import inbedder.search.reading as reading
+import inbedder.search.model_vectors as model_vectors
 from inbedder.arguments import whole_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, MissingExtraError, shown
@@ -62,9 +62,9 @@ def search(
     if not isinstance(query, str) or not query.strip():
         raise InputError(f"The query has to be a text, not {shown(query)}.")
     own, instructed = storage.columns, storage.instructed
-    known = None if instruction is None else reading.column_of(instruction)
+    known = None if instruction is None else model_vectors.column_of(instruction)
     known = known if known in instructed else None
-    vector = reading.generic_vectors(model, [query], False)[0]
+    vector = model_vectors.generic_vectors(model, [query], False)[0]
     columns = [*own, *([known] if known else [])]
     count = k if instruction is None else max(k, candidates)
     found, generic = find_candidates(storage, vector, query if hybrid else None, count, where, columns)
@@ -90,7 +90,7 @@ def search(
 def _instructed(model: InBedder, query: str, texts: list[str], instruction: str, column: Any) -> NDArray[Any]:
     """Cosine of the query and each text under the instruction; vectors that a column holds are not computed."""
     missing = [row for row in range(len(texts)) if column is None or not column[row].is_valid]
-    read = reading.instructed_vectors(model, [query, *(texts[row] for row in missing)], instruction, False)
+    read = model_vectors.instructed_vectors(model, [query, *(texts[row] for row in missing)], instruction, False)
     vectors = np.empty((len(texts), read.shape[1]), dtype=np.float32)
     if column is not None:
         vectors[np.setdiff1d(np.arange(len(texts)), missing)] = matrix(column.drop_null())

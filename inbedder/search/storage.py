@@ -10,10 +10,9 @@ build has finished, and which instruction a column belongs to, stands in the met
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from inbedder.errors import InputError, shown
 from inbedder.search.engine import LOCK, connect, engine_errors, import_lancedb
 from inbedder.search.rows import GENERIC, ID, INSTRUCTED, TEXT
+from inbedder.vector_spec import VectorSpec
 
 logger = logging.getLogger(__name__)
 
@@ -46,13 +46,13 @@ class Storage:
         self.folder, self.table = Path(folder), table
 
     @classmethod
-    def create(cls, folder: str | os.PathLike[str], schema: Any, about: Mapping[str, Any]) -> Storage:
+    def create(cls, folder: str | os.PathLike[str], schema: Any, spec: VectorSpec) -> Storage:
         """Make an empty table, or open the one of a build that did not finish.
 
         Args:
             folder: The index; the folder need not be there.
             schema: The columns, a pyarrow schema.
-            about: What decides the vectors.
+            spec: What decides the vectors.
 
         Returns:
             The table.
@@ -67,13 +67,14 @@ class Storage:
             if set(strange) - {LOCK, CACHE}:
                 raise InputError(f"{shown(str(path))} is not empty and holds no index. Choose a new or empty folder.")
             with engine_errors(path):
-                schema = schema.with_metadata({ABOUT: json.dumps(about)})
+                schema = schema.with_metadata({ABOUT: spec.to_json()})
                 return cls(path, connect(path).create_table(TABLE, schema=schema))
         storage = cls(path, found)
         if storage.is_built:
             raise InputError(f"{shown(str(path))} holds an index already. Add to it, or choose another folder.")
-        if storage.about != about:
-            raise InputError(f"{shown(str(path))} holds an unfinished index of another model. Remove it first.")
+        if differences := storage.spec.differences(spec):
+            reasons = "; ".join(differences)
+            raise InputError(f"{shown(str(path))} holds an unfinished index of another model ({reasons}). Remove it first.")
         if found.schema.names[: len(schema.names)] != schema.names:
             raise InputError(f"{shown(str(path))} holds an unfinished index of a table with other columns. Remove it first.")
         return storage
@@ -108,10 +109,16 @@ class Storage:
         return table
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What decides the vectors."""
-        found: dict[str, Any] = json.loads(self.table.schema.metadata[ABOUT.encode()])
-        return found
+    def spec(self) -> VectorSpec:
+        """What decides the vectors.
+
+        Raises:
+            InputError: When the table's metadata are damaged.
+        """
+        try:
+            return VectorSpec.from_json(self.table.schema.metadata[ABOUT.encode()])
+        except InputError as error:
+            raise InputError(f"{shown(str(self.folder))}: its metadata are damaged. Build the index again. {error}") from error
 
     @property
     def is_built(self) -> bool:

@@ -80,19 +80,21 @@ def _add_status(app: FastAPI) -> None:
         return {"status": "ready"}
 
     @app.get("/v1/models", responses=routes.PROBLEMS)
-    async def models(request: Request) -> dict[str, object]:
-        """Names of the models, the default first, and the length of their vectors."""
-        served: dict[str, ServedModel] = request.app.state.models
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "inbedder", "dimension": model.embedder.dimension}
-            for name, model in served.items()
-        ]
-        return {"object": "list", "data": data}
+    async def list_models(request: Request) -> dict[str, object]:
+        """Names of the models, the default first, the length of their vectors and what decides them."""
+        models: dict[str, ServedModel] = request.app.state.models
+        return {"object": "list", "data": [_model_entry(name, model.embedder) for name, model in models.items()]}
 
     @app.get("/metrics", response_class=Response, responses=routes.PROBLEMS)
     async def metrics(request: Request) -> Response:
         """Counts and times in Prometheus' text format."""
         return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _model_entry(name: str, model: InBedder) -> dict[str, object]:
+    """A row of the model list; it names no folder of the machine."""
+    entry: dict[str, object] = {"id": name, "object": "model", "created": 0, "owned_by": "inbedder"}
+    return entry | {"dimension": model.dimension, "spec": model.spec.contents(), "spec_key": model.spec.key()}
 
 
 def _add_docs(app: FastAPI) -> None:

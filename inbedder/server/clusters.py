@@ -37,7 +37,7 @@ def _clusters(model: ServedModel, fields: ClustersRequest) -> bytes:
     if fields.ids is not None:
         if fields.instructions is not None:
             raise RefusalError(422, "Ids stand for texts under an instruction. Leave instructions out.", field="instructions")
-        data = [_kept_grouping(model, fields, fields.ids)]
+        data = [_cached_grouping(model, fields, fields.ids)]
     else:
         data = [_grouping(model, fields, instruction) for instruction in _instructions(model, fields)]
     return as_json({"object": "list", "model": model.name, "data": data})
@@ -61,16 +61,20 @@ def _grouping(model: ServedModel, fields: ClustersRequest, instruction: str | No
     return {"instruction": instruction, "labels": result.labels.tolist(), **names}
 
 
-def _kept_grouping(model: ServedModel, fields: ClustersRequest, ids: list[str]) -> dict[str, object]:
-    """Groups of vectors that the cache keeps; the model's answer head names them, since it holds no texts."""
+def _cached_grouping(model: ServedModel, fields: ClustersRequest, ids: list[str]) -> dict[str, object]:
+    """Group cached vectors; the model's answer head names them, since it holds no texts."""
     if not all(re.fullmatch("[0-9a-f]{32}", key) for key in ids):
         raise RefusalError(422, "An id has 32 hexadecimal digits. Take those that /v1/embeddings gave.", field="ids")
+    encoding = model.embedder.options.encoding
+    if combined := [name for name in ("subtract_instruction", "add_generic") if getattr(encoding, name)]:
+        message = f"Ids stand for vectors before {' and '.join(combined)}. Send texts, or serve the model without."
+        raise RefusalError(422, message, field="ids")
     keys = [bytes.fromhex(key) for key in ids]
     readers = [reader for reader in (model.embedder, model.base) if reader is not None]
     for reader in readers:
-        found = reader.kept_vectors(keys)
-        if len(found) == len(set(keys)):
-            vectors = np.stack([found[key] for key in keys])
+        cached = reader.cached_vectors(keys)
+        if len(cached) == len(set(keys)):
+            vectors = np.stack([cached[key] for key in keys])
             labels = group(unit(vectors), fields.k, fields.seed)
             words = reader.nearest_words(mean_differences(vectors, labels))
             names = [", ".join(some[:3]) or f"group {number + 1}" for number, some in enumerate(words)]

@@ -17,7 +17,9 @@ from typing import Any
 
 from torch import Tensor
 
-from inbedder.backbones.base import Backbone, Sampling
+from inbedder.backbones.base import Backbone
+
+from inbedder.options import Sampling
 from inbedder.batching import token_budget
 from inbedder.tokenization import PromptTokens
 
@@ -164,7 +166,7 @@ class BatchQueue:
         if not self._waiting:
             return []
         oldest = self._waiting[0]
-        chosen, rows, longest, budget = [oldest], len(oldest.prompts), oldest.longest, token_budget()
+        chosen, rows, longest, budget = [oldest], len(oldest.prompts), oldest.longest, token_budget(oldest.backbone.model.device)
         alike = [other for other in self._waiting[1:] if other.shares_a_pass_with(oldest)]
         for other in sorted(alike, key=lambda submission: abs(submission.longest - oldest.longest)):
             together, width = rows + len(other.prompts), max(longest, other.longest)

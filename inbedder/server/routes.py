@@ -191,7 +191,9 @@ def _answers(model: ServedModel, fields: AnswersRequest) -> bytes:
     texts = [fields.input] if isinstance(fields.input, str) else fields.input
     if not model.embedder.backbone.answers:
         raise RefusalError(400, "This model embeds and does not answer.", field="model")
-    reader, tokens = model.prepared(texts, "@generic" if fields.instruction is None else fields.instruction)
+    if fields.instruction is None:
+        raise RefusalError(422, 'Send an instruction, such as "@generic".', field="instruction")
+    reader, tokens = model.prepared(texts, fields.instruction)
     drawn: dict[str, Any] = {"n": fields.n, "temperature": fields.temperature, "top_p": fields.top_p, "seed": fields.seed}
     found = reader.answer(texts, fields.instruction, batch_size=model.settings.batch_size, show_progress_bar=False, **drawn)
     lists = found if fields.n > 1 else [[answer] for answer in found]

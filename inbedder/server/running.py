@@ -29,14 +29,7 @@ def serve(settings: Settings, say: Callable[[str], None] = lambda address: None)
     settings.key()
     listening = _listen(settings.host, settings.port)
     warnings.simplefilter("ignore", TextCutWarning)  # truncate: NONE is how requests ask for it
-    options = {
-        "device": settings.device,
-        "dtype": settings.dtype,
-        "revision": settings.revision,
-        "cache": settings.cache,
-        "cache_size": settings.cache_size,
-    }
-    models = {name: InBedder(path, **options) for name, path in settings.named_models.items()}  # type: ignore[arg-type]
+    models = {name: InBedder(path, **settings.model_options()) for name, path in settings.named_models.items()}
     config = uvicorn.Config(
         make_app(models, settings),
         ws="none",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
-from copy import copy
 from functools import partial
 from typing import Any
 
@@ -64,10 +63,12 @@ class ServedModel:
         """
         self.name, self.settings, self.metrics = name, settings, metrics
         self.queue = BatchQueue(settings.batch_size, metrics.passes.labels(name).observe)
-        self.embedder = _queued(embedder, self.queue)
-        self.base = None if embedder.generic is None else _queued(embedder.generic, self.queue)
-        if self.base is not None:
-            self.embedder.__dict__["generic"] = self.base
+        if embedder.store is not None:
+            _ = embedder.spec  # what is found out once is found out before requests come
+        self.embedder = embedder.with_parts(embedder.parts.wrap(lambda backbone: QueuedBackbone(backbone, self.queue)))
+        self.base = self.embedder.base_encoder
+        for reader in (self.embedder, self.base):
+            _ = reader and reader.dimension
         self.waiting = 0
         self.closing = False
         self._threads: anyio.CapacityLimiter | None = None
@@ -130,11 +131,10 @@ class ServedModel:
             RefusalError: When something is too long or too much.
         """
         instructions = self.check(texts, instruction)
-        reader = copy(self.reader(instruction))
-        prompts = PreparedPrompts(reader.tokenizer)
-        reader.tokenizer = prompts  # type: ignore[assignment]
+        parts = self.reader(instruction).parts
+        reader = self.embedder.with_parts(parts.wrap(wrap_tokenizer=PreparedPrompts))
         try:
-            tokenized = prompts(texts, instructions)
+            tokenized = reader.tokenizer(texts, instructions)
         except InputError:
             most = reader.tokenizer.max_length
             raise RefusalError(422, f"The instruction leaves no room for a text in {most} tokens. Shorten it.") from None
@@ -232,18 +232,6 @@ class ServedModel:
             raise RefusalError(400, f"This model has no vectors of that length. Choose one of: {offered}.", field="dimensions")
         short: Vectors = vectors[:, :dimensions]
         return unit(short) if normalized else short
-
-
-def _queued(embedder: InBedder, queue: BatchQueue) -> InBedder:
-    """The same model behind a queue; what is found out once is found out before."""
-    if embedder.store is not None:
-        _ = embedder.revision
-    queued = copy(embedder)
-    queued.backbone = QueuedBackbone(embedder.backbone, queue)
-    if embedder.beside is not None:
-        queued.beside = _queued(embedder.beside, queue)
-    _ = queued.dimension
-    return queued
 
 
 def _careful(function: Callable[..., Any], *args: Any) -> Any:

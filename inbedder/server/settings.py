@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, create_model, field_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from inbedder.errors import InputError, shown, shown_names
+from inbedder.options import all_options, info_of
 
 
-class Settings(BaseSettings):
+class _ServerSettings(BaseSettings):
     """Settings of a server. Counts that a request may not exceed are answered with 413 or 422."""
 
     model_config = SettingsConfigDict(env_prefix="INBEDDER_", extra="forbid", hide_input_in_errors=True)
@@ -29,14 +30,6 @@ class Settings(BaseSettings):
     """Key that every request but /health has to bring as ``Authorization: Bearer KEY``."""
     api_key_file: Path | None = None
     """A file whose only line is the key."""
-    cache: Path | None = None
-    """Folder that keeps vectors and answers."""
-    cache_size: str | None = None
-    """Most room for the cache, such as 5G."""
-    device: str | None = None
-    """A torch device."""
-    dtype: str | None = None
-    """Precision of the models."""
     max_body_bytes: int = Field(default=8_000_000, ge=1)
     """Longest body of a request."""
     max_items: int = Field(default=2048, ge=1)
@@ -47,8 +40,6 @@ class Settings(BaseSettings):
     """Most tokens that a request gives to the model."""
     max_instruction_characters: int = Field(default=2000, ge=1)
     """Most characters of an instruction."""
-    revision: str | None = None
-    """Revision of models of the hub."""
     max_cluster_items: int = Field(default=2000, ge=2)
     """Most texts that are grouped in a request."""
     max_cluster_instructions: int = Field(default=8, ge=1)
@@ -83,6 +74,10 @@ class Settings(BaseSettings):
             named[name] = path
         return named
 
+    def model_options(self) -> dict[str, Any]:
+        """Return the options that all models are loaded with, by ``InBedder``'s names; those that are not set are left out."""
+        return {name: value for name in MODEL_OPTIONS if (value := getattr(self, name)) is not None}
+
     def key(self) -> str | None:
         """The key that requests have to bring; None where they need none.
 
@@ -110,6 +105,13 @@ class Settings(BaseSettings):
         if not key or not all("!" <= character <= "~" for character in key):
             raise InputError("The API key is empty or holds other than visible ASCII characters. Choose another one.")
         return key
+
+
+MODEL_OPTIONS: dict[str, Any] = {
+    option.name: (info_of(option).kind | None, None) for option in all_options() if option.name != "model"
+}
+"""Every option of a model is a setting of the server too, for all its models; types and defaults here."""
+Settings = create_model("Settings", __base__=_ServerSettings, **MODEL_OPTIONS)
 
 
 def is_loopback(host: str) -> bool:

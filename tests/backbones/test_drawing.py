@@ -5,7 +5,7 @@ from scipy.stats import chisquare
 
 from inbedder import InBedder
 from inbedder.backbones import drawing
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.drawing import draw, prompt_seed, uniform_numbers
 from inbedder.errors import InputError
 from tests.conftest import TEXTS, assert_close

@@ -22,7 +22,7 @@ from inbedder.backbones.file_checks import INDEX, check_index, check_weights
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import Encoding
 from inbedder.errors import ModelError, RecipeError
-from inbedder.reencode import Reencoding
+from inbedder.options import Reencoding
 from tests.backbones.checkpoints import Marking, nothing_unpickled, plant
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from inbedder import InBedder
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.packed_row import Parts, pack

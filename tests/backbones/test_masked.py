@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.backbones.base import Sampling
+from inbedder.options import Sampling
 from inbedder.backbones.masked import scoring_in_float32
 from inbedder.errors import ModelError
 from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close

@@ -6,7 +6,8 @@ from safetensors.torch import load_file, save_file
 
 from inbedder import InBedder
 from inbedder.backbones import revision
-from inbedder.backbones.weights import LoadOptions, find_model
+from inbedder.backbones.weights import find_model
+from inbedder.options import ModelOptions
 from inbedder.errors import ModelError
 
 
@@ -49,7 +50,7 @@ def test_large_weights_are_read_when_the_revision_is_asked_for_and_refused_when_
 
 
 def test_weights_that_change_while_they_are_loaded_are_refused(folder):
-    found = find_model(str(folder), LoadOptions())
+    found = find_model(ModelOptions(str(folder)))
     retrain(folder)
     with pytest.raises(ModelError, match="changed since the model was loaded"):
         found.files.check()

@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.backbones.weights import LoadOptions, find_model, load_weights
+from inbedder.backbones.weights import find_model, load_weights
+from inbedder.options import ModelOptions
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import Encoding
 from inbedder.errors import InputError, ModelError
@@ -213,6 +214,6 @@ def test_no_trust_reaches_configuration_tokenizer_and_model(make_model, monkeypa
 
         monkeypatch.setattr(kind, "from_pretrained", read)
     for trust in (False, True):
-        found = find_model(make_model("opt"), LoadOptions(trust_remote_code=trust))
-        load_weights(found, "causal", AutoModelForCausalLM, LoadOptions(device="cpu"))
+        found = find_model(ModelOptions(make_model("opt"), trust_remote_code=trust))
+        load_weights(found, "causal", AutoModelForCausalLM, ModelOptions(device="cpu"))
         assert list(trusted.values()) == [trust] * 3

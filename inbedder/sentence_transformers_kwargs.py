@@ -25,16 +25,16 @@ INSTEAD = {
 }
 
 
-def encode_as_asked(
-    model: InBedder, texts: Any, instruction: Any, keywords: Mapping[str, Any], options: Mapping[str, Any]
+def encode_with_kwargs(
+    model: InBedder, texts: Any, instruction: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
-    """Embed texts for a caller who speaks to sentence-transformers.
+    """Embed texts for a caller who uses sentence-transformers' keywords.
 
     Args:
         model: The model.
         texts: What was given as ``texts``; None where it comes as ``sentences`` or ``inputs``.
         instruction: What was given as ``instruction``; None where it comes as ``prompt`` or ``prompt_name``.
-        keywords: sentence-transformers' keywords. ``device`` moves the model there, as it does in sentence-transformers.
+        kwargs: sentence-transformers' keywords. ``device`` moves the model there, as it does in sentence-transformers.
         options: Our own keywords.
 
     Returns:
@@ -44,28 +44,40 @@ def encode_as_asked(
     Raises:
         InputError: When a keyword has no meaning here, or texts or instruction are given twice.
     """
-    _refuse_others(keywords)
-    given = [value for value in (texts, keywords.get("sentences"), keywords.get("inputs")) if value is not None]
-    if len(given) != 1:
-        raise InputError(f"encode takes the texts once, and got them {len(given)} times. Give texts alone.")
-    if keywords.get("device") is not None:
-        model.to(keywords["device"])
-    vectors = model.encode(given[0], asked(model, instruction, keywords), **options)
-    if keywords.get("convert_to_tensor"):
+    _refuse_others(kwargs)
+    inputs = [value for value in (texts, kwargs.get("sentences"), kwargs.get("inputs")) if value is not None]
+    if len(inputs) != 1:
+        raise InputError(f"encode takes the texts once, and got them {len(inputs)} times. Pass only texts.")
+    if kwargs.get("device") is not None:
+        model.to(kwargs["device"])
+    vectors = model.encode(inputs[0], choose_instruction(model, instruction, kwargs), **options)
+    if kwargs.get("convert_to_tensor"):
         return torch.from_numpy(vectors).to(model.device)
-    if keywords.get("convert_to_numpy", True):
+    if kwargs.get("convert_to_numpy", True):
         return vectors
     tensor = torch.from_numpy(vectors).to(model.device)
     return tensor if tensor.ndim == 1 else list(tensor)
 
 
-def asked(model: InBedder, instruction: Any, keywords: Mapping[str, Any]) -> Any:
-    """The instruction among an instruction, a prompt and the name of one.
+def names_a_prompt(kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether keywords hold an instruction under sentence-transformers' names; None is none.
+
+    Args:
+        kwargs: Keywords of ``encode``.
+
+    Returns:
+        Whether ``prompt`` or ``prompt_name`` has a value.
+    """
+    return kwargs.get("prompt") is not None or kwargs.get("prompt_name") is not None
+
+
+def choose_instruction(model: InBedder, instruction: Any, kwargs: Mapping[str, Any]) -> Any:
+    """Choose among an instruction, a prompt and the name of one.
 
     Args:
         model: The model; a prompt that its template makes of an instruction stands for that instruction.
         instruction: As ``encode`` takes it.
-        keywords: ``prompt`` (an instruction) and ``prompt_name`` ("query", "document", or a named instruction without its @).
+        kwargs: ``prompt`` (an instruction) and ``prompt_name`` ("query", "document", or a named instruction without its @).
 
     Returns:
         What ``encode`` takes.
@@ -73,22 +85,22 @@ def asked(model: InBedder, instruction: Any, keywords: Mapping[str, Any]) -> Any
     Raises:
         InputError: When more than one is given, or one is of a wrong kind.
     """
-    prompt, name = keywords.get("prompt"), keywords.get("prompt_name")
+    prompt, name = kwargs.get("prompt"), kwargs.get("prompt_name")
     if sum(value is not None for value in (instruction, prompt, name)) > 1:
-        raise InputError("instruction, prompt and prompt_name say the same thing here. Give one of them.")
+        raise InputError("Pass only one of instruction, prompt and prompt_name.")
     if prompt is not None:
-        found = model.template.instruction_of(prompt) if isinstance(prompt, str) else None
-        return prompt if found is None else found
+        own_instruction = model.template.instruction_of(prompt) if isinstance(prompt, str) else None
+        return prompt if own_instruction is None else own_instruction
     if name is None:
         return instruction
     if not isinstance(name, str):
         raise InputError(f"prompt_name must be a string, not {shown(name)}.")
-    of_kind = {"query": model.defaults.query, "document": model.defaults.document}
-    return of_kind[name] if name in of_kind else f"@{name.removeprefix('@')}"
+    defaults = {"query": model.defaults.query, "document": model.defaults.document}
+    return defaults[name] if name in defaults else f"@{name.removeprefix('@')}"
 
 
-def _refuse_others(keywords: Mapping[str, Any]) -> None:
-    for name, value in keywords.items():
+def _refuse_others(kwargs: Mapping[str, Any]) -> None:
+    for name, value in kwargs.items():
         if name in USUAL and value == USUAL[name]:
             continue
         if name in INSTEAD:

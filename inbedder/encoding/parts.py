@@ -1,0 +1,284 @@
+"""The parts that a model is composed of, and how a variant of them is made.
+
+    options -> backbone (weights) -> tokenizer (prompts) -> runner (batches, cache) -> combiner (subtract, add, append)
+
+A variant (another pooling, another cache, a queue before the backbone) shares the weights and composes the rest anew, so that no
+setting is left behind. The base encoder and the second model are varied with it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from inbedder.backbones.base import Backbone
+from inbedder.backbones.families import load_backbone
+from inbedder.backbones.hub import Settings
+from inbedder.backbones.revision import files_revision, settings_hash, weights_revision
+from inbedder.backbones.text_memory import memory_for
+from inbedder.backbones.transformer import dtype_name
+from inbedder.cache import Store
+from inbedder.encoding.combiner import Combiner, Remembered
+from inbedder.encoding.defaults import resolve_encoding, uses_default_reading, with_mask_length
+from inbedder.encoding.lazy_model import LazyModel
+from inbedder.encoding.runner import PromptRunner
+from inbedder.errors import InputError, ModelError
+from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options
+from inbedder.prompting import DefaultInstructions, PromptTemplate, default_instructions, resolve_instruction
+from inbedder.reencode import reencoder_revision
+from inbedder.tokenization import PromptTokenizer
+from inbedder.vector_spec import VectorSpec
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+
+REPLACEABLE = {"cache", "cache_size"}
+"""Options of what is loaded that change no weights."""
+LoadModel = Callable[..., "InBedder"]
+"""Loads another model: the class ``InBedder``."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A loaded model and how it is read."""
+
+    requested: Options
+    """The options as they were given."""
+    options: Options
+    """The same, no default left open."""
+    settings: Settings
+    """What the model's training left beside the weights."""
+    backbone: Backbone
+    """The language model."""
+    tokenizer: PromptTokenizer
+    """Makes its prompts."""
+    store: Store | None
+    """The cache."""
+    base: LazyModel | None
+    """The model that reads texts without a question; None where this model does so itself."""
+    second_model: InBedder | None
+    """The model whose vectors are appended."""
+    remembered: Remembered = field(default_factory=Remembered)
+    """What is found out once per question."""
+
+    @classmethod
+    def load(cls, requested: Options, load_model: LoadModel) -> Parts:
+        """Load a model and what it is combined with.
+
+        Args:
+            requested: The options as they were given.
+            load_model: Loads the base encoder and the second model.
+
+        Returns:
+            The parts.
+
+        Raises:
+            ModelError: When a model cannot be loaded or has no such layer or pooling.
+            InputError: When an option has no meaning for the model, or the cache's folder cannot be used.
+        """
+        store = open_store(requested.model)
+        backbone, settings = load_backbone(requested.model)
+        base_name, shared = settings.generic_base, requested.shared()
+        base = LazyModel(lambda: load_model(base_name, backbone="embedding", **shared)) if base_name else None
+        return cls.compose(requested, settings, backbone, store, base, None, load_model)
+
+    @classmethod
+    def compose(
+        cls,
+        requested: Options,
+        settings: Settings,
+        backbone: Backbone,
+        store: Store | None,
+        base: LazyModel | None,
+        second_model: InBedder | None,
+        load_model: LoadModel,
+    ) -> Parts:
+        """Put the parts together.
+
+        Args:
+            requested: The options as they were given.
+            settings: What the model's training left beside the weights.
+            backbone: The language model.
+            store: The cache.
+            base: The base encoder.
+            second_model: The second model; None loads the one that the options name.
+            load_model: Loads it.
+
+        Returns:
+            The parts.
+
+        Raises:
+            ModelError: When the model has no such layer or pooling.
+            InputError: When an option has no meaning for the model.
+        """
+        encoding = resolve_encoding(requested.encoding, backbone, settings, requested.model.model)
+        backbone = with_mask_length(backbone, encoding.mask_length)
+        assert isinstance(encoding.template, PromptTemplate)
+        reading = (encoding.template, encoding.max_length, encoding.mask_length or 0, encoding.truncation_side)
+        tokenizer = PromptTokenizer(backbone.tokenizer, *reading)
+        if second_model is None and encoding.beside != NO_SECOND_MODEL:
+            second_model = load_model(encoding.beside, beside=NO_SECOND_MODEL, **requested.shared())
+        options = Options(requested.model, encoding)
+        return cls(requested, options, settings, backbone, tokenizer, store, base, second_model)
+
+    def replace(self, load_model: LoadModel, **changes: Any) -> Parts:
+        """Return a variant with other options, which shares the weights.
+
+        Args:
+            load_model: Loads another second model.
+            **changes: Fields of ``EncodingOptions``, and cache and cache_size.
+
+        Returns:
+            The variant's parts.
+
+        Raises:
+            InputError: When there is no such option, or it is one of what is loaded.
+            ModelError: When the model has no such layer or pooling.
+        """
+        loaded = {option.name for option in dataclasses.fields(ModelOptions)} - REPLACEABLE
+        if fixed := sorted(loaded & changes.keys()):
+            name = self.options.model.model
+            raise InputError(f"{', '.join(fixed)} cannot be replaced: load the model with it, InBedder({name!r}, ...).")
+        requested = self.requested.replace(**changes)
+        store = open_store(requested.model) if REPLACEABLE & changes.keys() else self.store
+        shared = {name: value for name, value in requested.shared().items() if name in changes}
+        base, second_model = self.base, None if "beside" in changes else self.second_model
+        if shared and base is not None:
+            base = base.changed(lambda model: model.replace(**shared))
+        if shared and second_model is not None:
+            second_model = second_model.replace(**shared)
+        return self.compose(requested, self.settings, self.backbone, store, base, second_model, load_model)
+
+    def wrap(
+        self, wrap_backbone: Callable[[Backbone], Any] | None = None, wrap_tokenizer: Callable[[PromptTokenizer], Any] | None = None
+    ) -> Parts:
+        """Return a variant whose backbone and tokenizer, and those of its other models, are wrapped.
+
+        Args:
+            wrap_backbone: Gives an object that takes the backbone's place, such as a queue before it.
+            wrap_tokenizer: The same of the tokenizer.
+
+        Returns:
+            The variant's parts.
+        """
+
+        def wrap(model: InBedder) -> InBedder:
+            return model.with_parts(model.parts.wrap(wrap_backbone, wrap_tokenizer))
+
+        return dataclasses.replace(
+            self,
+            backbone=wrap_backbone(self.backbone) if wrap_backbone else self.backbone,
+            tokenizer=wrap_tokenizer(self.tokenizer) if wrap_tokenizer else self.tokenizer,
+            base=self.base and self.base.changed(wrap),
+            second_model=self.second_model and wrap(self.second_model),
+        )
+
+    @property
+    def base_encoder(self) -> InBedder | None:
+        """The model that reads texts without a question, loaded when it is first needed."""
+        return None if self.base is None else self.base.get().to(self.backbone.model.device)
+
+    @cached_property
+    def defaults(self) -> DefaultInstructions:
+        """What the model is asked where nobody asks."""
+        assert isinstance(self.options.encoding.template, PromptTemplate)
+        return default_instructions(self.options.encoding.template, self.settings.prompts)
+
+    @cached_property
+    def runner(self) -> PromptRunner:
+        """Reads prompts in batches, through the cache."""
+        encoding, memory_size = self.options.encoding, self.options.model.text_memory
+        assert isinstance(encoding.template, PromptTemplate)
+        memory = None
+        if memory_size is not None:
+            memory = memory_for(self.backbone, str(encoding.pooling), encoding.template, memory_size)
+        return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, lambda: self.spec, memory)
+
+    @cached_property
+    def combiner(self) -> Combiner:
+        """Makes vectors of pooled states."""
+        encoding = self.options.encoding
+        combines = uses_default_reading(encoding, self.backbone)
+        base = self.base if encoding.add_generic and combines else None
+        return Combiner(
+            self.runner.vectors,
+            encoding,
+            resolve_instruction(self.defaults.any),
+            None if base is None else lambda: self.base_encoder,
+            self.second_model if combines else None,
+            self.remembered,
+        )
+
+    @cached_property
+    def spec(self) -> VectorSpec:
+        """Everything that decides a vector."""
+        model, encoding = self.options
+        return VectorSpec(
+            model=model.model,
+            hub_revision=model.revision,
+            backbone="onnx" if model.is_onnx else self.backbone.kind,
+            quantization=model.quantization,
+            weights=weights_revision(self.backbone),
+            files=settings_hash(self.backbone),
+            precision=self.backbone.precision,
+            encoding=encoding,
+            base_encoder=None if self.settings.generic_base is None else files_revision(self.settings.generic_base),
+            reencoder=None if encoding.reencoding is None else reencoder_revision(encoding.reencoding.encoder),
+            second_model=None if self.second_model is None else self.second_model.spec,
+        )
+
+    def move(self, device: str | torch.device) -> Parts:
+        """Move the weights, which all variants share, to another device.
+
+        Args:
+            device: A torch device.
+
+        Returns:
+            The parts, which name it.
+
+        Raises:
+            ModelError: When the model is held by an engine or quantized, or there is no such device.
+        """
+        try:
+            if torch.device(device) == self.backbone.model.device:
+                return self
+        except RuntimeError as error:
+            raise ModelError(f"There is no device {device!r} ({error}).") from None
+        name, weights = self.options.model.model, self.backbone.model
+        if (
+            not isinstance(weights, torch.nn.Module)
+            or self.options.model.quantization
+            or self.backbone.precision != dtype_name(weights)
+        ):
+            raise ModelError(f"{name} cannot be moved as it is loaded. Load it there: InBedder({name!r}, device={str(device)!r}).")
+        try:
+            for part in (weights, getattr(self.backbone, "after", None)):
+                if isinstance(part, torch.nn.Module):
+                    part.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise ModelError(f"{name} cannot be moved to {device} ({error}).") from error
+        for other in (self.base and self.base.loaded, self.second_model):
+            if other is not None:
+                other.to(device)
+        place = {"device": str(device)}
+        return dataclasses.replace(self, requested=self.requested.replace(**place), options=self.options.replace(**place))
+
+
+def open_store(options: ModelOptions) -> Store | None:
+    """Open the cache that the options name.
+
+    Args:
+        options: Of a model.
+
+    Returns:
+        The cache; None where there is none.
+
+    Raises:
+        InputError: When its folder cannot be used.
+    """
+    return None if options.cache is None else Store(options.cache, options.cache_size)
