@@ -21,7 +21,6 @@ from inbedder.models.bundled import resolve_name
 from inbedder.options import NO_SECOND_MODEL
 from inbedder.vectors import Vectors
 
-
 NAMED_OTHERWISE = {
     *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "add_generic", "beside"),
     "truncation_side",  # part of the protocol
@@ -134,9 +133,7 @@ def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
 
 def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:
     """What a model is called in tables: its own name, and how it is read where that was asked for."""
-    pooling, subtract, add, beside = (
-        options.get(name) for name in ("pooling", "subtract_instruction", "add_generic", "beside")
-    )
+    pooling, subtract, add, beside = (options.get(name) for name in ("pooling", "subtract_instruction", "add_generic", "beside"))
     layer, encoding = options.get("layer", -1), model.options.encoding
     sampling = encoding.reencoding or encoding.sampling
     parts = [

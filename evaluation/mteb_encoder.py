@@ -61,7 +61,9 @@ class MtebEncoder(AbsEncoder):
         """
         self.model = InBedder(model, revision=revision, device=device, **options) if isinstance(model, str) else model
         self.instructions = dict(instructions or {})
-        revision = fingerprint([], [self.model.spec.key(), self.instructions])  # mteb keeps results by it: another way of reading must not find another's
+        revision = fingerprint(
+            [], [self.model.spec.key(), self.instructions]
+        )  # mteb keeps results by it: another way of reading must not find another's
         self.mteb_model_meta = describe(f"inbedder/{Path(self.model.name).name}", revision)
 
     def encode(

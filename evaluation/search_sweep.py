@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from inbedder.search.reading import generic_vectors, instructed_vectors
 from numpy.typing import NDArray
 
 from evaluation.figures import lines
@@ -25,7 +26,6 @@ from inbedder.embedder import InBedder
 from inbedder.files import atomic_write
 from inbedder.prompting import GENERIC_INSTRUCTION
 from inbedder.search.ranking import mixed
-from inbedder.search.reading import generic_vectors, instructed_vectors
 from inbedder.vectors import Vectors, unit
 
 SETS = ("amazon_multidomain", "airline_tweets", "acos_restaurant", "clinc150", "hwu64")

@@ -36,8 +36,8 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
 from inbedder.models.bundled import BASE_NAME
-from inbedder.prompting import resolve_instruction
 from inbedder.options import Reencoding
+from inbedder.prompting import resolve_instruction
 from inbedder.vectors import Vectors
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")

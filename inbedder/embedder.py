@@ -1,7 +1,7 @@
-"""``InBedder``: the vector of a text under an instruction is the hidden state of the answer that a language model would give.
+"""``InBedder``: the vector of a text under an instruction is the hidden state of the answer a language model would give.
 
-A text's way through ``encode``: its prompt (``prompting``, ``tokenization``), the backbone's pooled states, in batches and through
-the cache (``encoding.runner``), what is subtracted, added and appended (``encoding.combiner``), length 1 where it is wanted.
+A text's way through ``encode``: its prompt (``prompting``, ``tokenization``), the backbone's pooled states, in batches and
+through the cache (``encoding.runner``), what is subtracted, added and appended (``encoding.combiner``), length 1 where asked.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class InBedder:
         """Return another reader of the same weights.
 
         Args:
-            **options: Fields of ``EncodingOptions``, and cache and cache_size.
+            **options: Fields of ``EncodingOptions``, and cache, cache_size and text_memory.
 
         Returns:
             Another InBedder, which shares this one's weights.
@@ -117,8 +117,8 @@ class InBedder:
             pooling: As ``InBedder`` takes it.
             layer: As ``InBedder`` takes it.
             reencoding: How "re-enc" samples and embeds answers; None leaves it as it is.
-            temperature: Of the answer whose states avg-gen, last-gen and avg-all read, which is what ``answer`` samples with these
-                numbers; 0 is greedy, the authors' Llama runs take 0.6 with top_p=0.9.
+            temperature: Of the answer whose states avg-gen, last-gen and avg-all read; 0 is greedy, the authors' Llama runs take
+                0.6 with top_p=0.9.
             top_p: Nucleus of that answer.
             seed: Seed of that answer.
 
@@ -126,9 +126,7 @@ class InBedder:
             Another InBedder.
         """
         reencoding = reencoding or self.parts.requested.encoding.reencoding
-        return self.replace(
-            pooling=pooling, layer=layer, reencoding=reencoding, temperature=temperature, top_p=top_p, seed=seed
-        )
+        return self.replace(pooling=pooling, layer=layer, reencoding=reencoding, temperature=temperature, top_p=top_p, seed=seed)
 
     @property
     def name(self) -> str:
@@ -281,6 +279,8 @@ class InBedder:
         questions = tuple(resolve_instruction(instruction) for instruction in check_strings("instructions", instructions))
         if not questions:
             raise InputError("encode_many takes a list of instructions, and this one is empty.")
+        if not rows:
+            return np.empty((len(questions), 0, self.dimension), dtype=np.float32)
         pace, words = Pace(batch_size, show_progress_bar), self.options.encoding.filter_words
         normalize = normalize_embeddings or bool(self.options.encoding.normalize)
         if self.pooling == "re-enc":
@@ -295,7 +295,7 @@ class InBedder:
     ) -> Vectors:
         """Vectors of n texts under m questions each, shape (m, n, d)."""
         if not rows:
-            return np.empty((len(questions[0]) if questions else 1, 0, self.dimension), dtype=np.float32)
+            return np.empty((1, 0, self.dimension), dtype=np.float32)
         pooled = self.runner.vectors(rows, questions, words, pace)
         vectors = self.combiner.combine(pooled, rows, questions, words, pace)
         return unit(vectors) if normalize else vectors

@@ -142,7 +142,12 @@ def _is_prefix(model: InBedder) -> bool:
 def _chat_tokenizer(model: InBedder) -> PreTrainedTokenizerBase | None:
     """The tokenizer, with a chat template that makes our prompts of system and user messages; None where there is none."""
     read = {"masked": "avg-gen", "causal": "1st-gen"}.get(model.backbone.kind)
-    if model.pooling != read or not _reads_states_as_they_are(model) or model.tokenizer.truncation_side != "right" or _is_late_interaction(model):
+    if (
+        model.pooling != read
+        or not _reads_states_as_they_are(model)
+        or model.tokenizer.truncation_side != "right"
+        or _is_late_interaction(model)
+    ):
         return None
     tokenizer = deepcopy(model.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]

@@ -1,8 +1,8 @@
 """The options of a model, each described once: its default, its help, its check and its name on the command line.
 
-``ModelOptions`` says what is loaded, ``EncodingOptions`` how a text becomes a vector. ``InBedder``, its signature, the command line,
-``VectorSpec`` (what is stored beside vectors), Ray jobs and the server are made from these fields and hold no list of their own.
-Nothing heavy is imported here: ``inbedder --help`` reads this module.
+``ModelOptions`` says what is loaded, ``EncodingOptions`` how a text becomes a vector. ``InBedder``, its signature, the command
+line, ``VectorSpec`` (what is stored beside vectors), Ray jobs and the server are made of these fields and hold no list of their
+own. Nothing heavy is imported here: ``inbedder --help`` reads this module.
 """
 
 from __future__ import annotations
@@ -88,6 +88,11 @@ def _string(name: str, value: Any) -> Any:
     if not isinstance(value, str | None):
         raise ModelError(f"{name} must be a string or None, not {shown(value)}.")
     return value
+
+
+def _device(name: str, value: Any) -> str | None:
+    """A device's name, also of a ``torch.device``."""
+    return _string(name, str(value) if type(value).__name__ == "device" else value)  # type: ignore[no-any-return]
 
 
 def _path(name: str, value: Any) -> Any:
@@ -211,7 +216,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Reencoding(_Checked):
-    """How "re-enc" samples answers and embeds them; the numbers are the authors' own, whose re-encoder is intfloat/e5-large-v2."""
+    """How "re-enc" samples answers and embeds them: the authors' numbers; their re-encoder is intfloat/e5-large-v2."""
 
     n: int = _option(
         10, "Answers per text of --pooling re-enc.", check=_at_least_one, kind=int, flags=("--re-enc-n",), panel="Answers"
@@ -227,9 +232,7 @@ class Reencoding(_Checked):
     top_p: float = _option(
         0.9, "Nucleus of the answers of re-enc.", check=_nucleus, kind=float, flags=("--re-enc-top-p",), panel="Answers"
     )
-    seed: int = _option(
-        0, "Seed of the answers of re-enc.", check=_seed, kind=int, flags=("--re-enc-seed",), panel="Answers"
-    )
+    seed: int = _option(0, "Seed of the answers of re-enc.", check=_seed, kind=int, flags=("--re-enc-seed",), panel="Answers")
     encoder: str = _option(
         BASE_NAME,
         "For --pooling re-enc: the sentence-transformers model that embeds the answers, a hub id or a folder.",
@@ -276,7 +279,7 @@ class ModelOptions(_Checked):
     device: str | None = _option(
         None,
         "A torch device, such as cpu or cuda:1; default: the GPU where there is one.",
-        check=lambda name, value: _string(name, None if value is None else str(value)),
+        check=_device,
         decides_vectors=False,
         shared=True,
     )
@@ -286,9 +289,7 @@ class ModelOptions(_Checked):
         check=_dtype,
         shared=True,
     )
-    revision: str | None = _option(
-        None, "Branch, tag or commit of a model on the hub.", check=_string
-    )
+    revision: str | None = _option(None, "Branch, tag or commit of a model on the hub.", check=_string)
     trust_remote_code: bool = _option(
         False,
         "Run code from the model's repository. Read it first.",
@@ -297,9 +298,7 @@ class ModelOptions(_Checked):
         flags=("--trust-remote-code",),
         decides_vectors=False,
     )
-    quantization: str | None = _option(
-        None, "int8 or nf4 weights (bitsandbytes); for vLLM any of its methods.", check=_string
-    )
+    quantization: str | None = _option(None, "int8 or nf4 weights (bitsandbytes); for vLLM any of its methods.", check=_string)
     cache: str | None = _option(
         None,
         "A folder that stores vectors and answers, so that the next run computes only what is new.",
@@ -310,8 +309,8 @@ class ModelOptions(_Checked):
     )
     cache_size: str | int | None = _option(
         None,
-        "Maximum size of --cache, such as 500M or 5G (or unlimited); the least recently used entries are evicted first. The cache "
-        "remembers it.",
+        "Maximum size of --cache, such as 500M or 5G (or unlimited); the least recently used entries are evicted first. The "
+        "cache remembers it.",
         panel="Speed",
         decides_vectors=False,
         shared=True,
@@ -388,11 +387,17 @@ class EncodingOptions(_Checked):
         panel="Answers",
     )
     temperature: float = _option(
-        0.0, "Temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 is greedy.", check=_temperature, kind=float, flags=None
+        0.0,
+        "Temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 is greedy.",
+        check=_temperature,
+        kind=float,
+        flags=None,
     )
     top_p: float = _option(1.0, "Nucleus of that answer.", check=_nucleus, kind=float, flags=None)
     seed: int = _option(0, "Seed of that answer.", check=_seed, kind=int, flags=None)
-    reencoding: Reencoding | None = _option(None, "How re-enc samples answers and embeds them.", check=_reencoding, kind=dict[str, Any], flags=None)
+    reencoding: Reencoding | None = _option(
+        None, "How re-enc samples answers and embeds them.", check=_reencoding, kind=dict[str, Any], flags=None
+    )
     filter_words: tuple[str, ...] = _option(
         (),
         "Words whose answer states are left out of the mean (paper, section 4.3).",

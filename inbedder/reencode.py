@@ -113,7 +113,7 @@ def _known(answers: list[str], encoder: str, store: Store | None, device: str | 
     about: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     if store is not None:
-        about = {"model": encoder, "revision": reencoder_revision(encoder), "pooling": "of answers", "layer": "last"}
+        about = {"results": "vectors of answers", "model": encoder, "weights": reencoder_revision(encoder)}
         found = store.get(about, list(keys.values()))
     vectors = {text: unpack_vector(found[key]) for text, key in keys.items() if key in found}
     new = [answer for answer in answers if answer not in vectors]

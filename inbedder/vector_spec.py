@@ -159,11 +159,14 @@ class VectorSpec:
         Raises:
             InputError: When the two differ; the message names everything in which they do.
         """
-        if differences := self.differences(other):
-            models = f"with {shown(self.model)} (revision {self.weights})"
-            if other.weights != self.weights:
-                models += f", and this is {shown(other.model)} (revision {other.weights})"
-            raise InputError(f"{made} {models}; {'; '.join(differences)}: their vectors cannot be compared. {advice}")
+        if not (differences := self.differences(other)):
+            return
+        reason = f"{made} with {shown(self.model)} (revision {self.weights})"
+        if other.weights != self.weights:
+            reason += f", and this is {shown(other.model)} (revision {other.weights})"
+        else:
+            reason += f", read in another way: {'; '.join(differences)}"
+        raise InputError(f"{reason}. Their vectors cannot be compared. {advice}")
 
     def pooled(self, filter_words: Sequence[str] = ()) -> VectorSpec:
         """Return the spec of the vectors as the backbone gives them, before anything is subtracted, added or appended.

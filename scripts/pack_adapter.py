@@ -30,8 +30,8 @@ from inbedder.backbones.adapters import read_weights
 from inbedder.backbones.families import load_model
 from inbedder.backbones.file_checks import ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
-from inbedder.options import ModelOptions
 from inbedder.models.checksums import write_checksums
+from inbedder.options import ModelOptions
 
 SETTINGS = ("base", "template", "mask_length", "late_interaction", "generic_base", "add_generic")
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
@@ -128,6 +128,7 @@ def adapter_of(sources: Sequence[Path], rank: int, base: str | None) -> tuple[di
             settings,
         )
     settings["base"] = base or settings.get("base") or settings["recipe"]["model"]
+
     def load(name: str) -> Any:
         return load_model(ModelOptions(name, dtype="float32", device="cpu")).model
 

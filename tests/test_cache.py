@@ -17,7 +17,7 @@ def test_what_is_put_is_found_again_by_another_store(tmp_path):
     assert Store(tmp_path).get(ABOUT, [*KEYS, entry_key("c", "Why?")]) == {key: b"x" * i for i, key in enumerate(KEYS)}
 
 
-@pytest.mark.parametrize("other", [{"model": "tiny2"}, {"layer": 1}, {"new": 0}])
+@pytest.mark.parametrize("other", [{"weights": "tiny2"}, {"layer": 1}, {"new": 0}])
 def test_any_change_of_what_an_entry_depends_on_finds_nothing(tmp_path, other):
     store = Store(tmp_path)
     store.put(ABOUT, [(KEYS[0], b"x")])

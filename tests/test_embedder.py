@@ -264,10 +264,9 @@ def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
     shutil.copytree(make_model("opt"), tmp_path / "m")
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"subtract_instruction": True, "max_new_tokens": 7}))
     model = InBedder(tmp_path / "m")
-    assert model.subtract_instruction
-    assert model.sampling.max_new_tokens == 7
-    assert not InBedder(tmp_path / "m", subtract_instruction=False).subtract_instruction
-    assert InBedder(tmp_path / "m", max_new_tokens=2).sampling.max_new_tokens == 2
+    assert (model.options.encoding.subtract_instruction, model.options.encoding.max_new_tokens) == (True, 7)
+    assert not InBedder(tmp_path / "m", subtract_instruction=False).options.encoding.subtract_instruction
+    assert InBedder(tmp_path / "m", max_new_tokens=2).options.encoding.max_new_tokens == 2
 
 
 @pytest.fixture
@@ -287,15 +286,28 @@ def test_without_an_instruction_the_generic_base_reads_the_text(with_a_generic_b
     assert_close(model.encode(TEXTS, normalize_embeddings=True), base.encode(TEXTS, normalize_embeddings=True))
 
 
-def test_an_instruction_or_another_reading_is_the_models_own_matter(with_a_generic_base, make_model):
+def test_under_an_instruction_the_base_encoder_is_not_loaded(with_a_generic_base, make_model):
     model, plain = with_a_generic_base, InBedder(make_model("bert"))
     np.testing.assert_array_equal(model.encode(TEXTS, "@generic"), plain.encode(TEXTS))
     np.testing.assert_array_equal(model.encode(TEXTS, "What?"), plain.encode(TEXTS, "What?"))
     for pooling, layer in (("avg-all", -1), ("avg-gen", 1)):
-        expected = plain.with_pooling(pooling, layer).encode(TEXTS)
-        np.testing.assert_array_equal(model.with_pooling(pooling, layer).encode(TEXTS), expected)
-    assert model.answer(TEXTS) == plain.answer(TEXTS)
-    assert "generic" not in vars(model)  # nothing was loaded that was not asked for
+        expected = plain.with_pooling(pooling, layer).encode(TEXTS, "What?")
+        np.testing.assert_array_equal(model.with_pooling(pooling, layer).encode(TEXTS, "What?"), expected)
+    assert model.answer(TEXTS, "What?") == plain.answer(TEXTS, "What?")
+    assert model.parts.base.loaded is None
+
+
+def test_without_a_question_every_reading_gives_the_general_purpose_vector(with_a_generic_base):
+    model = with_a_generic_base
+    for change in ({"pooling": "avg-all"}, {"layer": 1}, {"mask_length": 5}, {"subtract_instruction": True}):
+        np.testing.assert_array_equal(model.replace(**change).encode(TEXTS), model.encode(TEXTS))
+    with pytest.raises(InputError, match="without a question there is none"):
+        model.encode(TEXTS, filter_words=["the"])
+
+
+def test_an_answer_needs_a_question(model):
+    with pytest.raises(InputError, match='Ask a question, or "@generic"'):
+        model.answer(TEXTS)
 
 
 def test_generic_vectors_are_kept_under_their_base(make_model, tmp_path, with_a_generic_base):

@@ -119,7 +119,11 @@ def test_the_folder_is_also_ours(make_model, tmp_path, family, options):
     exported(model, tmp_path / "out", trust_remote_code=True)
     inner = tmp_path / "out" / "model"
     again = InBedder(inner if inner.is_dir() else tmp_path / "out", layer=model.layer)
-    assert (again.backbone.kind, again.template, again.sampling) == (model.backbone.kind, model.template, model.sampling)
+    assert (again.backbone.kind, again.template, again.options.encoding.max_new_tokens) == (
+        model.backbone.kind,
+        model.template,
+        model.options.encoding.max_new_tokens,
+    )
     np.testing.assert_allclose(again.encode(TEXTS, QUESTION), model.encode(TEXTS, QUESTION), atol=1e-5)
     assert again.answer(TEXTS, QUESTION) == model.answer(TEXTS, QUESTION)
 
@@ -158,14 +162,14 @@ def test_the_bundled_model_reads_through_our_module(tmp_path):
 
 def test_a_folder_that_holds_something_is_left_alone(make_model, tmp_path):
     (tmp_path / "mine").touch()
-    with pytest.raises(InputError, match=r"holds something. Name a new folder."):
+    with pytest.raises(InputError, match=r"is not empty. Choose a new folder."):
         InBedder(make_model("opt")).save_sentence_transformer(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_weights_that_cannot_be_written_are_refused(make_model, tmp_path, monkeypatch):
     model = InBedder(make_model("opt"))
-    monkeypatch.setattr(model, "quantization", "nf4")
+    monkeypatch.setattr(model, "options", model.options.replace(quantization="nf4"))
     with pytest.raises(ModelError, match=r"Load it with its usual backbone and no quantization."):
         model.save_sentence_transformer(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -62,8 +62,8 @@ def test_vectors_come_as_tensors_where_tensors_are_asked_for(model):
         ({"task": "query"}, "encode has no task='query'. Give an instruction."),
         ({"nonsense": 1}, "encode has no keyword 'nonsense'. Known beside texts and instruction: 'batch_size'"),
         ({"device": ["cpu", "cpu"]}, "encode uses one device."),
-        ({"prompt": "Why?"}, "Give one of them."),
-        ({"prompt_name": "topic"}, "Give one of them."),
+        ({"prompt": "Why?"}, "Pass only one of instruction, prompt and prompt_name."),
+        ({"prompt_name": "topic"}, "Pass only one of instruction, prompt and prompt_name."),
         ({"sentences": ["a"]}, "got them 2 times"),
     ],
 )

@@ -2,15 +2,13 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError
-from inbedder.grouping.origin import Origin
-from inbedder.search import Index, reading
+from inbedder.search import Index
 from inbedder.vectors import unit
 from inbedder.whole_text import MOST, PART, PROBES, WHOLE, WholeTexts, weight_of, with_generic
 from tests.conftest import assert_close
@@ -104,7 +102,7 @@ def test_a_question_about_the_whole_text_takes_the_texts_own_vector(both, instru
 def test_other_questions_leave_vectors_as_they_were_and_read_nothing_twice(both, monkeypatch):
     model, alone = both
     model.encode(TEXTS[0], FEELING)
-    monkeypatch.setattr(model.generic, "encode", lambda *_args, **_options: pytest.fail("the texts were read twice"))
+    monkeypatch.setattr(model.base_encoder, "encode", lambda *_args, **_options: pytest.fail("the texts were read twice"))
     assert (model.encode(TEXTS, FEELING) == alone.encode(TEXTS, FEELING)).all()
 
 
@@ -133,7 +131,7 @@ def test_what_the_instruction_says_is_taken_away_before(folder, both):
 def test_a_cache_gives_the_same_vectors_with_and_without(folder, both, tmp_path):
     for model in both:
         for _ in range(2):
-            kept = InBedder(folder, add_generic=model.add_generic, cache=tmp_path / "kept")
+            kept = InBedder(folder, add_generic=model.options.encoding.add_generic, cache=tmp_path / "kept")
             assert_close(kept.encode(TEXTS, TOPIC), model.encode(TEXTS, TOPIC))
 
 
@@ -147,52 +145,35 @@ def test_weights_are_found_by_probing_the_model_itself(folder):
 def test_the_bundled_model_knows_which_questions_are_about_the_whole_text():
     model = InBedder()
     model.encode(["a"] * 6, [TOPIC, "What are people discussing?", MIDDLE, FEELING, "Which product is it?", "Who is mentioned?"])
-    known = model._whole_texts._known
+    known = model.combiner.remembered.whole_texts._known
     assert {known[TOPIC], known["What are people discussing?"]} == {MOST}
     assert known[MIDDLE] < MOST / 2
     assert {known[FEELING], known["Which product is it?"], known["Who is mentioned?"]} == {0}
 
 
 def test_a_model_without_a_generic_base_refuses(make_model):
-    with pytest.raises(InputError, match="has no generic base"):
+    with pytest.raises(InputError, match="has no base encoder"):
         InBedder(make_model("bert"), add_generic=True)
 
 
 def test_a_base_with_longer_or_shorter_vectors_is_refused(make_model, tmp_path):
     shutil.copytree(make_model("opt"), tmp_path / "m")
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"generic_base": "all-MiniLM-L6-v2"}))
-    with pytest.raises(ModelError, match="vectors of another length"):
+    with pytest.raises(ModelError, match="have another length"):
         InBedder(tmp_path / "m", add_generic=True).encode("a", TOPIC)
 
 
-def test_a_model_beside_that_adds_its_own_vectors_is_another_model(folder, make_model):
-    adding, alone = (InBedder(make_model("opt"), beside=str(folder)) for _ in range(2))
-    alone.beside.add_generic = False
-    assert adding.revision != alone.revision
-
-
-def test_kept_groups_are_read_as_they_were_made(folder):
-    for added in (True, False):
-        origin = Origin.of(InBedder(folder, add_generic=added), TOPIC)
-        assert origin.open().add_generic is added
-        before = replace(origin, settings={name: value for name, value in origin.settings.items() if name != "add_generic"})
-        assert before.open().add_generic is False
-    with pytest.raises(InputError, match="add_generic was False and is True"):
-        before.check(InBedder(folder))
+def test_a_second_model_that_adds_its_own_vectors_has_another_spec(folder, make_model):
+    adding = InBedder(make_model("opt"), beside=str(folder))
+    (folder / "inbedder.json").write_text(json.dumps({"generic_base": make_model("headless-bert"), "add_generic": False}))
+    assert InBedder(make_model("opt"), beside=str(folder)).spec.differences(adding.spec) == [
+        "second_model add_generic was False and is True"
+    ]
 
 
 def test_an_index_is_read_as_it_was_built(folder, tmp_path):
     for name, added in (("with", True), ("without", False)):
         Index.create(tmp_path / name, TEXTS[2:], model=InBedder(folder, add_generic=added))
-        assert Index.open(tmp_path / name).model.add_generic is added
-    with pytest.raises(InputError, match="built with add_generic=False"):
+        assert Index.open(tmp_path / name).model.options.encoding.add_generic is added
+    with pytest.raises(InputError, match="add_generic was False and is True"):
         Index.open(tmp_path / "without", model=InBedder(folder))
-
-
-def test_an_index_of_before_knows_nothing_of_generic_vectors(folder):
-    model = InBedder(folder, add_generic=False)
-    known = reading.about(model)
-    del known["settings"]["add_generic"]
-    assert reading.load(known).add_generic is False
-    with pytest.raises(InputError, match="built with add_generic=False"):
-        reading.check(InBedder(folder), known)

@@ -40,10 +40,10 @@ from inbedder.backbones.families import load_model
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.late_interaction import prepare
 from inbedder.backbones.weights import Loaded
-from inbedder.options import ModelOptions
 from inbedder.errors import RecipeError
 from inbedder.files import atomic_write
 from inbedder.models.checksums import write_checksums
+from inbedder.options import ModelOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

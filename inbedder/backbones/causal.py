@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from inbedder.options import Sampling
 from inbedder.backbones.drawing import DrawnTokens, next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.transformer import (
@@ -29,8 +28,8 @@ from inbedder.backbones.transformer import (
     tapped,
 )
 from inbedder.backbones.weights import Loaded
-from inbedder.options import ModelOptions
 from inbedder.batching import pad
+from inbedder.options import ModelOptions, Sampling
 from inbedder.pooling import kept_generated, kept_positions, masked_mean
 from inbedder.tokenization import PromptTokens
 

@@ -35,14 +35,13 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
-from inbedder.options import Sampling
 from inbedder.backbones.hub import EMBEDDING, SETTINGS_FILE, Settings, hub_file
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
 from inbedder.backbones.weights import Found, Loaded
-from inbedder.options import ModelOptions
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
+from inbedder.options import ModelOptions, Sampling
 from inbedder.pooling import TEXT_POOLINGS, masked_mean
 from inbedder.prompting import get_template, template_names
 from inbedder.tokenization import PromptTokens, special_edges

@@ -24,9 +24,9 @@ from inbedder.backbones.prepacked import prepack
 from inbedder.backbones.revision import keep_revision
 from inbedder.backbones.seq2seq import seq2seq_backbone
 from inbedder.backbones.weights import Found, Loaded, find_model, load_weights
-from inbedder.options import ModelOptions
 from inbedder.errors import ModelError
 from inbedder.models.bundled import resolve_name
+from inbedder.options import ModelOptions
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -119,9 +119,8 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         engines = vllm_backbone(found, model_kind(found.config), options)
         keep_revision(engines, found.files)
         return engines, found.settings
-    if options.backbone is None and _is_sentence_model(options.model, options.revision):
-        options = replace(options, backbone="embedding")
-    loaded = load_model(options)
+    is_sentence_model = options.backbone is None and _is_sentence_model(options.model, options.revision)
+    loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)

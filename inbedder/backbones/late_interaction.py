@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from inbedder.options import Sampling
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.packed_attention import Scratch, attend
 from inbedder.backbones.packed_row import Packed, Parts, pack, parts_of
 from inbedder.backbones.transformer import blocks_of, check_layer, own_copy, pad_id_of
 from inbedder.batching import pad
 from inbedder.errors import ModelError
+from inbedder.options import Sampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inbedder.options import Sampling
 from inbedder.backbones.drawing import draw, uniform_numbers
 from inbedder.backbones.transformer import (
     M,
@@ -30,6 +29,7 @@ from inbedder.backbones.transformer import (
 )
 from inbedder.batching import pad
 from inbedder.errors import ModelError
+from inbedder.options import Sampling
 from inbedder.pooling import masked_mean
 from inbedder.tokenization import PromptTokens
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.options import Sampling
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.files import atomic_write
+from inbedder.options import Sampling
 from inbedder.pooling import masked_mean
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer, PromptTokens

@@ -16,7 +16,14 @@ from inbedder.errors import ModelError
 from inbedder.models.bundled import is_checked_base, resolve_name
 from inbedder.models.checksums import State, digest_of, state_of
 
-NOT_OF_THE_MODEL = ("_name_or_path", "dtype", "torch_dtype", "transformers_version", "_attn_implementation", "quantization_config")
+NOT_OF_THE_MODEL = (
+    "_name_or_path",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "_attn_implementation",
+    "quantization_config",
+)
 """Entries of a configuration that depend on how, where and by what it was loaded."""
 AT_ONCE = 1 << 30
 """Most bytes of weights that are read for their revision while the model is loaded; more are read when it is first asked for."""

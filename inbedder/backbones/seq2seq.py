@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.options import Sampling
 from inbedder.backbones.causal import generated_answers
 from inbedder.backbones.drawing import next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
@@ -27,8 +26,8 @@ from inbedder.backbones.transformer import (
     tapped,
 )
 from inbedder.backbones.weights import Loaded
-from inbedder.options import ModelOptions
 from inbedder.batching import pad
+from inbedder.options import ModelOptions, Sampling
 from inbedder.pooling import last_true, masked_mean
 from inbedder.tokenization import PromptTokens
 

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from inbedder.backbones.base import Backbone
-
-from inbedder.options import Sampling
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.transformer import check_layer, tapped
 from inbedder.batching import TOKEN_BUDGET, pad
+from inbedder.options import Sampling
 from inbedder.prompting import PromptTemplate
 from inbedder.tokenization import common_length
 

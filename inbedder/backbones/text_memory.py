@@ -19,14 +19,13 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from inbedder.backbones.base import Backbone
-
-from inbedder.options import Sampling
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.shared_prefix import read_on, why_not_shared
 from inbedder.backbones.transformer import check_layer, tapped
 from inbedder.batching import pad
 from inbedder.cache_size import parse_size
 from inbedder.errors import InputError
+from inbedder.options import Sampling
 from inbedder.prompting import PromptTemplate
 
 if TYPE_CHECKING:

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import read_texts
+from inbedder.cli.model_options import model_options
 from inbedder.cli.options import (
     BatchSize,
-    Cache,
-    CacheSize,
     Delimiter,
-    Device,
-    Dtype,
     GuardCells,
     Input,
     SkipBad,
@@ -32,6 +29,7 @@ if TYPE_CHECKING:
     from inbedder.grouping.keeping import Grouping
 
 
+@model_options
 def assign(
     folder: Annotated[Path, typer.Argument(metavar="GROUPS", help="A folder that inbedder cluster --save wrote.")],
     source: Input,
@@ -46,15 +44,12 @@ def assign(
     model: Annotated[
         str | None, typer.Option(help="Where the model lies now, if no longer where it was; another model is refused.")
     ] = None,
-    dtype: Dtype = None,
-    device: Device = None,
     text_column: TextColumn = None,
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
-    cache: Cache = None,
-    cache_size: CacheSize = None,
     guard_cells: GuardCells = True,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Put new texts into kept groups, and say which fit none of them."""
     check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
@@ -63,11 +58,10 @@ def assign(
     folders = kept_folders(folder)
     opened: dict[str, InBedder] = {}
     groupings: list[Grouping] = []
-    how: dict[str, Any] = {"dtype": dtype, "device": device, "cache": cache, "cache_size": cache_size}
     for place in folders:
-        grouping = Grouping.load(place, **how)
+        grouping = Grouping.load(place, **model_options)
         known = opened.get(grouping.origin.shared)
-        groupings.append(grouping if known is None and model is None else Grouping.load(place, known or model, **how))
+        groupings.append(grouping if known is None and model is None else Grouping.load(place, known or model, **model_options))
         opened[grouping.origin.shared] = groupings[-1].model
     table = read_texts(source, text_column, skip_bad, delimiter)
     found = []

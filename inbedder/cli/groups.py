@@ -11,30 +11,17 @@ from inbedder.cli.assigning import check_kept, save_groupings
 from inbedder.cli.crossing import By, Crossing, DateFormat, Every, Over
 from inbedder.cli.groupings import write_groups
 from inbedder.cli.inputs import load_embedder, read_texts, vectors_of
+from inbedder.cli.model_options import model_options
 from inbedder.cli.options import (
-    AddGeneric,
-    Backbone,
     BatchSize,
-    Beside,
-    Cache,
-    CacheSize,
     Delimiter,
-    Device,
-    Dtype,
     GuardCells,
     Guided,
     Input,
     Instructions,
-    Layer,
-    MaxLength,
     Model,
-    Pooling,
-    Quantization,
     SkipBad,
-    Subtract,
-    Template,
     TextColumn,
-    TruncationSide,
     check_outputs,
     group_count,
     say,
@@ -68,6 +55,7 @@ OneQuestion = Annotated[
 Save = Annotated[Path | None, typer.Option(help="A folder that keeps the groups; inbedder assign puts new texts into them.")]
 
 
+@model_options
 def cluster(
     source: Input,
     instructions: Instructions,
@@ -85,26 +73,13 @@ def cluster(
     save: Save = None,
     seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     model: Model = "mini",
-    pooling: Pooling = None,
-    layer: Layer = -1,
-    template: Template = None,
-    max_length: MaxLength = 512,
-    truncation_side: TruncationSide = "right",
-    quantization: Quantization = None,
-    backbone: Backbone = None,
-    dtype: Dtype = None,
-    device: Device = None,
     text_column: TextColumn = None,
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
-    cache: Cache = None,
-    cache_size: CacheSize = None,
     guided: Guided = None,
     guard_cells: GuardCells = True,
-    subtract_instruction: Subtract = None,
-    add_generic: AddGeneric = None,
-    beside: Beside = None,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
@@ -116,10 +91,7 @@ def cluster(
     _check_groups(count, len(table.texts), method, min_size)
     crossing = Crossing(table, by or [], over, every, date_format)
     given = {name: table.column(name) for name in label_column or ()}
-    how = dict[str, Any](pooling=pooling, layer=layer, template=template, max_length=max_length, cache=cache, beside=beside)
-    how |= dict(truncation_side=truncation_side, quantization=quantization, backbone=backbone, dtype=dtype, device=device)
-    how |= dict(cache_size=cache_size, subtract_instruction=subtract_instruction, add_generic=add_generic)
-    embedder = load_embedder(model, **how)
+    embedder = load_embedder(model, **model_options)
     options = dict[str, Any](k=count, method=method, seed=seed, given_labels=given, min_size=min_size)
     options |= {"model": embedder, "batch_size": batch_size}
     results = _grouped(table.texts, instructions, one_question, guided, namer, options)

@@ -58,15 +58,13 @@ def stream_texts(
         yield texts
 
 
-def embed_stream(
-    embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int
-) -> int:
+def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int) -> int:
     """Embed texts window by window and write each window's vectors; gives their length."""
     from tqdm.auto import tqdm
 
+    from inbedder.encoding.runner import LONG_WORK, WINDOW
     from inbedder.errors import TextCutWarning
     from inbedder.legibility import warn_of_unreadable
-    from inbedder.encoding.runner import LONG_WORK, WINDOW
 
     stream, width, cut = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < LONG_WORK or None) as bar:

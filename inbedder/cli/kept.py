@@ -42,10 +42,10 @@ def cache(
 
 def _show(store: Store) -> None:
     for space in store.info():
-        what = "answers" if "answers" in space else f"vectors, {space['pooling']}, layer {space['layer']}"
-        typer.echo(
-            f"{space['entries']:9,d} entries {space['bytes'] / 1e6:9.1f} MB  {space['model']} ({space['revision']}): {what}"
-        )
+        what, size = space["results"], space["bytes"] / 1e6
+        if what == "vectors":
+            what += f", {space['encoding']['pooling']}, layer {space['encoding']['layer']}"
+        typer.echo(f"{space['entries']:9,d} entries {size:9.1f} MB  {space['model']} ({space['weights']}): {what}")
     usage = store.usage()
     limit = "no limit" if usage.limit is None else f"of at most {usage.limit / 1e6:,.1f} MB"
     oldest = "never used" if usage.oldest_use is None else f"oldest use {datetime.fromtimestamp(usage.oldest_use):%Y-%m-%d %H:%M}"

@@ -34,8 +34,7 @@ TextColumn = Annotated[
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        help="Field delimiter of a .csv, such as ';' or tab; by default found among commas, semicolons, tabs and "
-        "bars.",
+        help="Field delimiter of a .csv, such as ';' or tab; by default found among commas, semicolons, tabs and bars.",
         callback=lambda value: _one_character(value),
         rich_help_panel=INPUT,
     ),

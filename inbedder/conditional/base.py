@@ -22,7 +22,6 @@ from inbedder.backbones.file_checks import check_sums
 from inbedder.backbones.hub import PAIRS_FILE
 from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
 from inbedder.backbones.weights import device_of
-from inbedder.options import ModelOptions
 from inbedder.batching import length_sorted_batches, pad, token_budget
 from inbedder.conditional.encoding import Encoding, broadcast, is_decoder, load_parts, place_of, save_modules, write_json
 from inbedder.errors import InputError, ModelError, TextCutWarning

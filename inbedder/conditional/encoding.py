@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE
 from inbedder.backbones.weights import find_model, load_weights
-from inbedder.options import ModelOptions
 from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.files import atomic_write
+from inbedder.options import ModelOptions
 from inbedder.prompting import check_strings
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 from inbedder.encoding.runner import Pace
 from inbedder.errors import ModelError
 from inbedder.options import EncodingOptions
-from inbedder.vectors import Vectors, check_finite, side_by_side, unit
+from inbedder.vectors import Vectors, check_finite, side_by_side
 from inbedder.whole_text import WholeTexts, with_generic
 
 if TYPE_CHECKING:
@@ -138,9 +138,7 @@ class Combiner:
             if rows := [row for row, asked in enumerate(questions) if asked[number] in asked_questions]:
                 vectors[number, rows] -= [own_vectors[questions[row][number]] for row in rows]
 
-    def _add_base(
-        self, base_encoder: InBedder, vectors: Vectors, texts: Sequence[str], questions: Questions, pace: Pace
-    ) -> None:
+    def _add_base(self, base_encoder: InBedder, vectors: Vectors, texts: Sequence[str], questions: Questions, pace: Pace) -> None:
         """Add the texts' own vectors under questions about the whole text, in place."""
         if base_encoder.dimension != vectors.shape[-1]:
             raise ModelError(f"The vectors of {base_encoder.name} have another length than the model's. Leave add_generic out.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,7 +37,7 @@ from inbedder.vector_spec import VectorSpec
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
 
-REPLACEABLE = {"cache", "cache_size"}
+REPLACEABLE = {"cache", "cache_size", "text_memory"}
 """Options of what is loaded that change no weights."""
 LoadModel = Callable[..., "InBedder"]
 """Loads another model: the class ``InBedder``."""
@@ -131,7 +131,7 @@ class Parts:
 
         Args:
             load_model: Loads another second model.
-            **changes: Fields of ``EncodingOptions``, and cache and cache_size.
+            **changes: Fields of ``EncodingOptions``, and cache, cache_size and text_memory.
 
         Returns:
             The variant's parts.
@@ -145,7 +145,7 @@ class Parts:
             name = self.options.model.model
             raise InputError(f"{', '.join(fixed)} cannot be replaced: load the model with it, InBedder({name!r}, ...).")
         requested = self.requested.replace(**changes)
-        store = open_store(requested.model) if REPLACEABLE & changes.keys() else self.store
+        store = open_store(requested.model) if {"cache", "cache_size"} & changes.keys() else self.store
         shared = {name: value for name, value in requested.shared().items() if name in changes}
         base, second_model = self.base, None if "beside" in changes else self.second_model
         if shared and base is not None:
@@ -155,7 +155,9 @@ class Parts:
         return self.compose(requested, self.settings, self.backbone, store, base, second_model, load_model)
 
     def wrap(
-        self, wrap_backbone: Callable[[Backbone], Any] | None = None, wrap_tokenizer: Callable[[PromptTokenizer], Any] | None = None
+        self,
+        wrap_backbone: Callable[[Backbone], Any] | None = None,
+        wrap_tokenizer: Callable[[PromptTokenizer], Any] | None = None,
     ) -> Parts:
         """Return a variant whose backbone and tokenizer, and those of its other models, are wrapped.
 
@@ -181,7 +183,7 @@ class Parts:
     @property
     def base_encoder(self) -> InBedder | None:
         """The model that reads texts without a question, loaded when it is first needed."""
-        return None if self.base is None else self.base.get().to(self.backbone.model.device)
+        return None if self.base is None else _on_device_of(self.backbone, self.base)
 
     @cached_property
     def defaults(self) -> DefaultInstructions:
@@ -197,7 +199,7 @@ class Parts:
         memory = None
         if memory_size is not None:
             memory = memory_for(self.backbone, str(encoding.pooling), encoding.template, memory_size)
-        return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, lambda: self.spec, memory)
+        return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, self._make_spec, memory)
 
     @cached_property
     def combiner(self) -> Combiner:
@@ -209,28 +211,20 @@ class Parts:
             self.runner.vectors,
             encoding,
             resolve_instruction(self.defaults.any),
-            None if base is None else lambda: self.base_encoder,
+            None if base is None else partial(_on_device_of, self.backbone, base),
             self.second_model if combines else None,
             self.remembered,
         )
 
-    @cached_property
+    @property
     def spec(self) -> VectorSpec:
         """Everything that decides a vector."""
-        model, encoding = self.options
-        return VectorSpec(
-            model=model.model,
-            hub_revision=model.revision,
-            backbone="onnx" if model.is_onnx else self.backbone.kind,
-            quantization=model.quantization,
-            weights=weights_revision(self.backbone),
-            files=settings_hash(self.backbone),
-            precision=self.backbone.precision,
-            encoding=encoding,
-            base_encoder=None if self.settings.generic_base is None else files_revision(self.settings.generic_base),
-            reencoder=None if encoding.reencoding is None else reencoder_revision(encoding.reencoding.encoder),
-            second_model=None if self.second_model is None else self.second_model.spec,
-        )
+        return self._make_spec()
+
+    @cached_property
+    def _make_spec(self) -> Callable[[], VectorSpec]:
+        """Makes the spec once; it holds no parts, which hold it: weights are freed as soon as the last variant goes."""
+        return cache(partial(describe, self.options, self.settings, self.backbone, self.second_model))
 
     def move(self, device: str | torch.device) -> Parts:
         """Move the weights, which all variants share, to another device.
@@ -255,7 +249,9 @@ class Parts:
             or self.options.model.quantization
             or self.backbone.precision != dtype_name(weights)
         ):
-            raise ModelError(f"{name} cannot be moved as it is loaded. Load it there: InBedder({name!r}, device={str(device)!r}).")
+            raise ModelError(
+                f"{name} cannot be moved as it is loaded. Load it there: InBedder({name!r}, device={str(device)!r})."
+            )
         try:
             for part in (weights, getattr(self.backbone, "after", None)):
                 if isinstance(part, torch.nn.Module):
@@ -267,6 +263,42 @@ class Parts:
                 other.to(device)
         place = {"device": str(device)}
         return dataclasses.replace(self, requested=self.requested.replace(**place), options=self.options.replace(**place))
+
+
+def describe(options: Options, settings: Settings, backbone: Backbone, second_model: InBedder | None) -> VectorSpec:
+    """Write down what decides the vectors of a loaded model.
+
+    Args:
+        options: No default left open.
+        settings: What its training left beside the weights.
+        backbone: The language model.
+        second_model: The model whose vectors are appended.
+
+    Returns:
+        The spec.
+
+    Raises:
+        ModelError: When files of large weights, which are read now, changed since they were loaded.
+    """
+    model, encoding = options
+    return VectorSpec(
+        model=model.model,
+        hub_revision=model.revision,
+        backbone="onnx" if model.is_onnx else backbone.kind,
+        quantization=model.quantization,
+        weights=weights_revision(backbone),
+        files=settings_hash(backbone),
+        precision=backbone.precision,
+        encoding=encoding,
+        base_encoder=None if settings.generic_base is None else files_revision(settings.generic_base),
+        reencoder=None if encoding.reencoding is None else reencoder_revision(encoding.reencoding.encoder),
+        second_model=None if second_model is None else second_model.spec,
+    )
+
+
+def _on_device_of(backbone: Backbone, base: LazyModel) -> InBedder:
+    """The base encoder, on the device where the model is by now."""
+    return base.get().to(backbone.model.device)
 
 
 def open_store(options: ModelOptions) -> Store | None:

@@ -312,7 +312,9 @@ class PromptRunner:
             return None
         spec = self._spec()
         if spec.weights == "unknown":
-            raise InputError(f"The weights of {spec.model} have no revision, so cached vectors could be wrong. Load it without a cache.")
+            raise InputError(
+                f"The weights of {spec.model} have no revision, so cached vectors could be wrong. Load it without a cache."
+            )
         part = spec.pooled(filter_words) if sampling is None else spec.answers()
         about = {"results": kind, "model": spec.model, **part.contents()}
         if sampling is not None:

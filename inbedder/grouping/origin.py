@@ -12,8 +12,8 @@ import numpy as np
 from inbedder.backbones.revision import settings_hash
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, TextCutWarning, shown
-from inbedder.prompting import PromptTemplate
 from inbedder.options import Reencoding
+from inbedder.prompting import PromptTemplate
 from inbedder.vectors import Vectors, unit
 
 Instruction = str | list[str] | None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.errors import InputError, shown_names
+from inbedder.errors import shown_names
 from inbedder.search.rows import GENERIC, ID, INSTRUCTED, TEXT
 from inbedder.search.storage import Storage
 

@@ -18,9 +18,8 @@ from typing import Any
 from torch import Tensor
 
 from inbedder.backbones.base import Backbone
-
-from inbedder.options import Sampling
 from inbedder.batching import token_budget
+from inbedder.options import Sampling
 from inbedder.tokenization import PromptTokens
 
 

@@ -79,7 +79,7 @@ def test_filter_words_leave_out_the_states_that_predict_them(make_model, monkeyp
     plain = model.encode(TEXTS[:3], "What?")
     monkeypatch.setattr(model.tokenizer, "ids_of", lambda words: list(range(1000)) if words else [])
     nothing_left = model.encode(TEXTS[:3], "What?", filter_words=["every word"])
-    model.sampling = type(model.sampling)(max_new_tokens=2)
+    model = model.replace(max_new_tokens=2)
     assert np.abs(nothing_left - model.encode(TEXTS[:3], "What?")).max() < 1e-5
     assert np.abs(nothing_left - plain).max() > 1e-3
 

@@ -5,9 +5,9 @@ from scipy.stats import chisquare
 
 from inbedder import InBedder
 from inbedder.backbones import drawing
-from inbedder.options import Sampling
 from inbedder.backbones.drawing import draw, prompt_seed, uniform_numbers
 from inbedder.errors import InputError
+from inbedder.options import Sampling
 from tests.conftest import TEXTS, assert_close
 
 KINDS = ["llama", "opt", "bert", "t5"]

@@ -188,9 +188,7 @@ def test_poolings_of_answers_are_refused(make_sentence_model, pooling):
         InBedder(make_sentence_model()).encode("a", filter_words=["cats"])
 
 
-def test_int8_is_for_masked_lms(make_sentence_model):
-    with pytest.raises(ModelError, match=r"int8.*is for masked LMs"):
-        InBedder(make_sentence_model(), dtype="int8")
+def test_its_dtype_can_be_chosen(make_sentence_model):
     assert InBedder(make_sentence_model(), dtype="bfloat16").precision == "bfloat16"
 
 
@@ -201,7 +199,7 @@ def test_it_does_not_answer(make_sentence_model):
     assert model.nearest_words(model.encode(TEXTS)) == [[]] * len(TEXTS)
     (prompt,) = model.tokenizer(["a"], [""])
     with pytest.raises(ModelError, match="embeds and does not answer"):
-        model.backbone.answer([prompt], model.sampling)
+        model.backbone.answer([prompt], model.options.encoding.sampling)
 
 
 def test_an_adapter_over_an_encoder_is_merged(make_sentence_model, make_model, tmp_path):

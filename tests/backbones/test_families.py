@@ -13,6 +13,7 @@ from inbedder.backbones import adapters, hub, weights
 from inbedder.backbones.families import model_kind
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
+from inbedder.options import ModelOptions
 from tests.conftest import CAUSAL, GOLDEN, MASKED, TEXTS
 
 
@@ -103,8 +104,8 @@ def test_layers_count_from_both_ends_and_others_are_refused():
 @pytest.mark.parametrize("fast_bf16", [True, False])
 def test_half_precision_on_a_cpu_needs_a_cpu_that_computes_in_it(monkeypatch, fast_bf16):
     monkeypatch.setattr(weights, "has_fast_bf16", lambda _device: fast_bf16)
-    assert weights.choose_dtype(None, torch.device("cpu")) == (torch.bfloat16 if fast_bf16 else torch.float32)
-    assert weights.choose_dtype("float16", torch.device("cpu")) == torch.float16
+    assert weights.choose_dtype(ModelOptions(), torch.device("cpu")) == (torch.bfloat16 if fast_bf16 else torch.float32)
+    assert weights.choose_dtype(ModelOptions(dtype="float16"), torch.device("cpu")) == torch.float16
 
 
 def test_a_cpu_that_is_held_back_does_not_compute_in_bfloat16(monkeypatch):

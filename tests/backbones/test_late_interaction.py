@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from inbedder import InBedder
-from inbedder.options import Sampling
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.packed_row import Parts, pack
 from inbedder.backbones.shared_prefix import why_not_shared
 from inbedder.errors import ModelError
+from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]

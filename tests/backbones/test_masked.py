@@ -6,9 +6,9 @@ import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
-from inbedder.options import Sampling
 from inbedder.backbones.masked import scoring_in_float32
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
+from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close
 
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
@@ -180,7 +180,7 @@ def test_filter_words_leave_out_masks_that_predict_them(make_model, monkeypatch)
 
     model.backbone.model.cls.register_forward_pre_hook(keep_head_input)
     model.backbone.model.cls.register_forward_hook(lambda _m, _a, logits: seen.update(predicted=logits[0].argmax(-1)))
-    model.backbone.answer(prompt, model.sampling)
+    model.backbone.answer(prompt, model.options.encoding.sampling)
     unwanted = int(seen["predicted"][0])
     kept = seen["predicted"] != unwanted
     expected = seen["states"][kept if kept.any() else slice(None)].mean(0)
@@ -209,5 +209,5 @@ def test_roberta_positions_are_not_overrun(make_model):
 
 
 def test_a_masked_lm_needs_a_mask(make_model):
-    with pytest.raises(ModelError, match="mask_length must be at least 1"):
+    with pytest.raises(InputError, match="mask_length must be a whole number of at least 1"):
         InBedder(make_model("bert"), mask_length=0)

@@ -49,7 +49,7 @@ def test_the_graph_is_made_once_and_kept_vectors_tell_precisions_apart(int8, mak
     from inbedder.backbones import onnx
 
     monkeypatch.setattr(onnx, "_export", None)
-    again = InBedder(make_model("bert"), dtype="int8", cache=tmp_path)
+    again = InBedder(make_model("bert"), backbone="onnx", cache=tmp_path)
     assert again.precision == "int8"
     again.encode(["a"], "What?")
     exact = InBedder(make_model("bert"), cache=tmp_path)
@@ -58,10 +58,10 @@ def test_the_graph_is_made_once_and_kept_vectors_tell_precisions_apart(int8, mak
 
 
 def test_int8_says_what_it_is_for(make_model, monkeypatch):
-    with pytest.raises(ModelError, match="is for masked LMs"):
-        InBedder(make_model("opt"), dtype="int8")
+    with pytest.raises(ModelError, match="cannot be read as a masked one"):
+        InBedder(make_model("opt"), backbone="onnx")
     from inbedder.backbones import onnx
 
     monkeypatch.setattr(onnx, "PACKAGES", ("no-such-package",))
     with pytest.raises(MissingExtraError, match=r"no-such-package.*inbedder\[onnx\]"):
-        InBedder(make_model("bert"), dtype="int8")
+        InBedder(make_model("bert"), backbone="onnx")

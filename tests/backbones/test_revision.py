@@ -7,8 +7,8 @@ from safetensors.torch import load_file, save_file
 from inbedder import InBedder
 from inbedder.backbones import revision
 from inbedder.backbones.weights import find_model
-from inbedder.options import ModelOptions
 from inbedder.errors import ModelError
+from inbedder.options import ModelOptions
 
 
 def retrain(folder):
@@ -65,7 +65,7 @@ def test_settings_of_an_adapter_count_as_they_were_when_it_was_loaded(make_model
 
     base = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
     get_peft_model(base, LoraConfig(r=4, lora_alpha=8, target_modules=["query"])).save_pretrained(tmp_path)
-    before, model = InBedder(tmp_path)._settings_hash, InBedder(tmp_path)
+    before, model = InBedder(tmp_path).spec.files, InBedder(tmp_path)
     config = tmp_path / "adapter_config.json"
     config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 16'))
-    assert model._settings_hash == before != InBedder(tmp_path)._settings_hash
+    assert model.spec.files == before != InBedder(tmp_path).spec.files

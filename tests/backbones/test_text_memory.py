@@ -54,11 +54,15 @@ def test_eight_threads_with_little_memory_get_the_right_vectors(make_model):
         found = list(pool.map(lambda one: remembering.encode(*one), asked))
     for vectors, one in zip(found, asked, strict=True):
         assert np.abs(vectors - plain.encode(*one)).max() < 1e-4
-    assert remembering.text_memory.size <= 10**6
+    assert remembering.runner.text_memory.size <= 10**6
 
 
 def test_another_pooling_of_the_same_model_does_not_read_from_the_memory(make_model):
-    plain, remembering = (InBedder(make_model("llama"), text_memory=size).with_pooling("avg-gen") for size in (None, "1M"))
+    plain, remembering = (
+        InBedder(make_model("llama"), text_memory=size).replace(pooling="avg-gen", text_memory=None) for size in (None, "1M")
+    )
+    with pytest.raises(InputError, match="text_memory is for causal LMs and 1st-gen"):
+        InBedder(make_model("llama"), text_memory="1M").with_pooling("avg-gen")
     assert np.abs(remembering.encode(TEXTS, INSTRUCTIONS[0]) - plain.encode(TEXTS, INSTRUCTIONS[0])).max() < 1e-4
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.backbones import vllm as backend
-from inbedder.options import Sampling
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.models.installing import base_of, installed_folder
-from inbedder.options import Reencoding
+from inbedder.options import Reencoding, Sampling
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
 engine = [pytest.mark.vllm, pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed: scripts/test-vllm")]

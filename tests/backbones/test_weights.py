@@ -10,10 +10,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.backbones.weights import find_model, load_weights
-from inbedder.options import ModelOptions
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import Encoding
-from inbedder.errors import InputError, ModelError
+from inbedder.errors import InbedderError, InputError, ModelError
+from inbedder.options import ModelOptions
 
 
 @pytest.fixture
@@ -145,21 +145,21 @@ def test_settings_of_another_kind_are_refused(copy_of, setting, message):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"mask_length": "x"}, "mask_length must be at least 1 and a whole number, not 'x'"),
+        ({"mask_length": "x"}, "mask_length must be a whole number of at least 1, not 'x'"),
         ({"mask_length": 1.5}, "mask_length must be"),
         ({"mask_length": True}, "mask_length must be"),
         ({"device": "meta"}, "The device 'meta' cannot be used here"),
         ({"device": ""}, "The device '' cannot be used here"),
-        ({"device": 1.5}, "The device 1.5 cannot be used here"),
+        ({"device": 1.5}, "device must be a string or None, not 1.5"),
         ({"dtype": torch.int8}, "Unknown dtype torch.int8"),
         ({"dtype": 3}, "Unknown dtype 3"),
-        ({"backbone": 3}, "must be strings or None"),
-        ({"revision": 3}, "must be strings or None"),
-        ({"trust_remote_code": "false"}, "trust_remote_code='false' must be True or False"),
+        ({"backbone": 3}, "backbone must be a string or None, not 3"),
+        ({"revision": 3}, "revision must be a string or None, not 3"),
+        ({"trust_remote_code": "false"}, "trust_remote_code must be True or False, not 'false'"),
     ],
 )
 def test_odd_options_are_refused(make_model, option, message):
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(InbedderError, match=message):
         InBedder(make_model("bert"), **option)
 
 

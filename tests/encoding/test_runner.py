@@ -1,12 +1,14 @@
 import multiprocessing
 import random
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from inbedder import InBedder, scheduling
+from inbedder import InBedder
+from inbedder.encoding import runner
 from inbedder.errors import InputError, TextCutWarning
 from tests.conftest import INSTRUCTIONS, TEXTS
 
@@ -115,7 +117,7 @@ def test_other_weights_and_an_adapters_other_scale_find_nothing(make_model, tmp_
 
 def test_weights_that_cannot_be_told_apart_are_not_kept(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path)
-    model.revision = "unknown"
+    model.runner._spec = lambda: replace(model.spec, weights="unknown")
     with pytest.raises(InputError, match="have no revision"):
         model.encode(["a"], "What?")
 
@@ -200,7 +202,7 @@ def test_windows_give_what_one_window_gives(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     texts = [" ".join(TEXTS[i % len(TEXTS)].split()[: i % 9 + 1]) + str(i) for i in range(60)]
     whole = model.encode(texts, "What?", batch_size=4)
-    monkeypatch.setattr(scheduling, "WINDOW", 7)
+    monkeypatch.setattr(runner, "WINDOW", 7)
     assert np.abs(model.encode(texts, "What?", batch_size=4) - whole).max() < 1e-5
 
 

@@ -1,4 +1,3 @@
-import json
 import logging
 
 import numpy as np
@@ -8,7 +7,8 @@ from inbedder import InBedder
 from inbedder.errors import InputError
 from inbedder.search import Index
 from inbedder.search import index as index_module
-from inbedder.search.reading import column_of
+from inbedder.search.model_vectors import column_of
+from inbedder.vector_spec import VectorSpec
 from tests.search.conftest import QUESTION, REVIEWS
 
 OTHER = "What product is it?"
@@ -35,9 +35,7 @@ def test_generic_vectors_are_what_the_model_encodes_without_an_instruction(index
 
 
 def test_metadata_name_the_model_and_its_settings(index, tiny):
-    about = json.loads(index.storage.table.schema.metadata[b"inbedder"])
-    assert (about["model"], about["revision"]) == (tiny.name, tiny.revision)
-    assert about["settings"]["pooling"] == tiny.pooling
+    assert VectorSpec.from_json(index.storage.table.schema.metadata[b"inbedder"]) == tiny.spec
 
 
 def test_adding_the_same_rows_again_adds_nothing(index):
@@ -108,12 +106,12 @@ def test_a_folder_of_other_things_is_refused_and_left_alone(tmp_path, tiny):
 
 
 def test_another_model_is_refused_by_name(index, make_model):
-    with pytest.raises(InputError, match=r"was built with '.*bert.*this model is '.*roberta"):
+    with pytest.raises(InputError, match=r"was built with '.*bert.*this is '.*roberta"):
         Index.open(index.storage.folder, InBedder(make_model("roberta")))
 
 
 def test_the_same_model_read_in_another_way_is_refused(index, tiny):
-    with pytest.raises(InputError, match="was built with layer=-1"):
+    with pytest.raises(InputError, match="read in another way: layer was -1 and is 1"):
         Index.open(index.storage.folder, tiny.with_pooling(tiny.pooling, layer=1))
 
 

@@ -105,16 +105,16 @@ def test_an_instruction_for_each_text_and_several_for_all(sentence_model):
 
 
 def test_only_the_last_instructions_are_remembered_and_vectors_stay_the_same(make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.prompt_encoder.REMEMBERED", 3)
+    monkeypatch.setattr("inbedder.encoding.combiner.MAX_REMEMBERED_QUESTIONS", 3)
     model = InBedder(make_model("bert"), subtract_instruction=True)
     fresh = InBedder(make_model("bert"), subtract_instruction=True)
     questions = [f"What is {word}?" for word in ("this", "that", "it", "meant", "said")]
     for question in questions:
         model.encode("I love cats", question)
-        assert len(model._instruction_vectors) <= 3
-    assert [key[0] for key in model._instruction_vectors] == questions[-3:]
+        assert len(model.combiner.remembered.question_vectors._vectors) <= 3
+    assert [key[0] for key in model.combiner.remembered.question_vectors._vectors] == questions[-3:]
     at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are remembered
-    assert len(model._instruction_vectors) == 3
+    assert len(model.combiner.remembered.question_vectors._vectors) == 3
     assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
     assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)
 
@@ -158,20 +158,20 @@ def test_another_reading_and_answers_are_the_models_own(pair):
         np.testing.assert_array_equal(both.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0]), expected)
     assert both.answer(TEXTS, QUESTIONS[0]) == own.answer(TEXTS, QUESTIONS[0])
     vectors = own.encode(TEXTS, QUESTIONS[0])
-    assert both.nearest_words(side_by_side(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.beside.dimension, 1))) == (
-        own.nearest_words(unit(vectors))
-    )
+    assert both.nearest_words(
+        side_by_side(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.second_model.dimension, 1))
+    ) == (own.nearest_words(unit(vectors)))
 
 
 def test_a_revision_tells_both_models_and_each_keeps_its_own_vectors(pair, tmp_path):
     both, own, other = pair
-    assert len({both.revision, own.revision, other.revision}) == 3
+    assert len({both.spec.key(), own.spec.key(), other.spec.key()}) == 3
     kept = InBedder(own.name, cache=tmp_path / "kept")
     vectors = kept.encode(TEXTS, QUESTIONS[0])
     assert sorted(space["model"] for space in kept.store.info()) == sorted([own.name, other.name])
     np.testing.assert_array_equal(InBedder(own.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
     key = entry_key(TEXTS[0], QUESTIONS[0])
-    assert kept.kept_vectors([key])[key].shape == (kept.dimension,)
+    assert kept.cached_vectors([key])[key].shape == (kept.dimension,)
 
 
 def test_what_stands_beside_must_be_a_model(make_model):
