@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from inbedder.search.reading import generic_vectors, instructed_vectors
+from inbedder.search.model_vectors import generic_vectors, instructed_vectors
 from numpy.typing import NDArray
 
 from evaluation.figures import lines

@@ -19,7 +19,7 @@ from inbedder.tokenization import clean_text
 from inbedder.words import stopwords
 
 if TYPE_CHECKING:
-    from inbedder.prompt_encoder import PromptEncoder
+    from inbedder.embedder import InBedder
 
 SPELLED = 3.0
 """Fewer letters per token than that are spelled."""
@@ -69,7 +69,7 @@ def is_unreadable(text: str, tokenizer: Any) -> bool:
     return FEWEST_LETTERS <= len(letters) < SPELLED * tokens and not _is_english(text)
 
 
-def warn_of_unreadable(texts: Sequence[str], model: PromptEncoder) -> float:
+def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
     """Warn, once for a corpus, when a model cannot read a part of its texts.
 
     Args:

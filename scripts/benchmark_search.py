@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from inbedder.search.reading import about
+from inbedder.search.model_vectors import about
 
 from inbedder import InBedder
 from inbedder.search import Index

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
 from inbedder.integrations.loading import loaded
-from inbedder.search.reading import instructed_scores
+from inbedder.search.model_vectors import instructed_scores
 
 try:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from typing import Any
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
 from inbedder.integrations.loading import loaded
-from inbedder.search.reading import instructed_scores
+from inbedder.search.model_vectors import instructed_scores
 
 try:
     from langchain_core.documents import BaseDocumentCompressor, Document

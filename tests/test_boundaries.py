@@ -1,0 +1,318 @@
+"""Every option survives every boundary: there it changes vectors as it does in memory, or it is refused by name."""
+
+import json
+import pickle
+import shutil
+from copy import copy, deepcopy
+from dataclasses import fields
+
+import numpy as np
+import pyarrow
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from inbedder import Grouping, InBedder, cluster
+from inbedder.cli import app
+from inbedder.errors import InbedderError, InputError
+from inbedder.options import EncodingOptions, ModelOptions, Reencoding, info_of
+from inbedder.vectors import side_by_side, unit
+from tests.conftest import assert_close
+
+QUESTION = "What animals do they love?"
+TEXTS = ["I love cats", "I love dogs and cats", "The delivery was late, the box was crushed, the lamp inside works fine. " * 4]
+SHORT = {"max_length": 48}
+"""So that the last text is cut."""
+DECODED = {"pooling": "avg-gen", "max_new_tokens": 4}
+CASES = {
+    "backbone": ("masked", {}, {"backbone": "embedding"}),
+    "dtype": ("masked", {}, {"dtype": "bfloat16"}),
+    "quantization": ("causal", {}, {"quantization": "int8"}),
+    "pooling": ("masked", {}, {"pooling": "avg-all"}),
+    "layer": ("masked", {}, {"layer": 1}),
+    "template": ("causal", {}, {"template": "{instruction}\n{input}\nAnswer:"}),
+    "max_length": ("masked", {}, SHORT),
+    "truncation_side": ("masked", SHORT, {"truncation_side": "left"}),
+    "max_new_tokens": ("causal", {"pooling": "avg-gen"}, {"max_new_tokens": 6}),
+    "mask_length": ("masked", {}, {"mask_length": 6}),
+    "temperature": ("causal", DECODED, {"temperature": 1.0}),
+    "top_p": ("causal", {**DECODED, "temperature": 1.0}, {"top_p": 0.1}),
+    "seed": ("causal", {**DECODED, "temperature": 1.0}, {"seed": 5}),
+    "reencoding": ("causal", {"pooling": "re-enc", "reencoding": Reencoding(n=1)}, {"reencoding": Reencoding(n=2, seed=3)}),
+    "filter_words": ("causal", DECODED, {"filter_words": ("answer",)}),
+    "subtract_instruction": ("masked", {}, {"subtract_instruction": True}),
+    "add_generic": ("based", {"add_generic": False}, {"add_generic": True}),
+    "beside": ("masked", {}, {"beside": "second"}),
+    "normalize": ("masked", {}, {"normalize": True}),
+}
+"""By option: the kind of model, the options that are held fixed, and a value of the option that changes vectors."""
+WITHOUT_EFFECT = {"model", "device", "revision", "trust_remote_code", "cache", "cache_size", "text_memory"}
+"""Options that change no vector of a folder on a CPU."""
+PYTHON_ONLY = {"temperature", "top_p", "seed"}
+"""Options that the command line does not offer: there the names are those of answers that are printed."""
+
+
+@pytest.fixture(scope="module")
+def folders(make_model, tmp_path_factory):
+    """A masked LM, the same with a base encoder, a causal LM, a second model, and one whose second model is the masked one."""
+    names = {"masked": make_model("bert"), "causal": make_model("opt"), "second": make_model("roberta")}
+    for name, settings in {
+        "based": {"generic_base": make_model("headless-bert")},
+        "paired": {"beside": names["masked"]},
+    }.items():
+        names[name] = str(tmp_path_factory.mktemp(name) / "model")
+        shutil.copytree(names["masked" if name == "based" else "causal"], names[name])
+        with open(f"{names[name]}/inbedder.json", "w") as file:
+            json.dump(settings, file)
+    return names
+
+
+class Case:
+    """One option: a model with a fixed value of it, and with a changed one."""
+
+    def __init__(self, option, folders):
+        kind, fixed, change = CASES[option]
+        self.option, self.folder, self.fixed = option, folders[kind], fixed
+        change = {name: folders["second"] if value == "second" else value for name, value in change.items()}
+        if option == "filter_words":
+            words = " ".join(InBedder(self.folder, **fixed).answer(TEXTS, QUESTION)).split()
+            change = {"filter_words": tuple(words[:8])}
+        self.changed = fixed | change
+
+    def vectors(self, **more):
+        return InBedder(self.folder, **self.changed, **more).encode(TEXTS, QUESTION)
+
+    def expect(self, vectors, relative=1e-4):
+        """The vectors are those of a model in memory."""
+        assert_close(vectors, self.vectors(), relative)
+
+    def refused(self):
+        """The error names the option."""
+        words = {"backbone": "backbone|bfloat16|files", "beside": "second_model", "template": "template pattern"}
+        return pytest.raises(InputError, match=words.get(self.option, self.option.split("_")[0]))
+
+
+@pytest.fixture(params=CASES)
+def case(request, folders, monkeypatch):
+    weights = {QUESTION: 2.0}
+    monkeypatch.setattr(
+        "inbedder.whole_text.WholeTexts.weights",
+        lambda _self, instructions, *_: {name: weights.get(name, 0.0) for name in instructions},
+    )
+    return Case(request.param, folders)
+
+
+def test_every_option_has_a_case():
+    options = {option.name for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
+    assert CASES.keys() | WITHOUT_EFFECT == options
+
+
+def test_in_memory_the_option_changes_vectors_and_the_spec(case):
+    plain, changed = InBedder(case.folder, **case.fixed), InBedder(case.folder, **case.changed)
+    before, after = plain.encode(TEXTS, QUESTION), changed.encode(TEXTS, QUESTION)
+    assert before.shape != after.shape or np.abs(before - after).max() > 1e-4
+    assert plain.spec.key() != changed.spec.key()
+    assert plain.spec.differences(changed.spec, exact=True)
+
+
+def test_without_a_question_lengths_reach_the_base_encoder(folders):
+    plain = InBedder(folders["based"], **SHORT).encode(TEXTS)
+    cut = InBedder(folders["based"], **SHORT, truncation_side="left").encode(TEXTS)
+    base = InBedder(folders["based"]).base_encoder
+    assert_close(cut, base.replace(**SHORT, truncation_side="left").encode(TEXTS))
+    assert_close(plain, base.replace(**SHORT).encode(TEXTS))
+    assert np.abs(plain - cut).max() > 1e-3
+
+
+def test_without_a_question_the_general_purpose_vector_is_the_same(case):
+    model = InBedder(case.folder, **case.changed)
+    if model.base_encoder is None:
+        assert_close(model.encode(TEXTS), model.encode(TEXTS, model.defaults.any))
+    else:
+        assert_close(model.encode(TEXTS), InBedder(case.folder).encode(TEXTS))
+
+
+def test_several_questions_at_once(case):
+    model = InBedder(case.folder, **case.changed)
+    case.expect(model.encode_many(TEXTS, [QUESTION, "Why?"])[0], 0.05 if case.option == "quantization" else 1e-4)
+
+
+def test_a_cache_of_the_unchanged_model(case, tmp_path):
+    InBedder(case.folder, **case.fixed, cache=tmp_path).encode(TEXTS, QUESTION)
+    for _ in range(2):
+        case.expect(case.vectors(cache=tmp_path))
+
+
+def test_copies_pickles_and_replace(case):
+    model = InBedder(case.folder, **case.changed)
+    for other in (copy(model), deepcopy(model), pickle.loads(pickle.dumps(model)), model.to("cpu")):
+        assert other.spec == model.spec
+        case.expect(other.encode(TEXTS, QUESTION))
+    changes = {name: value for name, value in case.changed.items() if name in EncodingOptions.__dataclass_fields__}
+    if changes.keys() == case.changed.keys():
+        replaced = InBedder(case.folder, **case.fixed).replace(**changes)
+        assert replaced.spec == model.spec
+        case.expect(replaced.encode(TEXTS, QUESTION))
+    else:
+        with pytest.raises(InputError, match=f"{case.option} cannot be replaced"):
+            model.replace(**{case.option: None})
+
+
+def test_a_second_model_is_read_with_the_lengths_of_the_first(folders):
+    options = {**SHORT, "truncation_side": "left"}
+    both = InBedder(folders["paired"], **options)
+    parts = [InBedder(folders[name], **options).encode(TEXTS, QUESTION) for name in ("causal", "masked")]
+    assert_close(both.encode(TEXTS, QUESTION), side_by_side(*parts))
+    assert_close(InBedder(folders["paired"]).replace(**options).encode(TEXTS, QUESTION), side_by_side(*parts))
+
+
+def test_kept_groups_and_assign(case, tmp_path):
+    model = InBedder(case.folder, **case.changed)
+    cluster(TEXTS, QUESTION, model, k=1).save(tmp_path / "groups")
+    grouping = Grouping.load(tmp_path / "groups")
+    assert grouping.assign(TEXTS).labels.tolist() == [0] * len(TEXTS)
+    if case.option != "dtype":
+        case.expect(grouping.model.encode(TEXTS, QUESTION))
+        with case.refused():
+            Grouping.load(tmp_path / "groups", InBedder(case.folder, **case.fixed))
+
+
+def test_an_index_that_is_created_and_opened(case, tmp_path):
+    index_module = pytest.importorskip("inbedder.search")
+    index_module.Index.create(tmp_path / "index", TEXTS, InBedder(case.folder, **case.changed))
+    opened = index_module.Index.open(tmp_path / "index")
+    if case.option != "dtype":
+        case.expect(opened.model.encode(TEXTS, QUESTION))
+        with case.refused():
+            index_module.Index.open(tmp_path / "index", InBedder(case.folder, **case.fixed))
+
+
+def test_an_export_that_sentence_transformers_loads(case, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    model = InBedder(case.folder, **case.changed)
+    if case.option == "quantization":
+        with pytest.raises(InbedderError, match="no quantization"):
+            model.save_sentence_transformer(tmp_path / "out")
+        return
+    model.save_sentence_transformer(tmp_path / "out")
+    loaded = sentence_transformers.SentenceTransformer(
+        str(tmp_path / "out"), device="cpu", trust_remote_code=True, model_kwargs={"dtype": "auto"}
+    )
+    near = unit(loaded.encode(TEXTS, prompt=_prompt_of(model))) * unit(case.vectors())
+    assert near.sum(axis=1).min() > (0.99 if case.option in ("dtype", "max_length") else 1 - 1e-4)
+
+
+def _prompt_of(model):
+    if model.backbone.kind != "embedding":
+        return QUESTION
+    return model.template.render("", QUESTION).string
+
+
+def test_a_worker_of_a_job(case, tmp_path):
+    pytest.importorskip("ray")
+    from inbedder.distributed.job import _settings_of
+    from inbedder.distributed.pipeline import Embedder
+
+    encode = {"instruction": QUESTION, "batch_size": 32}
+    rows = {"row": range(len(TEXTS)), "id": range(len(TEXTS)), "text": TEXTS, "reason": [None] * len(TEXTS)}
+    table = pyarrow.table({name: pyarrow.array(list(values)) for name, values in rows.items()})
+    worker = Embedder(tmp_path, {"model": case.folder, **case.changed}, encode, 1)
+    case.expect(np.array(worker(table)["embedding"].to_pylist(), dtype=np.float32))
+    assert _settings_of(case.folder, case.changed) != _settings_of(case.folder, case.fixed)
+    if case.option != "dtype":
+        with case.refused():
+            Embedder(tmp_path, {"model": case.folder, **case.fixed}, encode, 1)(table)
+
+
+def test_a_server(case, tmp_path):
+    pytest.importorskip("fastapi")
+    from starlette.testclient import TestClient
+
+    from inbedder.cli.serving import _as_settings
+    from inbedder.server.app import make_app
+    from inbedder.server.settings import Settings
+
+    settings = Settings(model=[f"tiny={case.folder}"], **_as_settings(case.changed))
+    models = {name: InBedder(path, **settings.model_options()) for name, path in settings.named_models.items()}
+    with TestClient(make_app(models, settings), base_url="http://127.0.0.1:8765") as client:
+        sent = client.post("/v1/embeddings", json={"input": TEXTS, "instruction": QUESTION, "normalized": False})
+        entry = client.get("/v1/models").json()["data"][0]
+    case.expect([row["embedding"] for row in sent.json()["data"]])
+    assert entry["spec_key"] == InBedder(case.folder, **case.changed).spec.key()
+
+
+def test_a_measurement(case):
+    from evaluation.embedders import inbedder_embedders
+
+    plain, changed = (inbedder_embedders(case.folder, verbatim=True, **options)[0] for options in (case.fixed, case.changed))
+    case.expect(changed.encode(TEXTS, QUESTION))
+    assert plain.revision != changed.revision
+
+
+@pytest.mark.parametrize("adapter", ["langchain", "sklearn", "llama_index", "datasets"])
+def test_an_adapter(case, adapter):
+    model = InBedder(case.folder, **case.changed)
+    if adapter == "datasets":
+        return case.expect(model.as_map(QUESTION)({"text": TEXTS})["vector"])
+    pytest.importorskip({"langchain": "langchain_core", "sklearn": "sklearn", "llama_index": "llama_index.core"}[adapter])
+    if adapter == "sklearn":
+        from sklearn.base import clone
+
+        from inbedder.integrations.sklearn import InstructedVectorizer
+
+        return case.expect(clone(InstructedVectorizer(QUESTION, model)).fit(TEXTS).transform(TEXTS))
+    if adapter == "langchain":
+        from inbedder.integrations.langchain import InstructedEmbeddings as Adapter
+    else:
+        from inbedder.integrations.llama_index import InstructedEmbedding as Adapter
+    vectors = Adapter(instruction=QUESTION, model=model)
+    found = vectors.embed_documents(TEXTS) if adapter == "langchain" else vectors.get_text_embedding_batch(TEXTS)
+    assert_close(unit(np.array(found)), unit(case.vectors()), 1e-4)
+
+
+def flags_of(options):
+    """Command-line flags of options."""
+    by_name = {option.name: option for kind in (ModelOptions, EncodingOptions, Reencoding) for option in fields(kind)}
+    flags = []
+    for name, value in options.items():
+        if name == "reencoding":
+            for option in fields(Reencoding):
+                flags += [info_of(option).flags[0], str(getattr(value, option.name))]
+            continue
+        flag = (info_of(by_name[name]).flags or (f"--{name.replace('_', '-')}",))[0]
+        if isinstance(value, bool):
+            flags.append(flag.split("/")[0 if value else -1])
+        else:
+            flags += [part for one in (value if isinstance(value, tuple) else [value]) for part in (flag, str(one))]
+    return flags
+
+
+def test_the_command_line(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
+    options = {name: value for name, value in case.changed.items()}
+    command = ["embed", "t.txt", "-i", QUESTION, "--model", case.folder]
+    if PYTHON_ONLY & options.keys():
+        result = CliRunner().invoke(app, [*command, f"--{sorted(PYTHON_ONLY & options.keys())[0].replace('_', '-')}", "1"])
+        assert result.exit_code == 2 and "No such option" in result.output
+        return
+    result = CliRunner().invoke(app, [*command, *flags_of(options)])
+    assert result.exit_code == 0, result.output
+    case.expect(np.load("vectors.npy"))
+
+
+COMMANDS = ["embed", "answer", "cluster", "compare-wordings", "assign", "evaluate", "serve", "index build"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_offers_the_same_options(command):
+    group = typer.main.get_command(app)
+    for name in command.split():
+        group = group.commands[name]
+    offered = {flag for parameter in group.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    expected = {option.name for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
+    expected -= {"model", "reencoding", *PYTHON_ONLY}
+    options = {option.name: option for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
+    for name in expected:
+        flags = info_of(options[name]).flags or (f"--{name.replace('_', '-')}",)
+        assert {flag for both in flags for flag in both.split("/")} <= offered, name
