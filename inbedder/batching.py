@@ -11,6 +11,8 @@ from torch import Tensor
 
 TOKEN_BUDGET = 32 * 512
 """Padded tokens that a GPU takes in one batch."""
+CPU_TOKEN_BUDGET = TOKEN_BUDGET // 4
+"""The same of a CPU, to spare memory."""
 
 
 def token_budget(device: torch.device) -> int:
@@ -20,9 +22,9 @@ def token_budget(device: torch.device) -> int:
         device: The model's.
 
     Returns:
-        A quarter on a CPU, to spare memory.
+        ``CPU_TOKEN_BUDGET`` or ``TOKEN_BUDGET``.
     """
-    return TOKEN_BUDGET // 4 if device.type == "cpu" else TOKEN_BUDGET
+    return CPU_TOKEN_BUDGET if device.type == "cpu" else TOKEN_BUDGET
 
 
 def length_sorted_batches(lengths: Sequence[int], batch_size: int, most_tokens: int = TOKEN_BUDGET) -> Iterator[NDArray[np.intp]]:

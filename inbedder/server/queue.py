@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from inbedder.backbones.base import Backbone
-from inbedder.batching import token_budget
+from inbedder.batching import CPU_TOKEN_BUDGET
 from inbedder.options import Sampling
 from inbedder.tokenization import PromptTokens
 
@@ -84,14 +84,17 @@ class Submission:
 class BatchQueue:
     """The only thread that runs a model and its base, and what waits for it."""
 
-    def __init__(self, batch_size: int = 32, seen: Callable[[int], None] = lambda rows: None) -> None:
+    def __init__(
+        self, batch_size: int = 32, seen: Callable[[int], None] = lambda rows: None, max_tokens: int = CPU_TOKEN_BUDGET
+    ) -> None:
         """Start the thread.
 
         Args:
-            batch_size: Most prompts in a pass.
+            batch_size: Maximum number of prompts in a pass.
             seen: Called with the number of prompts of each pass.
+            max_tokens: Maximum number of padded tokens in a pass.
         """
-        self.batch_size, self._seen = batch_size, seen
+        self.batch_size, self.max_tokens, self._seen = batch_size, max_tokens, seen
         self._waiting: list[Submission] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -165,7 +168,7 @@ class BatchQueue:
         if not self._waiting:
             return []
         oldest = self._waiting[0]
-        chosen, rows, longest, budget = [oldest], len(oldest.prompts), oldest.longest, token_budget(oldest.backbone.model.device)
+        chosen, rows, longest, budget = [oldest], len(oldest.prompts), oldest.longest, self.max_tokens
         alike = [other for other in self._waiting[1:] if other.shares_a_pass_with(oldest)]
         for other in sorted(alike, key=lambda submission: abs(submission.longest - oldest.longest)):
             together, width = rows + len(other.prompts), max(longest, other.longest)

@@ -12,6 +12,7 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
+from inbedder.batching import token_budget
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting import resolve_instruction
@@ -62,7 +63,7 @@ class ServedModel:
             metrics: The server's.
         """
         self.name, self.settings, self.metrics = name, settings, metrics
-        self.queue = BatchQueue(settings.batch_size, metrics.passes.labels(name).observe)
+        self.queue = BatchQueue(settings.batch_size, metrics.passes.labels(name).observe, token_budget(embedder.device))
         if embedder.store is not None:
             _ = embedder.spec  # what is found out once is found out before requests come
         self.embedder = embedder.with_parts(embedder.parts.wrap(lambda backbone: QueuedBackbone(backbone, self.queue)))
