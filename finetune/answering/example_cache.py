@@ -47,7 +47,7 @@ def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[R
     """
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps([row.text, row.instruction, row.answer, row.target]).encode())
+        digest.update(json.dumps([row.text, row.instruction, row.answer]).encode())
     backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
     lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens, recipe.answer_prefix]
     code = [inspect.getsource(module) for module in MAKERS]
@@ -57,9 +57,7 @@ def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[R
     return digest.hexdigest()[:32]
 
 
-def cached_examples(
-    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe
-) -> tuple[Dataset, list[tuple[str, ...]]]:
+def cached_examples(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> Dataset:
     """Tokenize rows chunk by chunk into a file, or take the file that the same recipe made before.
 
     Args:
@@ -69,37 +67,33 @@ def cached_examples(
         recipe: Template, lengths, and data.cache.
 
     Returns:
-        A data set of numpy examples (input_ids, labels, cut, length, and the numbers of answer, text and question), and
-        what vectors are drawn to (distinct answers, lower case, unless a source says otherwise), in the order of their numbers.
+        Numpy examples: input_ids, labels, cut, length, and the numbers of text and question.
     """
     try:
         from datasets import Dataset
     except ImportError as error:
         raise MissingExtraError("datasets", "finetune") from error
-    numbers: dict[tuple[str, ...], int] = {}
-    answers = [numbers.setdefault(row.drawn_to, len(numbers)) for row in rows]
     if recipe.data.cache is None:
-        examples = [example for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for example in chunk]
-        return Dataset.from_list(examples).with_format("numpy"), list(numbers)
+        examples = [example for chunk in _chunks(kind, tokenizer, rows, recipe) for example in chunk]
+        return Dataset.from_list(examples).with_format("numpy")
     folder = Path(recipe.data.cache).expanduser()
     path = folder / f"{examples_key(kind, tokenizer, rows, recipe)}.arrow"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(path, _chunks(kind, tokenizer, rows, recipe, answers))
-    return Dataset.from_file(str(path)).with_format("numpy"), list(numbers)
+        _write(path, _chunks(kind, tokenizer, rows, recipe))
+    return Dataset.from_file(str(path)).with_format("numpy")
 
 
 def _chunks(
-    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe, answers: Sequence[int]
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe
 ) -> Iterator[list[dict[str, Any]]]:
     texts: dict[str, int] = {}
     questions: dict[str, int] = {}
     for start in range(0, len(rows), CHUNK):
         chunk_rows = rows[start : start + CHUNK]
         chunk = make_examples(kind, tokenizer, chunk_rows, recipe)
-        for example, row, answer in zip(chunk, chunk_rows, answers[start:], strict=False):
+        for example, row in zip(chunk, chunk_rows, strict=True):
             example["length"] = len(example["input_ids"])
-            example["answer"] = answer
             example["text"] = texts.setdefault(row.text, len(texts))
             example["question"] = questions.setdefault(row.instruction, len(questions))
         yield chunk

@@ -9,8 +9,8 @@ of a masked LM are the targets of its masks in order, those of an encoder-decode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -118,12 +118,12 @@ def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], re
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads examples on the right and adds what the objective needs of their answers."""
+    """Pads examples and adds the targets of objectives."""
 
     pad_id: int
     """Id of padding in input_ids."""
-    answer_vectors: Tensor | None = None
-    """What the vector of each answer is drawn to, shape (answers, d)."""
+    targets: Mapping[str, Tensor] = field(default_factory=dict)
+    """Target vectors by name, each of shape (targets, d); an example has its target's index under NAME_index."""
     side: str = "right"
     """Where padding stands."""
     mask_id: int | None = None
@@ -137,19 +137,16 @@ class Collator:
 
         Returns:
             input_ids, attention_mask, labels; where there is a mask token also is_mask; of masked LMs split (where instructions
-            begin); with answer vectors also answer (ids) and vector (batch, d); with a teacher taught (batch, d); with
-            ``subtract`` also alone, the vectors of the instructions (batch, d).
+            begin); of each targets NAME_index (batch,) and NAME (batch, d), float32.
         """
         batch = self.padded(examples)
         if self.mask_id is not None:
             batch["is_mask"] = batch["input_ids"] == self.mask_id
         if "split" in examples[0]:
             batch["split"] = torch.tensor([int(example["split"]) for example in examples])
-        if self.answer_vectors is not None:
-            batch["answer"] = torch.tensor([int(example["answer"]) for example in examples])
-            batch["vector"] = self.answer_vectors[batch["answer"]].float()
-        for name in {"taught", "alone"} & examples[0].keys():
-            batch[name] = torch.from_numpy(np.stack([example[name] for example in examples])).float()
+        for name, vectors in self.targets.items():
+            batch[f"{name}_index"] = torch.tensor([int(example[f"{name}_index"]) for example in examples])
+            batch[name] = vectors[batch[f"{name}_index"]].float()
         return batch
 
     def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from finetune.answering.examples import Example, causal_examples, masked_examples, seq2seq_examples
-from finetune.answering.losses import Read, read_causal, read_masked, read_seq2seq
+from finetune.answering.forward_pass import ForwardOutput, read_causal, read_masked, read_seq2seq
 from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
 from inbedder.errors import RecipeError
@@ -24,7 +24,7 @@ class TrainingFamily:
 
     examples: Callable[[PreTrainedTokenizerBase, Sequence[Row], AnsweringRecipe], list[Example]]
     """From rows to token ids and labels."""
-    read: Callable[[Any, PreTrainedModel, dict[str, Tensor]], Read]
+    read: Callable[[Any, PreTrainedModel, dict[str, Tensor]], ForwardOutput]
     """A pass of the model (as it is wrapped, and itself) over a batch."""
     needs_end: bool
     """Whether an end token closes its answers."""

@@ -99,7 +99,7 @@ def _probe(collator: Collator, length: int, labels: int) -> dict[str, Tensor]:
     else:
         ids[-labels:] = collator.mask_id
         targets = np.arange(labels) + 5
-    plain = Collator(collator.pad_id, None, collator.side, collator.mask_id)
+    plain = Collator(collator.pad_id, side=collator.side, mask_id=collator.mask_id)
     return plain([{"input_ids": ids, "labels": targets}])
 
 

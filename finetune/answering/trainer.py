@@ -8,18 +8,19 @@ part, carries it into the weights. Parts change memory and speed, not the loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
 from finetune.answering.examples import IGNORED, Collator, Example
 from finetune.answering.families import FAMILIES, TrainingFamily
-from finetune.answering.losses import TARGETS, Read, drawn, pooled
+from finetune.answering.forward_pass import ForwardOutput, pool_states
+from finetune.answering.objectives import QUESTION, compute_vector_loss, make_objectives
+from finetune.answering.objectives.base import TokenObjective, VectorObjective
 from finetune.answering.order import GroupedSampler
 from finetune.answering.packing import PackingCollator
 from finetune.answering.recipe import AnsweringRecipe
@@ -63,18 +64,21 @@ class AnsweringTrainer(Trainer):
         Args:
             model: With its adapters, if any.
             tokenizer: Its own.
-            data: Learned examples, watched examples or None, and what the vectors of both are drawn to, or None.
+            data: Learned examples, held-out examples or None, and the targets of both by name.
             recipe: Objective and schedule.
             kind: A name of ``FAMILIES``.
         """
-        learned, watched, vectors = data
-        self.objective, self.schedule, self.family = recipe.objective, recipe.training, FAMILIES[kind]
+        learned, watched, targets = data
+        objectives = make_objectives(recipe.objective)
+        self.token_objectives = [one for one in objectives if isinstance(one, TokenObjective)]
+        self.vector_objectives = [one for one in objectives if isinstance(one, VectorObjective) and one.is_active]
+        self.pooling, self.schedule, self.family = recipe.objective.pooling, recipe.training, FAMILIES[kind]
         super().__init__(
             model=model,
             args=_training_arguments(recipe, bool(watched)),
             train_dataset=learned,
             eval_dataset=watched,
-            data_collator=PartsCollator(collator_of(tokenizer, vectors, recipe, self.family), shares(recipe)[0]),
+            data_collator=PartsCollator(collator_of(tokenizer, targets, recipe, self.family), shares(recipe)[0]),
             processing_class=tokenizer,
         )
         self.model_accepts_loss_kwargs = True
@@ -110,51 +114,53 @@ class AnsweringTrainer(Trainer):
         total = torch.zeros((), device=self.args.device)
         gradients: list[Tensor] = []
         states: list[RandomStates] = []
-        if len(parts) > 1 and any(name in parts[0] for name in TARGETS):
+        if len(parts) > 1 and self.vector_objectives:
             total, gradients, states = self._contrast(model, parts)
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             with nullcontext() if last else self.accelerator.no_sync(model):
                 with self.compute_loss_context_manager(), _repeated(states[number] if states else None):
-                    read = self._read(model, part)
-                    loss = self._tokens_loss(read) / tokens
+                    output = self._read(model, part)
+                    vectors = pool_states(output, self.pooling)
+                    loss = self._compute_token_loss(output) / tokens
                     if not gradients:
-                        loss = loss + drawn(pooled(read, self.objective.pooling), part, self.objective)
+                        loss = loss + compute_vector_loss(self.vector_objectives, vectors, part)
                     total += loss.detach()
                     if gradients:
-                        loss = loss + (pooled(read, self.objective.pooling) * gradients[number]).sum()
+                        loss = loss + (vectors * gradients[number]).sum()
                 self.accelerator.backward(loss)
         return total
 
     def _contrast(self, model: Any, parts: Sequence[Part]) -> tuple[Tensor, list[Tensor], list[RandomStates]]:
-        """What draws the step's vectors, its gradient in those of each part, and the random states they were read with."""
+        """Compute the step's vector loss, its gradient in each part's vectors, and the random states of each part's pass."""
         states, vectors = [], []
         with torch.no_grad(), self.compute_loss_context_manager():
             for part in parts:
                 states.append(_random_states())
-                vectors.append(pooled(self._read(model, part), self.objective.pooling))
+                vectors.append(pool_states(self._read(model, part), self.pooling))
         whole = torch.cat(vectors).requires_grad_()
-        targets = {name: torch.cat([part[name] for part in parts]) for name in TARGETS if name in parts[0]}
-        loss = drawn(whole, targets, self.objective)
+        names = [QUESTION, *(name for one in self.vector_objectives for name in (one.name, f"{one.name}_index"))]
+        targets = {name: torch.cat([part[name] for part in parts]) for name in names if name in parts[0]}
+        loss = compute_vector_loss(self.vector_objectives, whole, targets)
         (gradient,) = torch.autograd.grad(loss, whole)
         return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states
 
-    def _read(self, model: Any, part: Part) -> Read:
+    def _read(self, model: Any, part: Part) -> ForwardOutput:
         plain = self.accelerator.unwrap_model(model)
         plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
         return self.family.read(model, plain, part)
 
-    def _tokens_loss(self, read: Read) -> Tensor:
-        return self.objective.token_weight * F.cross_entropy(read.logits.float(), read.labels, reduction="sum")
+    def _compute_token_loss(self, output: ForwardOutput) -> Tensor:
+        return torch.stack([one.compute_loss(output.logits, output.labels) for one in self.token_objectives]).sum()
 
     def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
         """Loss of held-out rows; logits are not gathered."""
         losses = []
         with torch.no_grad(), self.compute_loss_context_manager():
             for part in self._prepare_inputs(inputs)["parts"]:
-                read = self._read(model, part)
-                loss = self._tokens_loss(read) / max(len(read.labels), 1)
-                losses.append(loss + drawn(pooled(read, self.objective.pooling), part, self.objective))
+                output = self._read(model, part)
+                loss = self._compute_token_loss(output) / max(len(output.labels), 1)
+                losses.append(loss + compute_vector_loss(self.vector_objectives, pool_states(output, self.pooling), part))
         return torch.stack(losses).mean(), None, None
 
 
@@ -180,13 +186,13 @@ def _training_arguments(recipe: AnsweringRecipe, watches: bool) -> Any:
 
 
 def collator_of(
-    tokenizer: PreTrainedTokenizerBase, vectors: Tensor | None, recipe: AnsweringRecipe, family: TrainingFamily
+    tokenizer: PreTrainedTokenizerBase, targets: Mapping[str, Tensor], recipe: AnsweringRecipe, family: TrainingFamily
 ) -> Collator:
     """What makes batches of a recipe.
 
     Args:
         tokenizer: The model's.
-        vectors: What the vectors of examples are drawn to, or None.
+        targets: Target vectors by name.
         recipe: Whether texts are shared.
         family: Where padding stands.
 
@@ -194,7 +200,7 @@ def collator_of(
         A collator.
     """
     make = PackingCollator if recipe.training.share_texts else Collator
-    return make(pad_id_of(tokenizer), vectors, family.padding, tokenizer.mask_token_id)
+    return make(pad_id_of(tokenizer), targets, family.padding, tokenizer.mask_token_id)
 
 
 def _random_states() -> RandomStates:

@@ -24,9 +24,10 @@ from finetune.answering.dry_run import dry_run
 from finetune.answering.example_cache import cached_examples
 from finetune.answering.families import FAMILIES
 from finetune.answering.memory import measure, with_micro_batch
+from finetune.answering.objectives import QUESTION, make_objectives
+from finetune.answering.objectives.base import VectorObjective
 from finetune.answering.recipe import AnsweringRecipe, parse_recipe
 from finetune.answering.rows import Row, hold_out, load_rows, name_of
-from finetune.answering.targets import instructions_alone, reencoded, taught_by
 from finetune.answering.trainer import AnsweringTrainer, collator_of
 from finetune.card import card, save_curve
 from finetune.preflight import (
@@ -126,10 +127,10 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     return output
 
 
-def _fitting(recipe: AnsweringRecipe, model: Any, loaded: Loaded, data: tuple[Any, Any, Tensor | None]) -> AnsweringRecipe:
+def _fitting(recipe: AnsweringRecipe, model: Any, loaded: Loaded, data: tuple[Any, Any, dict[str, Tensor]]) -> AnsweringRecipe:
     """The recipe with as many rows at once as memory holds."""
     family = FAMILIES[loaded.kind]
-    collator = collator_of(loaded.tokenizer, None, recipe, family)
+    collator = collator_of(loaded.tokenizer, {}, recipe, family)
     need = measure(model, loaded.model, family, collator, recipe)
     return with_micro_batch(recipe, need, collator, data[0], data[0]["length"][:])
 
@@ -158,34 +159,26 @@ def _load(recipe: AnsweringRecipe) -> Loaded:
 
 def _parts(
     loaded: Loaded, rows: Sequence[Row], held_out: Sequence[Row], recipe: AnsweringRecipe
-) -> tuple[Any, Any, Tensor | None]:
-    """Learned examples, held-out examples (or None), and the vectors of all their answers (or None)."""
+) -> tuple[Any, Any, dict[str, Tensor]]:
+    """Learned examples, held-out examples (or None), and the targets of both by name."""
     logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
-    learned, answers = _examples(loaded, rows, recipe)
-    watched = None
-    if held_out:
-        watched, others = _examples(loaded, held_out, recipe)
-        first = len(answers)
-        watched = watched.map(lambda example: {"answer": example["answer"] + first}, keep_in_memory=True)
-        answers = [*answers, *others]
-    vectors = None
-    if recipe.objective.reencode_weight:
-        vectors = reencoded(answers, recipe.objective.reencoder, _width(loaded), recipe.data.cache)
-    return learned, watched, vectors
-
-
-def _examples(loaded: Loaded, rows: Sequence[Row], recipe: AnsweringRecipe) -> tuple[Any, list[tuple[str, ...]]]:
-    """Examples with what the objective needs of their rows, and the texts that vectors are drawn to."""
-    examples, answers = cached_examples(loaded.kind, loaded.tokenizer, rows, recipe)
-    if recipe.objective.teacher:
-        teacher = recipe.objective.teacher
-        teachers = (teacher,) if isinstance(teacher, str) else teacher
-        taught = taught_by(teachers, rows, _width(loaded), recipe.data.cache)
-        examples = examples.add_column("taught", list(taught.numpy())).with_format("numpy")
+    splits = [split for split in (rows, held_out) if split]
+    datasets = [cached_examples(loaded.kind, loaded.tokenizer, split, recipe) for split in splits]
+    width, vectors = _width(loaded), {}
+    targets = {
+        one.name: one.make_targets(splits, width, recipe.data.cache)
+        for one in make_objectives(recipe.objective)
+        if isinstance(one, VectorObjective) and one.is_active
+    }
     if recipe.objective.subtract:
-        alone = instructions_alone(recipe.objective.subtract, rows, _width(loaded))
-        examples = examples.add_column("alone", list(alone.numpy())).with_format("numpy")
-    return examples, answers
+        targets[QUESTION] = recipe.objective.make_question_targets(splits, width)
+    for name, (vectors[name], indices) in targets.items():
+        first = 0
+        for number, split in enumerate(splits):
+            column = list(indices[first : first + len(split)])
+            datasets[number] = datasets[number].add_column(f"{name}_index", column).with_format("numpy")
+            first += len(split)
+    return datasets[0], datasets[1] if held_out else None, vectors
 
 
 def _width(loaded: Loaded) -> int:

@@ -11,7 +11,7 @@ from peft import LoraConfig, get_peft_model
 
 from finetune.answering.examples import IGNORED, Collator
 from finetune.answering.families import FAMILIES
-from finetune.answering.losses import pooled
+from finetune.answering.forward_pass import pool_states
 from finetune.answering.memory import measure
 from finetune.answering.recipe import parse_recipe
 
@@ -41,7 +41,9 @@ def main(shape, lora, attention, bf16):
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16 == "bf16"):
             read = family.read(model, plain, batch)
-            loss = torch.nn.functional.cross_entropy(read.logits.float(), read.labels) + pooled(read, "1st-gen").square().mean()
+            loss = (
+                torch.nn.functional.cross_entropy(read.logits.float(), read.labels) + pool_states(read, "1st-gen").square().mean()
+            )
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -110,18 +110,18 @@ def test_an_alpaca_row_without_input_is_learned_without_the_input_block():
 
 
 def test_collation_pads_on_the_right_and_ignores_padding():
-    batch = Collator(9, torch.arange(10).reshape(5, 2).half())(
+    batch = Collator(9, {"answer": torch.arange(10).reshape(5, 2).half()})(
         [
-            {"input_ids": np.array([1, 2]), "labels": np.array([5]), "answer": 0},
-            {"input_ids": np.array([3]), "labels": np.array([6, 7]), "answer": 4},
+            {"input_ids": np.array([1, 2]), "labels": np.array([5]), "answer_index": 0},
+            {"input_ids": np.array([3]), "labels": np.array([6, 7]), "answer_index": 4},
         ]
     )
     assert batch["input_ids"].tolist() == [[1, 2], [3, 9]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
     assert batch["labels"].tolist() == [[5, IGNORED], [6, 7]]
-    assert batch["answer"].tolist() == [0, 4]
-    assert batch["vector"].tolist() == [[0, 1], [8, 9]]
-    assert batch["vector"].dtype == torch.float32
+    assert batch["answer_index"].tolist() == [0, 4]
+    assert batch["answer"].tolist() == [[0, 1], [8, 9]]
+    assert batch["answer"].dtype == torch.float32
 
 
 def test_an_encoder_decoder_learns_the_answer_and_its_end():
