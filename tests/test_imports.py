@@ -58,8 +58,10 @@ FLOORS = {
         answering.rows
         answering.examples contrastive.training
         answering.forward_pass answering.packing contrastive
-        answering.families
-        answering.dry_run answering.example_cache answering.memory answering.trainer
+        answering.families answering.plan answering.saved_result
+        answering.dry_run answering.example_cache answering.memory answering.trainable_model
+        answering.training_data
+        answering.trainer
         answering.training
     """,
     "evaluation": """

@@ -8,7 +8,7 @@ part, carries it into the weights. Parts change memory and speed, not the loss.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +17,13 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
 from finetune.answering.examples import IGNORED, Collator, Example
-from finetune.answering.families import FAMILIES, TrainingFamily
+from finetune.answering.families import TrainingFamily
 from finetune.answering.forward_pass import ForwardOutput, pool_states
-from finetune.answering.objectives import QUESTION, compute_vector_loss, make_objectives
-from finetune.answering.objectives.base import TokenObjective, VectorObjective
+from finetune.answering.objectives import QUESTION, compute_vector_loss
 from finetune.answering.order import GroupedSampler
-from finetune.answering.packing import PackingCollator
-from finetune.answering.recipe import AnsweringRecipe
-from finetune.preflight import processes, shares
+from finetune.answering.plan import Plan
+from finetune.answering.training_data import TrainingData
 from finetune.training_run import training_arguments
-from inbedder.backbones.transformer import pad_id_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -43,7 +40,7 @@ class PartsCollator:
 
         Args:
             collator: Makes one part.
-            micro_batch: Most rows of a part.
+            micro_batch: Maximum number of rows of a part.
         """
         self.collator, self.micro_batch = collator, micro_batch
 
@@ -57,36 +54,34 @@ class AnsweringTrainer(Trainer):
     """transformers' trainer with the loss and the order of this package."""
 
     def __init__(
-        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, data: Any, recipe: AnsweringRecipe, kind: str
+        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, family: TrainingFamily, data: TrainingData, plan: Plan
     ) -> None:
-        """Bring a run's parts together.
+        """Set up a run.
 
         Args:
             model: With its adapters, if any.
             tokenizer: Its own.
-            data: Learned examples, held-out examples or None, and the targets of both by name.
-            recipe: Objective and schedule.
-            kind: A name of ``FAMILIES``.
+            family: How it is read.
+            data: Learned and held-out examples, and their collator.
+            plan: Objectives, schedule, and rows at once.
         """
-        learned, watched, targets = data
-        objectives = make_objectives(recipe.objective)
-        self.token_objectives = [one for one in objectives if isinstance(one, TokenObjective)]
-        self.vector_objectives = [one for one in objectives if isinstance(one, VectorObjective) and one.is_active]
-        self.pooling, self.schedule, self.family = recipe.objective.pooling, recipe.training, FAMILIES[kind]
+        self.family, self.schedule, self.pooling = family, plan.schedule, plan.vector.pooling
+        self.token_objectives, self.vector_objectives = plan.token_objectives, plan.vector_objectives
         super().__init__(
             model=model,
-            args=_training_arguments(recipe, bool(watched)),
-            train_dataset=learned,
-            eval_dataset=watched,
-            data_collator=PartsCollator(collator_of(tokenizer, targets, recipe, self.family), shares(recipe)[0]),
+            args=_training_arguments(plan, watches=data.held_out is not None),
+            train_dataset=data.learned,
+            eval_dataset=data.held_out,
+            data_collator=PartsCollator(data.collator, plan.micro_batch),
             processing_class=tokenizer,
         )
         self.model_accepts_loss_kwargs = True
 
     def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
         lengths, texts, questions = (self.train_dataset[name][:].tolist() for name in ("length", "text", "question"))
-        how = self.schedule
-        self.order = GroupedSampler(lengths, texts, questions, how.batch_size, how.group, how.seed, share_texts=how.share_texts)
+        batch_size, group, seed = self.schedule.batch_size, self.schedule.group, self.schedule.seed
+        share_texts = self.schedule.share_texts
+        self.order = GroupedSampler(lengths, texts, questions, batch_size, group, seed, share_texts=share_texts)
         return self.order
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
@@ -164,43 +159,25 @@ class AnsweringTrainer(Trainer):
         return torch.stack(losses).mean(), None, None
 
 
-def _training_arguments(recipe: AnsweringRecipe, watches: bool) -> Any:
-    training = recipe.training
-    micro, times = shares(recipe)
+def _training_arguments(plan: Plan, *, watches: bool) -> Any:
+    schedule = plan.schedule
     return training_arguments(
         TrainingArguments,
-        training,
-        per_device_train_batch_size=micro * times,
-        per_device_eval_batch_size=micro,
-        gradient_checkpointing=training.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
-        fsdp=training.fsdp or None,
-        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if training.fsdp else None,
+        schedule,
+        bf16=plan.bf16,
+        per_device_train_batch_size=plan.rows_per_process,
+        per_device_eval_batch_size=plan.micro_batch,
+        gradient_checkpointing=schedule.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if schedule.gradient_checkpointing else None,
+        ddp_backend="gloo" if plan.processes > 1 and not torch.cuda.is_available() else None,
+        fsdp=schedule.fsdp or None,
+        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if schedule.fsdp else None,
         eval_strategy="steps" if watches else "no",
-        eval_steps=training.eval_steps if watches else None,
+        eval_steps=schedule.eval_steps if watches else None,
         prediction_loss_only=True,
         remove_unused_columns=False,
-        report_to=training.report_to,
+        report_to=schedule.report_to,
     )
-
-
-def collator_of(
-    tokenizer: PreTrainedTokenizerBase, targets: Mapping[str, Tensor], recipe: AnsweringRecipe, family: TrainingFamily
-) -> Collator:
-    """What makes batches of a recipe.
-
-    Args:
-        tokenizer: The model's.
-        targets: Target vectors by name.
-        recipe: Whether texts are shared.
-        family: Where padding stands.
-
-    Returns:
-        A collator.
-    """
-    make = PackingCollator if recipe.training.share_texts else Collator
-    return make(pad_id_of(tokenizer), targets, family.padding, tokenizer.mask_token_id)
 
 
 def _random_states() -> RandomStates:
