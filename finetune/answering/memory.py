@@ -144,15 +144,15 @@ def choose_micro_batch(plan: Plan, estimate: MemoryEstimate, collator: Collator,
     Returns:
         Rows that one process holds at once.
     """
-    share, named = plan.rows_per_process, plan.schedule.micro_batch
+    share, recipe_size = plan.rows_per_process, plan.schedule.micro_batch
     longest = [int(number) for number in np.argsort(-np.asarray(lengths), kind="stable")[:share]]
     rows: list[Example] = [examples[number] for number in longest]
     free = get_free_memory() + estimate.weights / GIB
-    for size in [named] if named else [n for n in range(share, 0, -1) if share % n == 0]:
+    for size in [recipe_size] if recipe_size else [n for n in range(share, 0, -1) if share % n == 0]:
         needed = estimate.of(collator.padded(rows[:size])) / GIB
         if needed <= ROOM * free:
             break
-    choice = "" if named else f" with training.micro_batch={size} (chosen)"
+    choice = "" if recipe_size else f" with training.micro_batch={size} (chosen)"
     logger.info("About %.1f GiB a process are needed%s, %.1f are free.", needed, choice, free)
     if needed > free:
         knobs = "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, a lora section"

@@ -75,8 +75,8 @@ def resolve_plan(recipe: AnsweringRecipe) -> Plan:
             recipe.max_answer_tokens,
             recipe.answer_prefix,
         ),
-        token_objectives=tuple(one for one in objectives if isinstance(one, TokenObjective)),
-        vector_objectives=tuple(one for one in objectives if isinstance(one, VectorObjective) and one.is_active),
+        token_objectives=tuple(term for term in objectives if isinstance(term, TokenObjective)),
+        vector_objectives=tuple(term for term in objectives if isinstance(term, VectorObjective) and term.is_active),
         vector=recipe.objective,
         cache=recipe.data.cache,
     )

@@ -134,7 +134,10 @@ class AnsweringTrainer(Trainer):
                 states.append(_random_states())
                 vectors.append(pool_states(self._read(model, part), self.pooling))
         whole = torch.cat(vectors).requires_grad_()
-        names = [QUESTION, *(name for one in self.vector_objectives for name in (one.name, f"{one.name}_index"))]
+        names = [
+            QUESTION,
+            *(name for objective in self.vector_objectives for name in (objective.name, f"{objective.name}_index")),
+        ]
         targets = {name: torch.cat([part[name] for part in parts]) for name in names if name in parts[0]}
         loss = compute_vector_loss(self.vector_objectives, whole, targets)
         (gradient,) = torch.autograd.grad(loss, whole)
@@ -146,7 +149,7 @@ class AnsweringTrainer(Trainer):
         return self.family.read(model, plain, part)
 
     def _compute_token_loss(self, output: ForwardOutput) -> Tensor:
-        return torch.stack([one.compute_loss(output.logits, output.labels) for one in self.token_objectives]).sum()
+        return torch.stack([objective.compute_loss(output.logits, output.labels) for objective in self.token_objectives]).sum()
 
     def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
         """Loss of held-out rows; logits are not gathered."""

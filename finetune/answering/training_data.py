@@ -47,7 +47,7 @@ def make_training_data(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[R
     splits = [split for split in (rows, held_out) if split]
     datasets = [cached_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.cache) for split in splits]
     width = _state_width(loaded.model.config)
-    targets = {one.name: one.make_targets(splits, width, plan.cache) for one in plan.vector_objectives}
+    targets = {objective.name: objective.make_targets(splits, width, plan.cache) for objective in plan.vector_objectives}
     if plan.vector.subtract:
         targets[QUESTION] = plan.vector.make_question_targets(splits, width)
     for name, (_, indices) in targets.items():

@@ -64,8 +64,8 @@ class Distillation(VectorObjective):
             return self.teacher_weight * (1 - F.cosine_similarity(vectors.float(), targets.float(), dim=-1)).mean()
         all_targets, _, _ = gather_targets(targets, indices)
         student, teacher, unit = (F.normalize(rows.float(), dim=-1) for rows in (vectors, targets, all_targets))
-        wanted = (teacher @ unit.T / self.temperature).softmax(-1)
-        return self.teacher_weight * F.cross_entropy(student @ unit.T / self.temperature, wanted)
+        probabilities = (teacher @ unit.T / self.temperature).softmax(-1)
+        return self.teacher_weight * F.cross_entropy(student @ unit.T / self.temperature, probabilities)
 
 
 def embed_with_teachers(teachers: Sequence[str], rows: Sequence[Row], width: int, cache: str | None = None) -> Tensor:
