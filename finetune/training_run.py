@@ -13,7 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import TrainerCallback
 
-from finetune.preflight import out_of_memory, uses_bf16
+from finetune.preflight import out_of_memory
 from finetune.recipe import Lora, Schedule
 from inbedder.backbones.adapters import read_config, read_weights
 from inbedder.errors import MissingExtraError, ModelError, RecipeError
@@ -107,12 +107,13 @@ def _begin_with(adapted: Any, start: str) -> None:
         raise RecipeError(f"lora.start={start} is no adapter of this recipe's shape: {error}") from error
 
 
-def training_arguments(kind: type[Any], training: Schedule, **changes: Any) -> Any:
-    """What every method tells transformers' trainer.
+def training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, **changes: Any) -> Any:
+    """Make the arguments of transformers' trainer.
 
     Args:
         kind: ``TrainingArguments``, or sentence-transformers' own.
         training: The recipe's schedule.
+        bf16: Whether to train in bfloat16 autocast.
         **changes: What the method adds or says otherwise.
 
     Returns:
@@ -129,7 +130,7 @@ def training_arguments(kind: type[Any], training: Schedule, **changes: Any) -> A
         "warmup_steps": training.warmup,
         "lr_scheduler_type": training.scheduler,
         "weight_decay": training.weight_decay,
-        "bf16": uses_bf16(training.bf16),
+        "bf16": bf16,
         "use_cpu": not on_gpu,
         "save_steps": training.save_steps,
         "save_total_limit": 2,

@@ -49,12 +49,19 @@ FLOORS = {
             preflight recipe scenes studies
         composing conditional.recipe contrastive.recipe curriculum.tours methods starting training_run
         conditional.losses conditional.rows curriculum.arranging sources
-        answering.recipe conditional.trainer contrastive.rows curriculum mining
-        answering.rows conditional.training contrastive.instructed contrastive.order curriculum.data_cube
-        answering.examples contrastive.trainer
-        answering.losses answering.packing answering.targets contrastive.training
-        answering.families contrastive
-        answering.dry_run answering.example_cache answering.memory answering.trainer
+        conditional.trainer contrastive.rows curriculum mining
+        answering.objectives.base conditional.training contrastive.instructed contrastive.order curriculum.data_cube
+        answering.objectives.amortised_reencoding answering.objectives.answer_tokens answering.objectives.distillation
+            contrastive.trainer
+        answering.objectives
+        answering.recipe
+        answering.rows
+        answering.examples contrastive.training
+        answering.forward_pass answering.packing contrastive
+        answering.families answering.plan answering.saved_result
+        answering.dry_run answering.example_cache answering.memory answering.trainable_model
+        answering.training_data
+        answering.trainer
         answering.training
     """,
     "evaluation": """

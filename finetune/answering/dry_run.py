@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import TYPE_CHECKING
 
-from finetune.answering.examples import IGNORED
+from finetune.answering.examples import IGNORED, AnswerFormat
 from finetune.answering.families import make_examples
-from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def dry_run(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe, shown: int = 2) -> str:
-    """What would be learned: the first rows of each source as the model reads them, and a table of the sources.
+def dry_run(
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat, shown: int = 2
+) -> str:
+    """Describe what would be learned: the first rows of each source as the model reads them, and a table of the sources.
 
     Args:
         kind: Family of the model.
         tokenizer: Its tokenizer.
         rows: All rows.
-        recipe: Template and lengths.
-        shown: Rows a source.
+        answer_format: Template and lengths.
+        shown: Rows per source.
 
     Returns:
         Text for a terminal.
@@ -31,7 +32,7 @@ def dry_run(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], 
     lines, table = [], [("source", "rows", "answer words", "cut at the first 1,000")]
     for source in dict.fromkeys(row.source for row in rows):
         of_source = [row for row in rows if row.source == source]
-        sample = make_examples(kind, tokenizer, of_source[:1000], recipe)
+        sample = make_examples(kind, tokenizer, of_source[:1000], answer_format)
         lines.append(f"== {source}")
         for row, example in zip(of_source[:shown], sample, strict=False):
             carrying = [int(label) for label in example["labels"] if label != IGNORED]

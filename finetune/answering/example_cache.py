@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 import finetune.answering.examples
 import inbedder.prompting
 import inbedder.tokenization
+from finetune.answering.examples import AnswerFormat
 from finetune.answering.families import make_examples
-from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
 from inbedder.errors import MissingExtraError
 from inbedder.files import atomic_write
-from inbedder.prompting import get_template
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,73 +32,70 @@ CHUNK = 2000
 MAKERS = (finetune.answering.examples, inbedder.prompting, inbedder.tokenization)
 
 
-def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> str:
-    """What the examples depend on.
+def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> str:
+    """Hash what the examples depend on.
 
     Args:
         kind: Family of the model.
         tokenizer: Its tokenizer.
         rows: What is learned.
-        recipe: Template and lengths.
+        answer_format: Template and lengths.
 
     Returns:
         A hash of 32 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(json.dumps([row.text, row.instruction, row.answer, row.target]).encode())
+        digest.update(json.dumps([row.text, row.instruction, row.answer]).encode())
     backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
-    lengths = [recipe.max_length, recipe.mask_length, recipe.max_answer_tokens, recipe.answer_prefix]
+    lengths = [answer_format.max_length, answer_format.mask_length, answer_format.max_answer_tokens, answer_format.answer_prefix]
     code = [inspect.getsource(module) for module in MAKERS]
-    template = get_template(recipe.template)
+    template = answer_format.template
     content = [kind, template.pattern, template.without_input, lengths, backend, tokenizer.all_special_tokens, code]
     digest.update(json.dumps(content).encode())
     return digest.hexdigest()[:32]
 
 
 def cached_examples(
-    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe
-) -> tuple[Dataset, list[tuple[str, ...]]]:
-    """Tokenize rows chunk by chunk into a file, or take the file that the same recipe made before.
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat, cache: str | None
+) -> Dataset:
+    """Tokenize rows chunk by chunk into a file, or take the file that was made of the same before.
 
     Args:
         kind: Family of the model.
         tokenizer: Its tokenizer.
         rows: What is learned.
-        recipe: Template, lengths, and data.cache.
+        answer_format: Template and lengths.
+        cache: Folder of the file; None writes none.
 
     Returns:
-        A data set of numpy examples (input_ids, labels, cut, length, and the numbers of answer, text and question), and
-        what vectors are drawn to (distinct answers, lower case, unless a source says otherwise), in the order of their numbers.
+        Numpy examples: input_ids, labels, cut, length, and the numbers of text and question.
     """
     try:
         from datasets import Dataset
     except ImportError as error:
         raise MissingExtraError("datasets", "finetune") from error
-    numbers: dict[tuple[str, ...], int] = {}
-    answers = [numbers.setdefault(row.drawn_to, len(numbers)) for row in rows]
-    if recipe.data.cache is None:
-        examples = [example for chunk in _chunks(kind, tokenizer, rows, recipe, answers) for example in chunk]
-        return Dataset.from_list(examples).with_format("numpy"), list(numbers)
-    folder = Path(recipe.data.cache).expanduser()
-    path = folder / f"{examples_key(kind, tokenizer, rows, recipe)}.arrow"
+    if cache is None:
+        examples = [example for chunk in _chunks(kind, tokenizer, rows, answer_format) for example in chunk]
+        return Dataset.from_list(examples).with_format("numpy")
+    folder = Path(cache).expanduser()
+    path = folder / f"{examples_key(kind, tokenizer, rows, answer_format)}.arrow"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(path, _chunks(kind, tokenizer, rows, recipe, answers))
-    return Dataset.from_file(str(path)).with_format("numpy"), list(numbers)
+        _write(path, _chunks(kind, tokenizer, rows, answer_format))
+    return Dataset.from_file(str(path)).with_format("numpy")
 
 
 def _chunks(
-    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe, answers: Sequence[int]
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat
 ) -> Iterator[list[dict[str, Any]]]:
     texts: dict[str, int] = {}
     questions: dict[str, int] = {}
     for start in range(0, len(rows), CHUNK):
         chunk_rows = rows[start : start + CHUNK]
-        chunk = make_examples(kind, tokenizer, chunk_rows, recipe)
-        for example, row, answer in zip(chunk, chunk_rows, answers[start:], strict=False):
+        chunk = make_examples(kind, tokenizer, chunk_rows, answer_format)
+        for example, row in zip(chunk, chunk_rows, strict=True):
             example["length"] = len(example["input_ids"])
-            example["answer"] = answer
             example["text"] = texts.setdefault(row.text, len(texts))
             example["question"] = questions.setdefault(row.instruction, len(questions))
         yield chunk

@@ -9,17 +9,17 @@ of a masked LM are the targets of its masks in order, those of an encoder-decode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from finetune.answering.recipe import AnsweringRecipe
 from finetune.answering.rows import Row
-from inbedder.prompting import get_template
+from inbedder.batching import pad
+from inbedder.prompting import PromptTemplate
 from inbedder.tokenization import AnsweredPrompt, PromptTokenizer, clean_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,22 @@ if TYPE_CHECKING:
 
 Example = dict[str, Any]
 IGNORED = -100
+
+
+@dataclass(frozen=True)
+class AnswerFormat:
+    """How a row becomes a prompt and its answer; ``AnsweringRecipe`` describes the settings."""
+
+    template: PromptTemplate
+    """Prompt template."""
+    max_length: int
+    """Maximum prompt length in tokens, answer included."""
+    mask_length: int | str
+    """Masks of a masked LM, or "answer"."""
+    max_answer_tokens: int
+    """Maximum answer length in tokens."""
+    answer_prefix: str
+    """What stands between prompt and answer."""
 
 
 def _cut(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
@@ -37,17 +53,17 @@ def _cut(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
     return ids[: end or limit]
 
 
-def _prompting(tokenizer: PreTrainedTokenizerBase, recipe: AnsweringRecipe, room: int, masks: int = 0) -> PromptTokenizer:
+def _prompting(tokenizer: PreTrainedTokenizerBase, answer_format: AnswerFormat, room: int, masks: int = 0) -> PromptTokenizer:
     """Makes the very prompts of inference, cutting the text where they are too long, never the question."""
-    return PromptTokenizer(tokenizer, get_template(recipe.template), recipe.max_length - room, masks)
+    return PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length - room, masks)
 
 
-def _answered(prompting: PromptTokenizer, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[AnsweredPrompt]:
-    answers = [recipe.answer_prefix + row.answer for row in rows]
+def _answered(prompting: PromptTokenizer, rows: Sequence[Row], answer_format: AnswerFormat) -> list[AnsweredPrompt]:
+    answers = [answer_format.answer_prefix + row.answer for row in rows]
     return prompting.with_answers([row.text for row in rows], [row.instruction for row in rows], answers)
 
 
-def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
+def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
     """Prompts whose masks stand for the answer.
 
     With a fixed number of masks an answer is cut to it and a shorter one is filled with the end token; with
@@ -56,16 +72,16 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
     Args:
         tokenizer: The model's.
         rows: What is learned.
-        recipe: Template, lengths and mask_length.
+        answer_format: Template, lengths and mask_length.
 
     Returns:
         One example per row; its labels are the targets of its masks, in order, and "split" says where the instruction begins.
     """
-    fixed = recipe.mask_length if isinstance(recipe.mask_length, int) else None
-    masks = fixed or recipe.max_answer_tokens
+    fixed = answer_format.mask_length if isinstance(answer_format.mask_length, int) else None
+    masks = fixed or answer_format.max_answer_tokens
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     examples = []
-    for pair in _answered(_prompting(tokenizer, recipe, 0, masks), rows, recipe):
+    for pair in _answered(_prompting(tokenizer, answer_format, 0, masks), rows, answer_format):
         answer = _cut(pair.answer, pair.words, masks)
         targets = answer + [end] * (fixed - len(answer)) if fixed else answer or [end]
         ids = np.asarray([*pair.before, *[tokenizer.mask_token_id] * len(targets), *pair.after], dtype=np.int32)
@@ -74,43 +90,43 @@ def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], rec
     return examples
 
 
-def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
+def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
     """Prompts followed by the answer and the end token, which alone carry the loss.
 
     Args:
         tokenizer: The model's.
         rows: What is learned.
-        recipe: Template and lengths.
+        answer_format: Template and lengths.
 
     Returns:
         One example per row; its labels are its ids, with ``IGNORED`` for the prompt.
     """
     examples = []
-    for pair in _answered(_prompting(tokenizer, recipe, recipe.max_answer_tokens + 1), rows, recipe):
-        answer = _cut(pair.answer, pair.words, recipe.max_answer_tokens)
+    for pair in _answered(_prompting(tokenizer, answer_format, answer_format.max_answer_tokens + 1), rows, answer_format):
+        answer = _cut(pair.answer, pair.words, answer_format.max_answer_tokens)
         answer_ids = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
         labels = np.concatenate([np.full(len(pair.before), IGNORED, dtype=np.int32), answer_ids])
         examples.append({"input_ids": np.concatenate([pair.before, answer_ids]), "labels": labels, "cut": pair.cut})
     return examples
 
 
-def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
+def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
     """Prompts for the encoder; the decoder learns the answer, tokenized alone as in the authors' code, and the end token.
 
     Args:
         tokenizer: The model's.
         rows: What is learned.
-        recipe: Template and lengths.
+        answer_format: Template and lengths.
 
     Returns:
         One example per row; its labels are the answer's ids.
     """
-    prompts = _prompting(tokenizer, recipe, 0)([row.text for row in rows], [row.instruction for row in rows])
+    prompts = _prompting(tokenizer, answer_format, 0)([row.text for row in rows], [row.instruction for row in rows])
     answers = [clean_text(row.answer) for row in rows]
     encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
     examples = []
     for number, (prompt, ids) in enumerate(zip(prompts, encoded["input_ids"], strict=True)):
-        answer = _cut(ids, encoded.word_ids(number), recipe.max_answer_tokens)
+        answer = _cut(ids, encoded.word_ids(number), answer_format.max_answer_tokens)
         labels = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
         examples.append({"input_ids": prompt.ids, "labels": labels, "cut": prompt.cut})
     return examples
@@ -118,12 +134,12 @@ def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], re
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads examples on the right and adds what the objective needs of their answers."""
+    """Pads examples and adds the targets of objectives."""
 
     pad_id: int
     """Id of padding in input_ids."""
-    answer_vectors: Tensor | None = None
-    """What the vector of each answer is drawn to, shape (answers, d)."""
+    targets: Mapping[str, Tensor] = field(default_factory=dict)
+    """Target vectors by name, each of shape (targets, d); an example has its target's index under NAME_index."""
     side: str = "right"
     """Where padding stands."""
     mask_id: int | None = None
@@ -137,34 +153,20 @@ class Collator:
 
         Returns:
             input_ids, attention_mask, labels; where there is a mask token also is_mask; of masked LMs split (where instructions
-            begin); with answer vectors also answer (ids) and vector (batch, d); with a teacher taught (batch, d); with
-            ``subtract`` also alone, the vectors of the instructions (batch, d).
+            begin); of each targets NAME_index (batch,) and NAME (batch, d), float32.
         """
         batch = self.padded(examples)
         if self.mask_id is not None:
             batch["is_mask"] = batch["input_ids"] == self.mask_id
         if "split" in examples[0]:
             batch["split"] = torch.tensor([int(example["split"]) for example in examples])
-        if self.answer_vectors is not None:
-            batch["answer"] = torch.tensor([int(example["answer"]) for example in examples])
-            batch["vector"] = self.answer_vectors[batch["answer"]].float()
-        for name in {"taught", "alone"} & examples[0].keys():
-            batch[name] = torch.from_numpy(np.stack([example[name] for example in examples])).float()
+        for name, vectors in self.targets.items():
+            batch[f"{name}_index"] = torch.tensor([int(example[f"{name}_index"]) for example in examples])
+            batch[name] = vectors[batch[f"{name}_index"]].float()
         return batch
 
     def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """input_ids, attention_mask and labels of a batch."""
-        return {
-            "input_ids": _pad([example["input_ids"] for example in examples], self.pad_id, self.side),
-            "attention_mask": _pad([np.ones(len(example["input_ids"])) for example in examples], 0, self.side),
-            "labels": _pad([example["labels"] for example in examples], IGNORED, self.side),
-        }
-
-
-def _pad(rows: Sequence[Any], value: int, side: str) -> Tensor:
-    longest = max(len(row) for row in rows)
-    out = torch.full((len(rows), longest), value, dtype=torch.long)
-    for i, row in enumerate(rows):
-        start = longest - len(row) if side == "left" else 0
-        out[i, start : start + len(row)] = torch.from_numpy(np.asarray(row).astype(np.int64))
-    return out
+        """Pad input_ids and labels, and make the attention_mask."""
+        ids, mask = pad([example["input_ids"] for example in examples], self.pad_id, self.side)
+        labels, _ = pad([example["labels"] for example in examples], IGNORED, self.side)
+        return {"input_ids": ids, "attention_mask": mask.long(), "labels": labels}

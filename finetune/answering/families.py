@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from finetune.answering.examples import Example, causal_examples, masked_examples, seq2seq_examples
-from finetune.answering.losses import Read, read_causal, read_masked, read_seq2seq
-from finetune.answering.recipe import AnsweringRecipe
+from finetune.answering.examples import AnswerFormat, Example, causal_examples, masked_examples, seq2seq_examples
+from finetune.answering.forward_pass import ForwardOutput, read_causal, read_masked, read_seq2seq
 from finetune.answering.rows import Row
-from inbedder.errors import RecipeError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
 class TrainingFamily:
     """One kind of model, as it is trained."""
 
-    examples: Callable[[PreTrainedTokenizerBase, Sequence[Row], AnsweringRecipe], list[Example]]
+    examples: Callable[[PreTrainedTokenizerBase, Sequence[Row], AnswerFormat], list[Example]]
     """From rows to token ids and labels."""
-    read: Callable[[Any, PreTrainedModel, dict[str, Tensor]], Read]
+    read: Callable[[Any, PreTrainedModel, dict[str, Tensor]], ForwardOutput]
     """A pass of the model (as it is wrapped, and itself) over a batch."""
     needs_end: bool
     """Whether an end token closes its answers."""
@@ -41,22 +39,18 @@ FAMILIES = {
 }
 
 
-def make_examples(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], recipe: AnsweringRecipe) -> list[Example]:
-    """Examples of any family.
+def make_examples(
+    kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat
+) -> list[Example]:
+    """Make the examples of any family.
 
     Args:
         kind: A name of ``FAMILIES``.
         tokenizer: The model's.
         rows: What is learned.
-        recipe: Template and lengths.
+        answer_format: Template and lengths.
 
     Returns:
         One example per row: input_ids, labels, and cut (whether the text was cut to fit).
-
-    Raises:
-        RecipeError: When the tokenizer has no end token, so that no answer could end.
     """
-    family = FAMILIES[kind]
-    if family.needs_end and tokenizer.eos_token_id is None:
-        raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so no answer could end.")
-    return family.examples(tokenizer, rows, recipe)
+    return FAMILIES[kind].examples(tokenizer, rows, answer_format)

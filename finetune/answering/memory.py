@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from finetune.answering.examples import IGNORED, Collator, Example
 from finetune.answering.families import TrainingFamily
-from finetune.answering.recipe import AnsweringRecipe
-from finetune.preflight import GIB, memory_there, processes, shares, uses_bf16
+from finetune.answering.plan import Plan
+from finetune.preflight import GIB, get_free_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -46,7 +46,7 @@ ROOM = 0.8
 
 
 @dataclass(frozen=True)
-class Need:
+class MemoryEstimate:
     """What training needs, in bytes."""
 
     resident: float
@@ -66,9 +66,9 @@ class Need:
         return self.resident + self.overhead * (k + rows * (a * positions + b * positions**2)) + LOGITS * c * labels
 
 
-def measure(
-    model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, collator: Collator, recipe: AnsweringRecipe
-) -> Need:
+def measure_memory(
+    model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, collator: Collator, *, bf16: bool, shards: int
+) -> MemoryEstimate:
     """Measure what passes of a model keep.
 
     Args:
@@ -76,18 +76,19 @@ def measure(
         plain: The model itself.
         family: How it is read.
         collator: Makes its batches.
-        recipe: Precision, sharding.
+        bf16: Whether to train in bfloat16 autocast.
+        shards: Processes that share weights, gradients and moments.
 
     Returns:
         What its training needs.
     """
-    parts = processes() if recipe.training.fsdp else 1
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / parts
-    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) / parts
-    kept = [_kept(model, plain, family, _probe(collator, *shape), uses_bf16(recipe.training.bf16)) for shape in PROBES]
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / shards
+    trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad) / shards
+    saved_bytes = [_count_saved_bytes(model, plain, family, _probe(collator, *shape), bf16) for shape in PROBES]
     terms = np.array([[1, length, length**2, labels] for length, labels in PROBES], dtype=float)
-    k, a, b, c = (max(float(coefficient), 0.0) for coefficient in np.linalg.solve(terms, np.array(kept, dtype=float)))
-    return Need(weights + HELD * trained, weights, (k / parts, a, b, c), HEAP if plain.device.type == "cpu" else 1.0)
+    k, a, b, c = (max(float(number), 0.0) for number in np.linalg.solve(terms, np.array(saved_bytes, dtype=float)))
+    overhead = HEAP if plain.device.type == "cpu" else 1.0
+    return MemoryEstimate(weights + HELD * trained, weights, (k / shards, a, b, c), overhead)
 
 
 def _probe(collator: Collator, length: int, labels: int) -> dict[str, Tensor]:
@@ -99,20 +100,22 @@ def _probe(collator: Collator, length: int, labels: int) -> dict[str, Tensor]:
     else:
         ids[-labels:] = collator.mask_id
         targets = np.arange(labels) + 5
-    plain = Collator(collator.pad_id, None, collator.side, collator.mask_id)
+    plain = Collator(collator.pad_id, side=collator.side, mask_id=collator.mask_id)
     return plain([{"input_ids": ids, "labels": targets}])
 
 
-def _kept(model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batch: dict[str, Tensor], bf16: bool) -> int:
-    """Bytes that autograd keeps of a pass and its loss, the parameters themselves not counted."""
+def _count_saved_bytes(
+    model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batch: dict[str, Tensor], bf16: bool
+) -> int:
+    """Count the bytes that autograd keeps of a pass and its loss, without the parameters."""
     device = plain.device
     weights = {parameter.untyped_storage().data_ptr() for parameter in (*model.parameters(), *model.buffers())}
-    found: dict[int, int] = {}
+    storages: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            found[storage.data_ptr()] = storage.nbytes()
+            storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     was_training = model.training
@@ -125,36 +128,33 @@ def _kept(model: nn.Module, plain: PreTrainedModel, family: TrainingFamily, batc
     del loss, read
     torch.set_rng_state(random)
     model.train(was_training)
-    return sum(found.values())
+    return sum(storages.values())
 
 
-def with_micro_batch(
-    recipe: AnsweringRecipe, need: Need, collator: Collator, examples: Any, lengths: Sequence[int]
-) -> AnsweringRecipe:
-    """The recipe with a ``micro_batch`` that fits into memory, where it names none; logs what is needed.
+def choose_micro_batch(plan: Plan, estimate: MemoryEstimate, collator: Collator, examples: Any, lengths: Sequence[int]) -> int:
+    """Choose how many rows fit into memory at once, where the recipe does not; logs what is needed.
 
     Args:
-        recipe: How many rows a step has.
-        need: From ``measure``.
+        plan: How many rows a step has.
+        estimate: From ``measure_memory``.
         collator: Makes the batches.
         examples: The learned examples.
         lengths: Tokens of each.
 
     Returns:
-        The recipe, its micro_batch chosen.
+        Rows that one process holds at once.
     """
-    share, _ = shares(replace(recipe, training=replace(recipe.training, micro_batch=None)))
-    longest = [int(place) for place in np.argsort(-np.asarray(lengths), kind="stable")[:share]]
-    rows: list[Example] = [examples[place] for place in longest]
-    free = memory_there() + need.weights / GIB
-    sizes = [recipe.training.micro_batch] if recipe.training.micro_batch else [n for n in range(share, 0, -1) if share % n == 0]
-    for size in sizes:
-        needed = need.of(collator.padded(rows[:size])) / GIB
+    share, recipe_size = plan.rows_per_process, plan.schedule.micro_batch
+    longest = [int(number) for number in np.argsort(-np.asarray(lengths), kind="stable")[:share]]
+    rows: list[Example] = [examples[number] for number in longest]
+    free = get_free_memory() + estimate.weights / GIB
+    for size in [recipe_size] if recipe_size else [n for n in range(share, 0, -1) if share % n == 0]:
+        needed = estimate.of(collator.padded(rows[:size])) / GIB
         if needed <= ROOM * free:
             break
-    chosen = "" if recipe.training.micro_batch else f" with training.micro_batch={size} (chosen)"
-    logger.info("About %.1f GiB a process are needed%s, %.1f are free.", needed, chosen, free)
+    choice = "" if recipe_size else f" with training.micro_batch={size} (chosen)"
+    logger.info("About %.1f GiB a process are needed%s, %.1f are free.", needed, choice, free)
     if needed > free:
         knobs = "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, a lora section"
         logger.warning("About %.1f GiB a process are needed and %.1f are free. Try %s.", needed, free, knobs)
-    return replace(recipe, training=replace(recipe.training, micro_batch=size))
+    return size

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from finetune.answering.objectives import ObjectiveSettings, make_objectives
 from finetune.recipe import (
     SHARED,
-    Above0,
-    AtLeast0,
     Count,
     Lora,
     Schedule,
@@ -56,38 +55,6 @@ class AnsweringData(Section):
 
 
 @dataclass(frozen=True)
-class Objective(Section):
-    """What is minimised: answer-token cross-entropy, and what draws the vector to the re-encoded answer (``losses``)."""
-
-    token_weight: AtLeast0 = 1.0
-    """Weight of the answer tokens' cross-entropy."""
-    reencode_weight: AtLeast0 = 0.0
-    """Weight of the amortised re-encoding: the pooled vector is drawn to the re-encoder's vector of the answer."""
-    reencode_loss: Literal["info_nce", "cosine"] = "info_nce"
-    """info_nce (apart from the batch's other answers) or "cosine" (alone)."""
-    pooling: Literal["1st-gen", "avg-gen"] | None = None
-    """Which vector is drawn: "1st-gen" or "avg-gen"; None is the family's default."""
-    temperature: Above0 = 0.05
-    """Temperature of InfoNCE."""
-    alike: float = 1.0
-    """Answers of another row whose vectors have at least this cosine with a row's own are not its negatives (InfoNCE)."""
-    cosine_weight: AtLeast0 = 0.0
-    """How much of 1 - cosine is added to InfoNCE."""
-    reencoder: str = "all-MiniLM-L6-v2"
-    """The frozen sentence-transformers model that embeds answers."""
-    teacher: str | tuple[str, ...] | None = None
-    """Distillation: a model, as ``InBedder`` takes it, whose vectors of the same rows are learned; of several, their sum."""
-    teacher_weight: AtLeast0 = 1.0
-    """Weight of the teacher's vectors."""
-    teacher_loss: Literal["similarities", "cosine"] = "similarities"
-    """"similarities" (how the teacher's vectors of a step lie to each other) or "cosine" (each row's own vector of the teacher,
-    for a model whose vectors already lie in the teacher's space)."""
-    subtract: str | None = None
-    """A model whose vectors of the instructions alone are taken from the pooled vectors before these are drawn anywhere: of one
-    that will be used with ``subtract_instruction``, the model that it starts from."""
-
-
-@dataclass(frozen=True)
 class AnsweringSchedule(Schedule):
     """The schedule of answering; the rate is the paper's for full fine-tuning, ``batch_size`` counts over all devices."""
 
@@ -129,7 +96,7 @@ class AnsweringRecipe(Section):
     """Adapters; None trains all weights."""
     quantization: Literal["int8", "nf4"] | None = None
     """"int8" or "nf4" of the frozen weights under the adapters (QLoRA)."""
-    objective: Objective = field(default_factory=Objective)
+    objective: ObjectiveSettings = field(default_factory=ObjectiveSettings)
     """What is minimised."""
     template: str | None = None
     """Prompt template, as in ``InBedder``."""
@@ -172,10 +139,11 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         )
     if recipe.late_interaction and not get_template(recipe.template).text_first:
         raise RecipeError("late_interaction reads the text first: choose a template with {input} before {instruction}.")
-    if recipe.objective.token_weight <= 0 and recipe.objective.reencode_weight <= 0:
+    objectives = make_objectives(recipe.objective)
+    if not any(objective.is_active for objective in objectives):
         raise RecipeError("Nothing is minimised: give objective.token_weight or objective.reencode_weight a weight above 0.")
-    if recipe.objective.teacher_loss != "cosine" and any(source.taught_as == "" for source in recipe.data.sources):
-        raise RecipeError('taught_as: "" leaves rows without a teacher, which objective.teacher_loss: cosine alone can do.')
+    for objective in objectives:
+        objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained themselves: give the recipe a lora section (QLoRA).")
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:

@@ -13,19 +13,17 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
 from finetune.answering.examples import IGNORED, Collator, Example
-from finetune.answering.families import FAMILIES, TrainingFamily
-from finetune.answering.losses import TARGETS, Read, drawn, pooled
+from finetune.answering.families import TrainingFamily
+from finetune.answering.forward_pass import ForwardOutput, pool_states
+from finetune.answering.objectives import QUESTION, compute_vector_loss
 from finetune.answering.order import GroupedSampler
-from finetune.answering.packing import PackingCollator
-from finetune.answering.recipe import AnsweringRecipe
-from finetune.preflight import processes, shares
+from finetune.answering.plan import Plan
+from finetune.answering.training_data import TrainingData
 from finetune.training_run import training_arguments
-from inbedder.backbones.transformer import pad_id_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,7 +40,7 @@ class PartsCollator:
 
         Args:
             collator: Makes one part.
-            micro_batch: Most rows of a part.
+            micro_batch: Maximum number of rows of a part.
         """
         self.collator, self.micro_batch = collator, micro_batch
 
@@ -56,33 +54,34 @@ class AnsweringTrainer(Trainer):
     """transformers' trainer with the loss and the order of this package."""
 
     def __init__(
-        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, data: Any, recipe: AnsweringRecipe, kind: str
+        self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, family: TrainingFamily, data: TrainingData, plan: Plan
     ) -> None:
-        """Bring a run's parts together.
+        """Set up a run.
 
         Args:
             model: With its adapters, if any.
             tokenizer: Its own.
-            data: Learned examples, watched examples or None, and what the vectors of both are drawn to, or None.
-            recipe: Objective and schedule.
-            kind: A name of ``FAMILIES``.
+            family: How it is read.
+            data: Learned and held-out examples, and their collator.
+            plan: Objectives, schedule, and rows at once.
         """
-        learned, watched, vectors = data
-        self.objective, self.schedule, self.family = recipe.objective, recipe.training, FAMILIES[kind]
+        self.family, self.schedule, self.pooling = family, plan.schedule, plan.vector.pooling
+        self.token_objectives, self.vector_objectives = plan.token_objectives, plan.vector_objectives
         super().__init__(
             model=model,
-            args=_training_arguments(recipe, bool(watched)),
-            train_dataset=learned,
-            eval_dataset=watched,
-            data_collator=PartsCollator(collator_of(tokenizer, vectors, recipe, self.family), shares(recipe)[0]),
+            args=_training_arguments(plan, watches=data.held_out is not None),
+            train_dataset=data.learned,
+            eval_dataset=data.held_out,
+            data_collator=PartsCollator(data.collator, plan.micro_batch),
             processing_class=tokenizer,
         )
         self.model_accepts_loss_kwargs = True
 
     def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
         lengths, texts, questions = (self.train_dataset[name][:].tolist() for name in ("length", "text", "question"))
-        how = self.schedule
-        self.order = GroupedSampler(lengths, texts, questions, how.batch_size, how.group, how.seed, share_texts=how.share_texts)
+        batch_size, group, seed = self.schedule.batch_size, self.schedule.group, self.schedule.seed
+        share_texts = self.schedule.share_texts
+        self.order = GroupedSampler(lengths, texts, questions, batch_size, group, seed, share_texts=share_texts)
         return self.order
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
@@ -110,91 +109,78 @@ class AnsweringTrainer(Trainer):
         total = torch.zeros((), device=self.args.device)
         gradients: list[Tensor] = []
         states: list[RandomStates] = []
-        if len(parts) > 1 and any(name in parts[0] for name in TARGETS):
+        if len(parts) > 1 and self.vector_objectives:
             total, gradients, states = self._contrast(model, parts)
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             with nullcontext() if last else self.accelerator.no_sync(model):
                 with self.compute_loss_context_manager(), _repeated(states[number] if states else None):
-                    read = self._read(model, part)
-                    loss = self._tokens_loss(read) / tokens
+                    output = self._read(model, part)
+                    vectors = pool_states(output, self.pooling)
+                    loss = self._compute_token_loss(output) / tokens
                     if not gradients:
-                        loss = loss + drawn(pooled(read, self.objective.pooling), part, self.objective)
+                        loss = loss + compute_vector_loss(self.vector_objectives, vectors, part)
                     total += loss.detach()
                     if gradients:
-                        loss = loss + (pooled(read, self.objective.pooling) * gradients[number]).sum()
+                        loss = loss + (vectors * gradients[number]).sum()
                 self.accelerator.backward(loss)
         return total
 
     def _contrast(self, model: Any, parts: Sequence[Part]) -> tuple[Tensor, list[Tensor], list[RandomStates]]:
-        """What draws the step's vectors, its gradient in those of each part, and the random states they were read with."""
+        """Compute the step's vector loss, its gradient in each part's vectors, and the random states of each part's pass."""
         states, vectors = [], []
         with torch.no_grad(), self.compute_loss_context_manager():
             for part in parts:
                 states.append(_random_states())
-                vectors.append(pooled(self._read(model, part), self.objective.pooling))
+                vectors.append(pool_states(self._read(model, part), self.pooling))
         whole = torch.cat(vectors).requires_grad_()
-        targets = {name: torch.cat([part[name] for part in parts]) for name in TARGETS if name in parts[0]}
-        loss = drawn(whole, targets, self.objective)
+        names = [
+            QUESTION,
+            *(name for objective in self.vector_objectives for name in (objective.name, f"{objective.name}_index")),
+        ]
+        targets = {name: torch.cat([part[name] for part in parts]) for name in names if name in parts[0]}
+        loss = compute_vector_loss(self.vector_objectives, whole, targets)
         (gradient,) = torch.autograd.grad(loss, whole)
         return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states
 
-    def _read(self, model: Any, part: Part) -> Read:
+    def _read(self, model: Any, part: Part) -> ForwardOutput:
         plain = self.accelerator.unwrap_model(model)
         plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
         return self.family.read(model, plain, part)
 
-    def _tokens_loss(self, read: Read) -> Tensor:
-        return self.objective.token_weight * F.cross_entropy(read.logits.float(), read.labels, reduction="sum")
+    def _compute_token_loss(self, output: ForwardOutput) -> Tensor:
+        return torch.stack([objective.compute_loss(output.logits, output.labels) for objective in self.token_objectives]).sum()
 
     def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
         """Loss of held-out rows; logits are not gathered."""
         losses = []
         with torch.no_grad(), self.compute_loss_context_manager():
             for part in self._prepare_inputs(inputs)["parts"]:
-                read = self._read(model, part)
-                loss = self._tokens_loss(read) / max(len(read.labels), 1)
-                losses.append(loss + drawn(pooled(read, self.objective.pooling), part, self.objective))
+                output = self._read(model, part)
+                loss = self._compute_token_loss(output) / max(len(output.labels), 1)
+                losses.append(loss + compute_vector_loss(self.vector_objectives, pool_states(output, self.pooling), part))
         return torch.stack(losses).mean(), None, None
 
 
-def _training_arguments(recipe: AnsweringRecipe, watches: bool) -> Any:
-    training = recipe.training
-    micro, times = shares(recipe)
+def _training_arguments(plan: Plan, *, watches: bool) -> Any:
+    schedule = plan.schedule
     return training_arguments(
         TrainingArguments,
-        training,
-        per_device_train_batch_size=micro * times,
-        per_device_eval_batch_size=micro,
-        gradient_checkpointing=training.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        ddp_backend="gloo" if processes() > 1 and not torch.cuda.is_available() else None,
-        fsdp=training.fsdp or None,
-        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if training.fsdp else None,
+        schedule,
+        bf16=plan.bf16,
+        per_device_train_batch_size=plan.rows_per_process,
+        per_device_eval_batch_size=plan.micro_batch,
+        gradient_checkpointing=schedule.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if schedule.gradient_checkpointing else None,
+        ddp_backend="gloo" if plan.processes > 1 and not torch.cuda.is_available() else None,
+        fsdp=schedule.fsdp or None,
+        fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if schedule.fsdp else None,
         eval_strategy="steps" if watches else "no",
-        eval_steps=training.eval_steps if watches else None,
+        eval_steps=schedule.eval_steps if watches else None,
         prediction_loss_only=True,
         remove_unused_columns=False,
-        report_to=training.report_to,
+        report_to=schedule.report_to,
     )
-
-
-def collator_of(
-    tokenizer: PreTrainedTokenizerBase, vectors: Tensor | None, recipe: AnsweringRecipe, family: TrainingFamily
-) -> Collator:
-    """What makes batches of a recipe.
-
-    Args:
-        tokenizer: The model's.
-        vectors: What the vectors of examples are drawn to, or None.
-        recipe: Whether texts are shared.
-        family: Where padding stands.
-
-    Returns:
-        A collator.
-    """
-    make = PackingCollator if recipe.training.share_texts else Collator
-    return make(pad_id_of(tokenizer), vectors, family.padding, tokenizer.mask_token_id)
 
 
 def _random_states() -> RandomStates:

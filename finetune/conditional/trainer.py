@@ -12,6 +12,7 @@ from torch import Tensor
 from finetune.conditional.losses import loss_of, mse, scaled
 from finetune.conditional.recipe import ConditionalRecipe
 from finetune.conditional.rows import PairSampler, higher_rated
+from finetune.preflight import uses_bf16
 from finetune.training_run import training_arguments
 from inbedder.conditional.encoder import ConditionalEncoder, collate
 from inbedder.conditional.rated_rows import Rated
@@ -58,6 +59,7 @@ def _training_arguments(recipe: ConditionalRecipe, watches: bool) -> Any:
     return training_arguments(
         TrainingArguments,
         recipe.training,
+        bf16=uses_bf16(recipe.training.bf16),
         max_grad_norm=recipe.training.max_grad_norm,
         eval_strategy="epoch" if watches else "no",
         remove_unused_columns=False,

@@ -17,7 +17,7 @@ from finetune.card import save_curve
 from finetune.conditional.recipe import ConditionalRecipe, parse_recipe
 from finetune.conditional.rows import PairSampler, carve_development, draw_pairs, find_file, sentences_of
 from finetune.conditional.trainer import make_examples, make_trainer
-from finetune.preflight import check_reporting, check_room, processes
+from finetune.preflight import check_reporting, check_room, count_processes
 from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train, with_adapters
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.conditional.encoding import check_place
@@ -129,7 +129,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
     output = Path(recipe.training.output)
     run = identity(recipe)
     last = checkpoint_to_resume(output, run, resume=recipe.training.resume)
-    if processes() > 1:
+    if count_processes() > 1:
         raise RecipeError(
             "The method conditional trains in one process: both rows of a pair stand in one batch. Start it without torchrun."
         )

@@ -8,6 +8,7 @@ from finetune.contrastive.instructed import InstructedCollator
 from finetune.contrastive.losses import make_loss
 from finetune.contrastive.order import TaskBatchSampler
 from finetune.contrastive.recipe import ContrastiveRecipe
+from finetune.preflight import uses_bf16
 from finetune.training_run import training_arguments
 
 
@@ -18,6 +19,7 @@ def _training_arguments(recipe: ContrastiveRecipe, watches: bool) -> Any:
     return training_arguments(
         SentenceTransformerTrainingArguments,
         training,
+        bf16=uses_bf16(training.bf16),
         gradient_checkpointing=training.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
         eval_strategy="steps" if watches else "no",

@@ -26,7 +26,7 @@ from finetune.contrastive.recipe import ContrastiveRecipe, parse_recipe
 from finetune.contrastive.rows import Pair, load_pairs
 from finetune.contrastive.trainer import make_trainer
 from finetune.curriculum.data_cube import data_cube_batches, note_underfitting
-from finetune.preflight import check_room, processes
+from finetune.preflight import check_room, count_processes
 from finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train
 from inbedder.backbones.adapters import load_merged
 from inbedder.backbones.sentence_modules import sentence_folder
@@ -121,7 +121,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     """
     from transformers import set_seed
 
-    if processes() > 1:
+    if count_processes() > 1:
         raise RecipeError("Contrastive training runs in one process; start it without torchrun and accelerate.")
     output = Path(recipe.training.output)
     size, seed = recipe.training.batch_size, recipe.training.seed

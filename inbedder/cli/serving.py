@@ -30,6 +30,8 @@ def serve(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Answer requests in OpenAI's shape, with an instruction: embeddings, reranking, answers, groups (inbedder[serve])."""
+    if model_options.pop("trust_remote_code", False):
+        raise typer.BadParameter("a server runs no code from a model's repository.", param_hint="--trust-remote-code")
     from inbedder.errors import MissingExtraError
 
     try:

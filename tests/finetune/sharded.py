@@ -11,14 +11,15 @@ from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.losses import amortised, pooled, read_causal, read_masked
-from finetune.answering.recipe import Objective
+from finetune.answering.forward_pass import pool_states, read_causal, read_masked
+from finetune.answering.objectives.amortised_reencoding import AmortisedReencoding
 
 
 def loss_of(kind, model, batch):
     read = read_causal(model, model, batch) if kind == "causal" else read_masked(model, model, batch)
     tokens = torch.nn.functional.cross_entropy(read.logits, read.labels)
-    return tokens + amortised(pooled(read, None), batch, Objective())
+    objective = AmortisedReencoding(reencode_weight=1)
+    return tokens + objective.compute_loss(pool_states(read, None), batch["vector"], batch["answer"])
 
 
 def main(kind, folder):

@@ -3,25 +3,10 @@ import torch
 from torch import nn
 
 from finetune import preflight as checks
-from finetune.answering.recipe import parse_recipe
 from finetune.answering.training import finetune
-from finetune.preflight import check_room, shares
+from finetune.preflight import check_room
 from inbedder.errors import RecipeError
 from tests.finetune.answering.test_training import make_recipe
-
-
-def recipe(**training):
-    return parse_recipe({"model": "m", "max_length": 100, "data": {"sources": ["a"]}, "training": training})
-
-
-def test_a_step_is_shared_by_processes_and_passes(monkeypatch):
-    assert shares(recipe(batch_size=64)) == (64, 1)
-    assert shares(recipe(batch_size=64, micro_batch=8)) == (8, 8)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    assert shares(recipe(batch_size=64)) == (16, 1)
-    assert shares(recipe(batch_size=64, micro_batch=4)) == (4, 4)
-    with pytest.raises(RecipeError, match="batch_size=64 cannot be shared by 4 processes with 32 rows at once"):
-        shares(recipe(batch_size=64, micro_batch=32))
 
 
 def test_a_full_disk_is_refused_before_the_first_step(tmp_path, monkeypatch):

@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-from copy import copy
 
 import pytest
 import uvicorn
@@ -82,8 +81,6 @@ def failing(tiny):
     """The tiny model, its vectors changed by a function of them and their prompts."""
 
     def make(result):
-        model = copy(tiny)
-        model.backbone = FailingBackbone(tiny.backbone, result)
-        return model
+        return tiny.with_parts(tiny.parts.wrap(lambda backbone: FailingBackbone(backbone, result)))
 
     return make

@@ -20,7 +20,7 @@ BODIES = {
     "/v1/embeddings": {"input": ["a", "b"]},
     "/v1/rerank": {"query": "a", "documents": ["b", "c"]},
     "/v2/embed": {"texts": ["a", "b"], "input_type": "clustering"},
-    "/v1/answers": {"input": ["a", "b"]},
+    "/v1/answers": {"input": ["a", "b"], "instruction": "What?"},
     "/v1/clusters": {"texts": ["a", "b"], "k": 2},
 }
 """A good body of each route that takes one."""

@@ -162,8 +162,7 @@ def test_beyond_the_bound_requests_are_told_to_try_again(make_client, tiny):
         assert go.wait(60)
         return vectors
 
-    model = InBedder.with_pooling(tiny)
-    model.backbone = FailingBackbone(tiny.backbone, wait)
+    model = tiny.with_parts(tiny.parts.wrap(lambda backbone: FailingBackbone(backbone, wait)))
     go.set()
     client = make_client({"slow": model}, max_waiting=2)
     go.clear()
@@ -191,8 +190,7 @@ def test_a_client_that_goes_leaves_the_queue(make_live, tiny):
         computed.append(len(prompts))
         return vectors
 
-    model = InBedder.with_pooling(tiny)
-    model.backbone = FailingBackbone(tiny.backbone, wait)
+    model = tiny.with_parts(tiny.parts.wrap(lambda backbone: FailingBackbone(backbone, wait)))
     address = make_live({"slow": model})
     computed.clear()
     go.clear()
@@ -227,8 +225,7 @@ def test_an_item_without_a_finite_vector_fails_its_own_request_alone(make_client
                 vectors[row] = float("nan")
         return vectors
 
-    model = InBedder.with_pooling(tiny)
-    model.backbone = FailingBackbone(tiny.backbone, spoil)
+    model = tiny.with_parts(tiny.parts.wrap(lambda backbone: FailingBackbone(backbone, spoil)))
     client = make_client({"tiny": model})
     texts = ["a", "poison", "b", "c"] * 4
     with ThreadPoolExecutor(8) as pool:
@@ -241,6 +238,6 @@ def test_answers_of_requests_that_ask_alike_are_drawn_together(make_client, tiny
     client = make_client()
     texts = [f"text {number}" for number in range(12)]
     with ThreadPoolExecutor(12) as pool:
-        sent = pool.map(lambda text: client.post("/v1/answers", json={"input": text, "temperature": 1.0, "n": 2}), texts)
+        sent = pool.map(lambda text: client.post("/v1/answers", json={"input": text, "instruction": "@generic", "temperature": 1.0, "n": 2}), texts)
     found = [response.json()["data"][0]["answers"] for response in sent]
-    assert found == tiny.answer(texts, n=2, temperature=1.0)
+    assert found == tiny.answer(texts, "@generic", n=2, temperature=1.0)

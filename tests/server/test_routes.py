@@ -96,7 +96,7 @@ def test_texts_that_are_too_long_are_cut_or_refused(client):
         ("/v1/embeddings", {"input": "a"}),
         ("/v1/rerank", {"query": "a", "documents": ["b"]}),
         ("/v2/embed", {"texts": ["a"], "input_type": "clustering"}),
-        ("/v1/answers", {"input": "a"}),
+        ("/v1/answers", {"input": "a", "instruction": "What?"}),
         ("/v1/clusters", {"texts": ["a", "b"]}),
     ],
 )
@@ -166,8 +166,10 @@ def test_coheres_input_types_are_the_prompts_of_queries_and_documents(make_clien
 def test_answers_are_the_models(client, tiny, make_client, make_model):
     body = client.post("/v1/answers", json={"input": TEXTS, "instruction": ASKED}).json()
     assert [row["answers"] for row in body["data"]] == [[answer] for answer in tiny.answer(TEXTS, ASKED)]
-    drawn = client.post("/v1/answers", json={"input": TEXTS[0], "n": 3, "temperature": 1.0, "seed": 5}).json()
-    assert drawn["data"][0]["answers"] == tiny.answer([TEXTS[0]], n=3, temperature=1.0, seed=5)[0]
+    drawn = client.post("/v1/answers", json={"input": TEXTS[0], "instruction": ASKED, "n": 3, "temperature": 1.0, "seed": 5}).json()
+    assert drawn["data"][0]["answers"] == tiny.answer([TEXTS[0]], ASKED, n=3, temperature=1.0, seed=5)[0]
+    refused = client.post("/v1/answers", json={"input": "a"})
+    assert refused.status_code == 422 and "@generic" in refused.text
     encoder = make_client({"encoder": InBedder(make_model("headless-bert"), backbone="embedding")})
     assert encoder.post("/v1/answers", json={"input": "a"}).status_code == 400
     for wrong in ({"n": 0}, {"n": 17}, {"temperature": -1}, {"top_p": 0}, {"seed": -1}):

@@ -11,9 +11,8 @@ from peft import LoraConfig, get_peft_model
 
 from finetune.answering.examples import IGNORED, Collator
 from finetune.answering.families import FAMILIES
-from finetune.answering.losses import pooled
-from finetune.answering.memory import measure
-from finetune.answering.recipe import parse_recipe
+from finetune.answering.forward_pass import pool_states
+from finetune.answering.memory import measure_memory
 
 
 def peak():
@@ -31,9 +30,8 @@ def main(shape, lora, attention, bf16):
     config = transformers.LlamaConfig(**(wide if shape == "wide" else deep), **heads, attn_implementation=attention)
     plain = transformers.LlamaForCausalLM(config)
     model = get_peft_model(plain, LoraConfig(r=16, target_modules="all-linear")) if lora == "lora" else plain
-    recipe = parse_recipe({"model": "m", "data": {"sources": ["a"]}, "training": {"bf16": bf16 == "bf16"}})
     collator, family = Collator(0, side="left"), FAMILIES["causal"]
-    need = measure(model, plain, family, collator, recipe)
+    estimate = measure_memory(model, plain, family, collator, bf16=bf16 == "bf16", shards=1)
     ids = np.arange(200) % 400 + 5
     labels = np.where(np.arange(200) < (190 if shape == "deep" else 160), IGNORED, ids)
     batch = collator([{"input_ids": ids, "labels": labels}] * 24)
@@ -41,12 +39,14 @@ def main(shape, lora, attention, bf16):
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16 == "bf16"):
             read = family.read(model, plain, batch)
-            loss = torch.nn.functional.cross_entropy(read.logits.float(), read.labels) + pooled(read, "1st-gen").square().mean()
+            loss = (
+                torch.nn.functional.cross_entropy(read.logits.float(), read.labels) + pool_states(read, "1st-gen").square().mean()
+            )
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         del read, loss
-    print(replace(need, overhead=1.0).of(batch) / 2**20, need.of(batch) / 2**20, peak() - before)
+    print(replace(estimate, overhead=1.0).of(batch) / 2**20, estimate.of(batch) / 2**20, peak() - before)
 
 
 main(*sys.argv[1:])

@@ -6,6 +6,7 @@ import pytest
 from finetune.answering import examples as examples_module
 from finetune.answering.example_cache import cached_examples, examples_key
 from finetune.answering.families import make_examples
+from finetune.answering.plan import resolve_plan
 from finetune.answering.recipe import parse_recipe
 from finetune.answering.rows import load_rows
 from tests.conftest import TOKENIZERS
@@ -20,6 +21,10 @@ def folder(tmp_path):
     return tmp_path
 
 
+def plan(folder, data=None, **settings):
+    return resolve_plan(recipe(folder, data, **settings))
+
+
 def recipe(folder, data=None, **settings):
     data = {"folder": str(folder), "sources": ["qa.jsonl"], "cache": str(folder / "cache"), **(data or {})}
     return parse_recipe({"model": "m", "max_length": 96, "data": data, **settings})
@@ -28,16 +33,14 @@ def recipe(folder, data=None, **settings):
 def test_examples_come_back_from_disk_as_they_were(folder, monkeypatch):
     tokenizer = TOKENIZERS["byte-level"]()
     rows = load_rows(recipe(folder).data)
-    direct = make_examples("causal", tokenizer, rows, recipe(folder))
-    first, answers = cached_examples("causal", tokenizer, rows, recipe(folder))
+    direct = make_examples("causal", tokenizer, rows, plan(folder).answer_format)
+    first = cached_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
     monkeypatch.setattr("finetune.answering.example_cache.make_examples", None)
-    again, _ = cached_examples("causal", tokenizer, rows, recipe(folder))
-    assert answers == [("dogs",), ("cats",)]
+    again = cached_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
     for example, one, two in zip(direct, first, again, strict=True):
         assert one["input_ids"].tolist() == two["input_ids"].tolist() == example["input_ids"].tolist()
         assert one["labels"].tolist() == example["labels"].tolist()
         assert int(one["length"]) == len(example["input_ids"])
-    assert [int(one["answer"]) for one in again] == [0, 1] * 4 + [0]
     assert [int(one["text"]) for one in again] == list(range(9))
     assert {int(one["question"]) for one in again} == {0}
 
@@ -45,14 +48,15 @@ def test_examples_come_back_from_disk_as_they_were(folder, monkeypatch):
 def test_without_a_cache_examples_are_the_same(folder):
     tokenizer = TOKENIZERS["roberta"]()
     rows = load_rows(recipe(folder).data)
-    kept, _ = cached_examples("masked", tokenizer, rows, recipe(folder))
-    made, _ = cached_examples("masked", tokenizer, rows, recipe(folder, {"cache": None}))
+    kept = cached_examples("masked", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
+    made = cached_examples("masked", tokenizer, rows, plan(folder).answer_format, None)
     assert [one["input_ids"].tolist() for one in kept] == [one["input_ids"].tolist() for one in made]
 
 
 def key(folder, kind="masked", tokenizer="roberta", **change):
     settings = recipe(folder, **change)
-    return examples_key(kind, TOKENIZERS[tokenizer](), load_rows(settings.data, settings.training.seed), settings)
+    rows = load_rows(settings.data, settings.training.seed)
+    return examples_key(kind, TOKENIZERS[tokenizer](), rows, resolve_plan(settings).answer_format)
 
 
 @pytest.mark.parametrize(
@@ -93,5 +97,6 @@ def test_an_interrupted_run_leaves_no_file(folder, monkeypatch):
 
     monkeypatch.setattr("finetune.answering.example_cache.make_examples", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        cached_examples("causal", TOKENIZERS["byte-level"](), load_rows(recipe(folder).data), recipe(folder))
+        rows = load_rows(recipe(folder).data)
+        cached_examples("causal", TOKENIZERS["byte-level"](), rows, plan(folder).answer_format, plan(folder).cache)
     assert not list((folder / "cache").iterdir())

@@ -4,6 +4,7 @@ import torch
 
 from finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, masked_examples
 from finetune.answering.families import make_examples
+from finetune.answering.plan import resolve_plan
 from finetune.answering.recipe import parse_recipe
 from finetune.answering.rows import Row
 from inbedder.prompting import get_template
@@ -17,14 +18,14 @@ ROWS = [
 ]
 
 
-def recipe(**settings):
-    return parse_recipe({"model": "m", "data": {"sources": ["a"]}, "max_length": 96, **settings})
+def answer_format(**settings):
+    return resolve_plan(parse_recipe({"model": "m", "data": {"sources": ["a"]}, "max_length": 96, **settings})).answer_format
 
 
 @pytest.mark.parametrize("masks", [1, 3, 5])
 def test_the_training_prompt_is_the_inference_prompt(masks):
     tokenizer = TOKENIZERS["roberta"]()
-    examples = masked_examples(tokenizer, ROWS, recipe(mask_length=masks))
+    examples = masked_examples(tokenizer, ROWS, answer_format(mask_length=masks))
     prompts = PromptTokenizer(tokenizer, get_template(), 96, masks)([r.text for r in ROWS], [r.instruction for r in ROWS])
     for example, prompt in zip(examples, prompts, strict=True):
         assert np.array_equal(example["input_ids"], prompt.ids)
@@ -32,7 +33,7 @@ def test_the_training_prompt_is_the_inference_prompt(masks):
 
 def test_fixed_masks_hold_the_first_answer_tokens_and_then_the_end():
     tokenizer = TOKENIZERS["wordpiece"]()
-    short, long, _ = masked_examples(tokenizer, ROWS, recipe(mask_length=3))
+    short, long, _ = masked_examples(tokenizer, ROWS, answer_format(mask_length=3))
     cats = tokenizer("cats", add_special_tokens=False)["input_ids"]
     assert short["labels"].tolist() == (cats + [tokenizer.sep_token_id] * 3)[:3]
     encoded = tokenizer(ROWS[1].answer, add_special_tokens=False)
@@ -50,7 +51,7 @@ def test_an_answer_is_cut_between_words_unless_it_is_one_word(words, kept):
 
 def test_as_many_masks_as_the_answer_has_tokens():
     tokenizer = TOKENIZERS["roberta"]()
-    for example, row in zip(masked_examples(tokenizer, ROWS, recipe(mask_length="answer")), ROWS, strict=True):
+    for example, row in zip(masked_examples(tokenizer, ROWS, answer_format(mask_length="answer")), ROWS, strict=True):
         expected = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:40]
         assert example["labels"].tolist() == expected
         assert (example["input_ids"] == tokenizer.mask_token_id).sum() == len(expected)
@@ -60,7 +61,7 @@ def test_as_many_masks_as_the_answer_has_tokens():
 
 def test_causal_loss_is_on_the_answer_and_the_end_alone():
     tokenizer = TOKENIZERS["byte-level"]()
-    examples = causal_examples(tokenizer, ROWS, recipe(max_answer_tokens=30))
+    examples = causal_examples(tokenizer, ROWS, answer_format(max_answer_tokens=30))
     prompts = PromptTokenizer(tokenizer, get_template(), 96 - 31)([r.text for r in ROWS], [r.instruction for r in ROWS])
     for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
         answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
@@ -75,7 +76,7 @@ def test_causal_loss_is_on_the_answer_and_the_end_alone():
 def test_a_decoder_learns_the_tokens_of_prompt_and_answer_in_one_string(name, prefix):
     tokenizer = TOKENIZERS[name]()
     for example, row in zip(
-        causal_examples(tokenizer, ROWS[:2], recipe(max_length=200, answer_prefix=prefix)), ROWS, strict=False
+        causal_examples(tokenizer, ROWS[:2], answer_format(max_length=200, answer_prefix=prefix)), ROWS, strict=False
     ):
         joined = get_template().render(row.text, row.instruction).string + prefix + row.answer
         assert example["input_ids"].tolist() == [*tokenizer(joined)["input_ids"], tokenizer.eos_token_id]
@@ -85,7 +86,7 @@ def test_a_decoder_learns_the_tokens_of_prompt_and_answer_in_one_string(name, pr
 
 def test_a_token_that_holds_the_border_is_part_of_the_answer():
     tokenizer = TOKENIZERS["byte-level"]()
-    (example,) = causal_examples(tokenizer, ROWS[:1], recipe(template="{input} {instruction} ", answer_prefix=""))
+    (example,) = causal_examples(tokenizer, ROWS[:1], answer_format(template="{input} {instruction} ", answer_prefix=""))
     assert example["input_ids"].tolist()[:-1] == tokenizer("I love cats What animals do they love? cats")["input_ids"]
     assert tokenizer.decode(example["labels"][example["labels"] != IGNORED], skip_special_tokens=True) == " cats"
 
@@ -94,7 +95,7 @@ def test_a_token_that_holds_the_border_is_part_of_the_answer():
 def test_the_masks_of_a_masked_model_stand_where_the_joined_string_has_the_answer(name):
     tokenizer = TOKENIZERS[name]()
     for example, row in zip(
-        masked_examples(tokenizer, ROWS[:2], recipe(max_length=300, mask_length="answer")), ROWS, strict=False
+        masked_examples(tokenizer, ROWS[:2], answer_format(max_length=300, mask_length="answer")), ROWS, strict=False
     ):
         joined = get_template().render(row.text, row.instruction).string + row.answer
         ids = example["input_ids"].copy()
@@ -104,29 +105,29 @@ def test_the_masks_of_a_masked_model_stand_where_the_joined_string_has_the_answe
 
 def test_an_alpaca_row_without_input_is_learned_without_the_input_block():
     tokenizer = TOKENIZERS["byte-level"]()
-    (example,) = causal_examples(tokenizer, [Row("", "Name cats", "cats", "f")], recipe(template="alpaca-short"))
+    (example,) = causal_examples(tokenizer, [Row("", "Name cats", "cats", "f")], answer_format(template="alpaca-short"))
     prompt = tokenizer.decode(example["input_ids"], skip_special_tokens=True)
     assert prompt == "### Instruction:\nName cats\n\n### Response:cats"
 
 
 def test_collation_pads_on_the_right_and_ignores_padding():
-    batch = Collator(9, torch.arange(10).reshape(5, 2).half())(
+    batch = Collator(9, {"answer": torch.arange(10).reshape(5, 2).half()})(
         [
-            {"input_ids": np.array([1, 2]), "labels": np.array([5]), "answer": 0},
-            {"input_ids": np.array([3]), "labels": np.array([6, 7]), "answer": 4},
+            {"input_ids": np.array([1, 2]), "labels": np.array([5]), "answer_index": 0},
+            {"input_ids": np.array([3]), "labels": np.array([6, 7]), "answer_index": 4},
         ]
     )
     assert batch["input_ids"].tolist() == [[1, 2], [3, 9]]
     assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
     assert batch["labels"].tolist() == [[5, IGNORED], [6, 7]]
-    assert batch["answer"].tolist() == [0, 4]
-    assert batch["vector"].tolist() == [[0, 1], [8, 9]]
-    assert batch["vector"].dtype == torch.float32
+    assert batch["answer_index"].tolist() == [0, 4]
+    assert batch["answer"].tolist() == [[0, 1], [8, 9]]
+    assert batch["answer"].dtype == torch.float32
 
 
 def test_an_encoder_decoder_learns_the_answer_and_its_end():
     tokenizer = TOKENIZERS["t5-like"]()
-    examples = make_examples("seq2seq", tokenizer, ROWS, recipe(max_answer_tokens=30))
+    examples = make_examples("seq2seq", tokenizer, ROWS, answer_format(max_answer_tokens=30))
     prompts = PromptTokenizer(tokenizer, get_template(), 96)([r.text for r in ROWS], [r.instruction for r in ROWS])
     for example, prompt, row in zip(examples, prompts, ROWS, strict=True):
         answer = tokenizer(row.answer, add_special_tokens=False, split_special_tokens=True)["input_ids"][:30]
@@ -137,6 +138,6 @@ def test_an_encoder_decoder_learns_the_answer_and_its_end():
 def test_over_long_examples_lose_text_and_say_so():
     for kind, name in (("causal", "byte-level"), ("masked", "roberta"), ("seq2seq", "t5-like")):
         tokenizer = TOKENIZERS[name]()
-        examples = make_examples(kind, tokenizer, ROWS, recipe(max_answer_tokens=10))
+        examples = make_examples(kind, tokenizer, ROWS, answer_format(max_answer_tokens=10))
         assert [example["cut"] for example in examples] == [False, False, True]
         assert "Do they love animals?" in tokenizer.decode(examples[2]["input_ids"])

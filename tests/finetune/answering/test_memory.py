@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.memory import Need, with_micro_batch
+from finetune.answering.memory import MemoryEstimate, choose_micro_batch
+from finetune.answering.plan import resolve_plan
 from finetune.answering.recipe import parse_recipe
 
 ROOT = Path(__file__).parents[3]
@@ -39,22 +40,21 @@ def examples(count, length):
     return [{"input_ids": ids, "labels": np.where(ids < length - 2, IGNORED, ids), "text": number} for number in range(count)]
 
 
-def recipe(**training):
-    return parse_recipe({"model": "m", "data": {"sources": ["a"]}, "training": {"batch_size": 8, **training}})
+def plan(**training):
+    return resolve_plan(parse_recipe({"model": "m", "data": {"sources": ["a"]}, "training": {"batch_size": 8, **training}}))
 
 
 @pytest.mark.parametrize(("free", "chosen"), [(100.0, 8), (9.0, 4), (6.0, 2), (0.5, 1)])
 def test_a_step_is_read_in_the_largest_parts_that_fit(monkeypatch, caplog, free, chosen):
-    monkeypatch.setattr("finetune.answering.memory.memory_there", lambda: free)
-    need = Need(2**30, 0.0, (0.0, 2**30 / 10, 0.0, 0.0))  # a GiB, and one for each row of ten positions
+    monkeypatch.setattr("finetune.answering.memory.get_free_memory", lambda: free)
+    estimate = MemoryEstimate(2**30, 0.0, (0.0, 2**30 / 10, 0.0, 0.0))  # a GiB, and one for each row of ten positions
     caplog.set_level("INFO", "finetune")
-    fitting = with_micro_batch(recipe(), need, Collator(0), examples(20, 10), [10] * 20)
-    assert fitting.training.micro_batch == chosen
+    assert choose_micro_batch(plan(), estimate, Collator(0), examples(20, 10), [10] * 20) == chosen
     assert f"training.micro_batch={chosen} (chosen)" in caplog.text
     assert ("Try a smaller training.micro_batch" in caplog.text) == (free < 1)
 
 
 def test_a_micro_batch_that_is_named_stays(monkeypatch):
-    monkeypatch.setattr("finetune.answering.memory.memory_there", lambda: 0.5)
-    need = Need(2**30, 0.0, (0.0, 0.0, 0.0, 0.0))
-    assert with_micro_batch(recipe(micro_batch=4), need, Collator(0), examples(8, 10), [10] * 8).training.micro_batch == 4
+    monkeypatch.setattr("finetune.answering.memory.get_free_memory", lambda: 0.5)
+    estimate = MemoryEstimate(2**30, 0.0, (0.0, 0.0, 0.0, 0.0))
+    assert choose_micro_batch(plan(micro_batch=4), estimate, Collator(0), examples(8, 10), [10] * 8) == 4

@@ -4,7 +4,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.losses import pooled, read_causal
+from finetune.answering.forward_pass import pool_states, read_causal
 from finetune.answering.packing import NOBODY, PackingCollator, in_rows, pack
 
 
@@ -43,13 +43,13 @@ def test_rows_hold_as_many_packs_as_the_longest_has_room_for():
 @pytest.mark.parametrize("family", ["llama", "opt", "gpt2", "qwen2", "mistral"])
 def test_packed_examples_are_read_as_if_each_stood_alone(make_model, family, attention):
     model = AutoModelForCausalLM.from_pretrained(make_model(family), attn_implementation=attention).eval()
-    vectors = torch.arange(len(EXAMPLES), dtype=torch.float32).unsqueeze(1)
-    examples = [{**one, "answer": number} for number, one in enumerate(EXAMPLES)]
-    plain, packed = (read_causal(model, model, kind(0, vectors)(examples)) for kind in (Collator, PackingCollator))
+    targets = {"answer": torch.arange(len(EXAMPLES), dtype=torch.float32).unsqueeze(1)}
+    examples = [{**one, "answer_index": number} for number, one in enumerate(EXAMPLES)]
+    plain, packed = (read_causal(model, model, kind(0, targets)(examples)) for kind in (Collator, PackingCollator))
     assert packed.labels.tolist() == plain.labels.tolist()
     torch.testing.assert_close(packed.logits, plain.logits, atol=2e-5, rtol=1e-4)
     for pooling in ("1st-gen", "avg-gen"):
-        torch.testing.assert_close(pooled(packed, pooling), pooled(plain, pooling), atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(pool_states(packed, pooling), pool_states(plain, pooling), atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
