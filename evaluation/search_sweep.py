@@ -16,7 +16,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from inbedder.search.model_vectors import generic_vectors, instructed_vectors
 from numpy.typing import NDArray
 
 from evaluation.figures import lines
@@ -25,6 +24,7 @@ from evaluation.tasks.corpus import TwoCriteriaCorpus, known_corpus
 from inbedder.embedder import InBedder
 from inbedder.files import atomic_write
 from inbedder.prompting import GENERIC_INSTRUCTION
+from inbedder.search.model_vectors import generic_vectors, instructed_vectors
 from inbedder.search.ranking import mixed
 from inbedder.vectors import Vectors, unit
 

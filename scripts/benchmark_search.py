@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from inbedder.search.model_vectors import about
 
 from inbedder import InBedder
 from inbedder.search import Index
 from inbedder.search.arrays import fixed, matrix, schema_of, table_of
+from inbedder.search.model_vectors import about
 from inbedder.search.ranking import candidates
 from inbedder.search.rows import Rows
 from inbedder.search.storage import Storage

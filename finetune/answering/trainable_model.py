@@ -18,8 +18,8 @@ from inbedder.backbones.families import load_model
 from inbedder.backbones.late_interaction import prepare
 from inbedder.backbones.transformer import position_limit
 from inbedder.backbones.weights import Loaded
-from inbedder.options import ModelOptions
 from inbedder.errors import RecipeError
+from inbedder.options import ModelOptions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -108,7 +108,9 @@ class _ServerSettings(BaseSettings):
 
 
 MODEL_OPTIONS: dict[str, Any] = {
-    option.name: (info_of(option).kind | None, None) for option in all_options() if option.name not in ("model", "trust_remote_code")
+    option.name: (info_of(option).kind | None, None)
+    for option in all_options()
+    if option.name not in ("model", "trust_remote_code")
 }
 """Every option of a model is a setting of the server too, for all its models; types and defaults here. A server runs no code
 from a model's repository."""

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from inbedder import InBedder
 from inbedder.server.queue import TICKET, BatchQueue, QueueClosedError, Ticket
 from inbedder.vectors import unit
 from tests.conftest import INSTRUCTIONS
@@ -238,6 +237,9 @@ def test_answers_of_requests_that_ask_alike_are_drawn_together(make_client, tiny
     client = make_client()
     texts = [f"text {number}" for number in range(12)]
     with ThreadPoolExecutor(12) as pool:
-        sent = pool.map(lambda text: client.post("/v1/answers", json={"input": text, "instruction": "@generic", "temperature": 1.0, "n": 2}), texts)
+        sent = pool.map(
+            lambda text: client.post("/v1/answers", json={"input": text, "instruction": "@generic", "temperature": 1.0, "n": 2}),
+            texts,
+        )
     found = [response.json()["data"][0]["answers"] for response in sent]
     assert found == tiny.answer(texts, "@generic", n=2, temperature=1.0)

@@ -166,7 +166,9 @@ def test_coheres_input_types_are_the_prompts_of_queries_and_documents(make_clien
 def test_answers_are_the_models(client, tiny, make_client, make_model):
     body = client.post("/v1/answers", json={"input": TEXTS, "instruction": ASKED}).json()
     assert [row["answers"] for row in body["data"]] == [[answer] for answer in tiny.answer(TEXTS, ASKED)]
-    drawn = client.post("/v1/answers", json={"input": TEXTS[0], "instruction": ASKED, "n": 3, "temperature": 1.0, "seed": 5}).json()
+    drawn = client.post(
+        "/v1/answers", json={"input": TEXTS[0], "instruction": ASKED, "n": 3, "temperature": 1.0, "seed": 5}
+    ).json()
     assert drawn["data"][0]["answers"] == tiny.answer([TEXTS[0]], ASKED, n=3, temperature=1.0, seed=5)[0]
     refused = client.post("/v1/answers", json={"input": "a"})
     assert refused.status_code == 422 and "@generic" in refused.text
