@@ -12,9 +12,9 @@ from inbedder.cli.options import CONTROLS, say
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.crossing import CrossTable
     from inbedder.grouping.over_time import OverTime
+    from inbedder.grouping.result import ClusterResult
     from inbedder.tables import Table
 
 CROSSING = "Crossing"

@@ -10,8 +10,8 @@ from inbedder.cli.options import say
 
 if TYPE_CHECKING:
     from inbedder.cli.crossing import Crossing
-    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.explain import LabelAgreement
+    from inbedder.grouping.result import ClusterResult
     from inbedder.tables import Table
 
 MOST_LABELS = 3
@@ -22,8 +22,8 @@ def write_groups(
     results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
 ) -> None:
     """Write the page, and the table as it was read with the columns of ``group_columns`` behind its own; say what was found."""
+    from inbedder.grouping.grouped_texts import group_columns
     from inbedder.grouping.report.page import save_report
-    from inbedder.grouping.rows import group_columns
     from inbedder.outputs import write_records
 
     pages = [path for path in output if path.suffix.lower() == ".html"]
@@ -41,7 +41,7 @@ def write_groups(
 
 def _say_groups(results: Sequence[ClusterResult]) -> None:
     """Show number, size and name of each group, how the groups relate to known labels, and what else should be known."""
-    from inbedder.grouping.alike import same_answers
+    from inbedder.grouping.deduplicate import same_answers
     from inbedder.grouping.stability import mark
 
     for result in results:

@@ -41,7 +41,7 @@ from inbedder.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.result import ClusterResult
 
 Outputs = Annotated[
     list[Path],

@@ -3,156 +3,35 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.arguments import entries, known_vectors, seed_number
 from inbedder.embedder import InBedder
-from inbedder.errors import InputError, MissingExtraError, TextCutWarning
-from inbedder.grouping.alike import tell_apart
-from inbedder.grouping.choosing import Choice
-from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
-from inbedder.grouping.keeping import Grouping
+from inbedder.errors import InputError, TextCutWarning
+from inbedder.grouping.deduplicate import tell_apart
+from inbedder.grouping.explain import agreement, central_texts, keywords, mean_differences
 from inbedder.grouping.naming import Namer, contents, find_namer, name_groups, name_of
 from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels, check_groups, partition, regrouping
-from inbedder.grouping.rows import group_columns
+from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.stability import group_stability
 from inbedder.grouping.wordings import check_wordings, encode_wordings
 from inbedder.legibility import warn_of_unreadable
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 logger = logging.getLogger(__name__)
 
 TEXTS_READ = 20  # of each group of mapped vectors so many central texts are answered
-LEFT_OUT = "fits no group"
-"""Name of the rows that ``hdbscan`` leaves out."""
 NO_GROUP = (
     "Every text was left out: hdbscan found no place where enough of them lie close together. "
     "Choose a smaller min_size (--min-size), or k-means."
 )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ClusterResult:
-    """One grouping of a corpus. Two are equal when all that they hold is."""
-
-    instruction: str
-    """What was asked; of several wordings the one that was answered, whose vectors lie nearest to their mean."""
-    texts: list[str]
-    """The corpus, n texts."""
-    labels: Labels
-    """Cluster of each text, shape (n,), 0 .. k-1, the largest cluster first; texts that fit none are the last one."""
-    keywords: list[list[str]]
-    """Words that name each cluster, k lists."""
-    examples: list[list[str]]
-    """The most central texts of each cluster, k lists."""
-    answers: list[str]
-    """What the model answered for each text; empty strings of a model that does not answer."""
-    embeddings: Vectors
-    """float32, shape (n, d), as the model gave them."""
-    head_words: list[list[str]]
-    """The answer head's words for cluster mean minus corpus mean, k lists (empty where the head cannot read the layer)."""
-    label_agreements: dict[str, LabelAgreement] = field(default_factory=dict)
-    """How the clusters relate to given labels, by the labels' name."""
-    titles: list[str] | None = None
-    """The clusters' names as the namer gave them, k strings; None for their first keywords."""
-    stability: list[float] | None = None
-    """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``); 0 of
-    texts that fit none."""
-    wordings: list[str] | None = None
-    """The wordings of the question whose vectors' mean was grouped; None where one question was asked."""
-    choice: Choice | None = None
-    """How the number of clusters was chosen; None where it was given."""
-    branches: list[int] | None = None
-    """Branch of the tree that each cluster hangs on, k numbers from 0; None without a tree."""
-    left_out: int | None = None
-    """Number of the cluster of texts that fit none; None where each fits one."""
-    origin: Origin | None = None
-    """Model, settings and instruction."""
-    notes: list[str] = field(default_factory=list)
-    """What a reader should know of the groups, in sentences: which were merged or have the same answers."""
-    index: Any = None
-    """Index of the texts where they came as a column of pandas; None for others."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ClusterResult):
-            return NotImplemented
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return all(np.array_equal(a, b) if hasattr(a, "__array__") else a == b for a, b in pairs)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        groups = ", ".join(f"{name!r}: {size}" for name, size in zip(self.names, self.sizes, strict=True))
-        return f"ClusterResult({self.instruction!r}, {len(self.texts)} texts, {{{groups}}})"
-
-    @property
-    def sizes(self) -> list[int]:
-        """Texts in each cluster."""
-        return [int(size) for size in np.bincount(self.labels)]
-
-    @property
-    def names(self) -> list[str]:
-        """A short name of each cluster: its title where there is one (``cluster`` gives none twice), else its first keywords."""
-        pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
-        names = [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
-        return [LEFT_OUT if i == self.left_out else name for i, name in enumerate(names)]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One table row per text.
-
-        Returns:
-            Rows of text, group (from 1), group_name, answer and fit (see ``inbedder.grouping.rows.fits``).
-        """
-        columns = {"text": self.texts, **group_columns([self])}
-        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-
-    def to_frame(self) -> pd.DataFrame:
-        """The rows as a data frame.
-
-        Returns:
-            Columns text, group, group_name, answer, fit; its index is that of the texts where they were a column of pandas.
-
-        Raises:
-            MissingExtraError: When pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("pandas", "report") from error
-        return pd.DataFrame(self.rows(), index=self.index)
-
-    def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write one self-contained page: map, keywords and examples.
-
-        Args:
-            path: The page's file.
-        """
-        from inbedder.grouping.report.page import save_report
-
-        save_report([self], path)
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Keep the groups, so that ``Grouping.load(folder)`` can put new texts into them.
-
-        Args:
-            folder: New, empty, or one that holds a grouping, which is replaced.
-
-        Raises:
-            InputError: When the folder cannot be used, or every text was left out.
-        """
-        Grouping.of(self).save(folder)
 
 
 def cluster(

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import ClusterResult, cluster
+from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition import Labels, group
+from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.wordings import check_wordings, mean_over_wordings
 from inbedder.prompting import check_texts
 from inbedder.vectors import unit

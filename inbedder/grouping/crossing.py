@@ -25,7 +25,7 @@ from inbedder.grouping.dates import calendar, looks_like_dates, parse_dates
 if TYPE_CHECKING:
     import pandas as pd
 
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 MOST_VALUES = 30
 """Values of a column that are told apart unless more are asked for."""
@@ -177,7 +177,7 @@ class CrossTable:
 
 
 def crosstab(
-    results: ClusterResult | Sequence[ClusterResult],
+    results: GroupedTexts | Sequence[GroupedTexts],
     columns: Mapping[str, Sequence[Any]] | None = None,
     *,
     most_values: int = MOST_VALUES,
@@ -226,7 +226,7 @@ def cross(left: Categories, right: Categories) -> CrossTable:
     return CrossTable(left, right, counts)
 
 
-def groups_of(result: ClusterResult) -> Categories:
+def groups_of(result: GroupedTexts) -> Categories:
     """The groups of a grouping, that of the texts that fit none among them.
 
     Args:

@@ -12,12 +12,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.partition import PAIRED, Labels
-from inbedder.vectors import Vectors
+from inbedder.vectors import SHORTEST, Vectors, unit
 
 FEWEST = 10
 """Fewest rows of a group of their own."""
 LOOSE = 0.9
 """A loose group is one that this share of the kept groups are tighter than."""
+
+
+def measure_fit(vectors: Vectors, labels: Labels) -> Vectors:
+    """Measure how well each text fits its group rather than another one: the silhouette, measured to centres.
+
+    With a, the distance to the centre of its own group, and b, the one to the nearest other centre, it is (b - a) / max(a, b): 1
+    at the centre, 0 between two groups, below 0 where another centre is nearer. Centres are means of the vectors of length 1.
+
+    Args:
+        vectors: Shape (n, d).
+        labels: Group of each vector, shape (n,), 0 .. k-1; -1 for one in no group.
+
+    Returns:
+        Shape (n,), -1 to 1; NaN for a text in no group, and for all where there is one group alone.
+    """
+    directions = unit(vectors)
+    groups, silhouettes = np.unique(labels[labels >= 0]), np.full(len(labels), np.nan, dtype=np.float32)
+    if len(groups) < 2:
+        return silhouettes
+    centres = np.stack([directions[labels == group].mean(axis=0) for group in groups])
+    squares = (directions**2).sum(axis=1, keepdims=True) - 2 * directions @ centres.T + (centres**2).sum(axis=1)
+    distances = np.sqrt(np.maximum(squares, 0))  # shape (n, k)
+    rows = np.flatnonzero(labels >= 0)
+    own_group = np.searchsorted(groups, labels[rows])
+    to_own = distances[rows, own_group]
+    distances[rows, own_group] = np.inf
+    to_other = distances[rows].min(axis=1)
+    silhouettes[rows] = (to_other - to_own) / np.maximum(np.maximum(to_own, to_other), SHORTEST)
+    return silhouettes
 
 
 def nearest(vectors: Vectors, centres: Vectors) -> tuple[Labels, Vectors]:

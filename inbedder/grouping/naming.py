@@ -21,7 +21,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
@@ -32,9 +32,10 @@ from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.partition import Labels
 
+Result = TypeVar("Result", bound="GroupedTexts")
 WORDS = 3
 """Keywords of a name."""
 FITS = 0.5
@@ -222,7 +223,7 @@ def distinct(names: Sequence[str], words: Sequence[Sequence[str]], taken: Sequen
     return apart
 
 
-def set_apart(results: Sequence[ClusterResult]) -> list[ClusterResult]:
+def set_apart(results: Sequence[Result]) -> list[Result]:
     """Groupings that are shown side by side, named so that no name comes twice among them.
 
     Args:

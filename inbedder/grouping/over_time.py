@@ -20,7 +20,7 @@ from inbedder.grouping.crossing import CHANCE, Categories, CrossTable, Numbers, 
 from inbedder.grouping.dates import Calendar, calendar, parse_dates
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class OverTime:
 
 
 def over_time(
-    results: ClusterResult | Sequence[ClusterResult],
+    results: GroupedTexts | Sequence[GroupedTexts],
     dates: Sequence[Any],
     every: str = "auto",
     *,

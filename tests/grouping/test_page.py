@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.explain import agreement
 from inbedder.grouping.report import maps, views
 from inbedder.grouping.report.page import render_report, save_report
+from inbedder.grouping.result import ClusterResult
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

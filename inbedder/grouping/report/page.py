@@ -23,12 +23,12 @@ from inbedder.grouping.report.views import DARK, LIGHT, view_of
 from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.over_time import OverTime
 
 
 def save_report(
-    results: Sequence[ClusterResult],
+    results: Sequence[GroupedTexts],
     path: str | os.PathLike[str],
     *,
     title: str = "inbedder report",
@@ -57,7 +57,7 @@ def save_report(
 
 
 def render_report(
-    results: Sequence[ClusterResult],
+    results: Sequence[GroupedTexts],
     *,
     title: str = "inbedder report",
     crossings: Sequence[CrossTable] | None = None,

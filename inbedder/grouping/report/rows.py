@@ -14,7 +14,7 @@ from inbedder.grouping.crossing import Categories, CrossTable, groups_of
 from inbedder.grouping.report.views import ANSWER_TEXT, View, clip, question_of
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.over_time import OverTime
 
 MAX_ROWS = 50_000
@@ -52,7 +52,7 @@ class Chart:
     shares: list[float | None]
 
 
-def choose_rows(results: Sequence[ClusterResult]) -> NDArray[np.int64]:
+def choose_rows(results: Sequence[GroupedTexts]) -> NDArray[np.int64]:
     """Draw the texts that the page holds where it cannot hold all.
 
     Args:
@@ -73,7 +73,7 @@ def choose_rows(results: Sequence[ClusterResult]) -> NDArray[np.int64]:
 class Dimensions:
     """The ways of telling texts apart that a page knows, each once."""
 
-    def __init__(self, results: Sequence[ClusterResult]) -> None:
+    def __init__(self, results: Sequence[GroupedTexts]) -> None:
         """Begin with the groupings.
 
         Args:
@@ -157,7 +157,7 @@ def charts_of(timeline: OverTime) -> list[Chart]:
 
 
 def data_of(
-    results: Sequence[ClusterResult],
+    results: Sequence[GroupedTexts],
     views: Sequence[View],
     dimensions: Dimensions,
     heats: Sequence[Heat],

@@ -17,7 +17,7 @@ from inbedder.prompting import resolve_instruction
 from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 EXAMPLE_TEXT, ANSWER_TEXT = 240, 80
 TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
@@ -72,7 +72,7 @@ class View:
     """Texts and groups of each branch of the tree; empty without a tree."""
 
 
-def view_of(result: ClusterResult) -> View:
+def view_of(result: GroupedTexts) -> View:
     """Prepare a grouping for the page.
 
     Args:
@@ -98,7 +98,7 @@ def view_of(result: ClusterResult) -> View:
     )
 
 
-def _notes(result: ClusterResult) -> list[str]:
+def _notes(result: GroupedTexts) -> list[str]:
     """What was chosen, asked and found."""
     notes = [] if result.choice is None else [str(result.choice)]
     if result.wordings:
@@ -106,14 +106,14 @@ def _notes(result: ClusterResult) -> list[str]:
     return [*notes, *result.notes]
 
 
-def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
+def _branches(result: GroupedTexts) -> list[tuple[int, list[int]]]:
     """The texts and groups of each branch, the branch with the most texts first."""
     branch_of = np.array(result.branches or [], dtype=np.int64)
     branches = [np.flatnonzero(branch_of == branch).tolist() for branch in np.unique(branch_of)]
     return sorted(((sum(result.sizes[group] for group in groups), groups) for groups in branches), reverse=True)
 
 
-def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed: Points) -> Group:
+def _group(result: GroupedTexts, labels: Labels, number: int, name: str, placed: Points) -> Group:
     members = np.flatnonzero(labels == number)
     known = number != result.left_out
     agreements = result.label_agreements if known else {}

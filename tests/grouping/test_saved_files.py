@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping import kept_files
-from inbedder.grouping.kept_files import FILE, check_folder, read_kept, write_kept
+from inbedder.grouping import saved_files
+from inbedder.grouping.saved_files import FILE, check_folder, read_kept, write_kept
 
 ARRAYS = {"centres": np.eye(3, dtype=np.float32), "labels": np.arange(7)}
 
@@ -35,14 +35,14 @@ def test_a_second_grouping_takes_the_place_of_the_first_and_leaves_no_file_of_it
 
 
 def test_a_writer_that_dies_before_the_end_leaves_the_grouping_that_was_there(kept, monkeypatch):
-    written = kept_files.atomic_write
+    written = saved_files.atomic_write
 
     def dying(path):
         if path.name == FILE:
             raise KeyboardInterrupt
         return written(path)
 
-    monkeypatch.setattr(kept_files, "atomic_write", dying)
+    monkeypatch.setattr(saved_files, "atomic_write", dying)
     with pytest.raises(KeyboardInterrupt):
         write_kept(kept, {"names": ["c"]}, {"centres": np.zeros((1, 2)), "labels": np.arange(3)})
     about, (_, labels) = read_kept(kept, ("centres", "labels"))

@@ -19,15 +19,15 @@ from inbedder.errors import InputError, shown
 from inbedder.grouping.assignment import Assignment
 from inbedder.grouping.explain import central_texts, keywords
 from inbedder.grouping.fitting import nearest, own_distances, own_groups, typicality_of
-from inbedder.grouping.kept_files import damaged, read_kept, write_kept
 from inbedder.grouping.naming import GroupContents, distinct, find_namer, name_groups
 from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels
+from inbedder.grouping.saved_files import damaged, read_kept, write_kept
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Grouping:
         return [group.name for group in self.groups]
 
     @classmethod
-    def of(cls, result: ClusterResult, model: InBedder | None = None) -> Grouping:
+    def of(cls, result: GroupedTexts, model: InBedder | None = None) -> Grouping:
         """Keep what a grouping needs to take new texts.
 
         Args:

@@ -265,7 +265,7 @@ def test_new_groups_are_named_by_the_namer_of_the_kept_ones(model, tmp_path, mon
         asked.append((found, of_model))
         return lambda groups: [f"{namer} {len(groups)}" for _ in groups]
 
-    monkeypatch.setattr("inbedder.grouping.keeping.find_namer", named)
+    monkeypatch.setattr("inbedder.grouping.saving.find_namer", named)
     before = grouping.names
     grouping.update(TEXTS[:30], embeddings=others(30))
     assert asked == [(namer, model)]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from inbedder.words import stopwords
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 ALIKE = 0.8
 """Two groups from this overlap on do not differ in their answers."""
@@ -108,7 +108,7 @@ def tell_apart(
     return rank[merged], left_out, [note]
 
 
-def same_answers(results: Sequence[ClusterResult]) -> list[str]:
+def same_answers(results: Sequence[GroupedTexts]) -> list[str]:
     """Questions that the model answers with the answers to another one.
 
     Args:

@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from inbedder.grouping.alike import alike_groups, overlap, same_answers, tell_apart
+from inbedder.grouping.deduplicate import alike_groups, overlap, same_answers, tell_apart
 from tests.grouping.test_page import grouping
 
 
