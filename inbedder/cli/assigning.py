@@ -96,11 +96,11 @@ def check_kept(folder: Path | None, count: int) -> None:
     if folder is None:
         return
     from inbedder.errors import InputError
-    from inbedder.grouping.saved_files import check_folder
+    from inbedder.grouping.saved_files import check_save_folder
 
     try:
         for place in _places(folder, count):
-            check_folder(place)
+            check_save_folder(place)
         there = kept_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
         if there and len(there) != count:
             raise InputError(f"{folder} holds something else than the groups of {count} questions. Name a new folder.")

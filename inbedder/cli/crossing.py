@@ -67,10 +67,10 @@ class Crossing:
         self.over, self.every = over or "date", every
         self.days: list[Any] | None = None
         if by:
-            from inbedder.grouping.crossing import categories
+            from inbedder.grouping.crossing import categorize_values
 
             for name, values in self.columns.items():
-                categories(name, values, len(table.texts))
+                categorize_values(name, values, len(table.texts))
         if over is not None:
             from inbedder.grouping.dates import calendar, parse_dates
 

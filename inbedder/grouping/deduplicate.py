@@ -1,8 +1,8 @@
-"""Groups that vectors set apart and answers do not, and questions that are answered as another one is.
+"""Duplicates: groups whose vectors differ but whose answers do not, and questions with the same answers.
 
-A reader can only tell two groups apart by what the model answered in them. The answers of a group are counted word by word, in
-each answer the first word double the second and so on, without stopwords. How alike two groups are is the overlap of their words:
-the sum over words of the smaller share, 1 where both have the same words equally often.
+A reader can only tell two groups apart by the model's answers. The answers of a group are counted word by word without stopwords;
+in each answer a word counts twice as much as the next one. The similarity of two groups is the overlap of their words: the sum
+over words of the smaller share, 1 if both have the same words equally often.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from inbedder.words import stopwords
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
+    from inbedder.grouping.partition import Labels
 
-ALIKE = 0.8
-"""Two groups from this overlap on do not differ in their answers."""
-SAME_ANSWERS = 0.6
-"""Two questions whose answers agree by this much beyond chance (Cohen's kappa) are told of."""
+MIN_DUPLICATE_OVERLAP = 0.8
+"""Two groups with at least this overlap do not differ in their answers."""
+MIN_DUPLICATE_KAPPA = 0.6
+"""Two questions whose answers agree by this much beyond chance (Cohen's kappa) are reported."""
 
-Weights = Counter[str]
+WordWeights = Counter[str]
 
 
-def overlap(left: Weights, right: Weights) -> float:
-    """Overlap of the words of two groups.
+def measure_overlap(left: WordWeights, right: WordWeights) -> float:
+    """Measure the overlap of the words of two groups.
 
     Args:
         left: Weight of each word in one group.
@@ -38,12 +39,12 @@ def overlap(left: Weights, right: Weights) -> float:
     Returns:
         0 to 1.
     """
-    mine, others = left.total(), right.total()
-    return float(sum(min(weight / mine, right[word] / others) for word, weight in left.items()))
+    left_total, right_total = left.total(), right.total()
+    return float(sum(min(weight / left_total, right[word] / right_total) for word, weight in left.items()))
 
 
-def alike_groups(answers: Sequence[str], labels: NDArray[np.int64]) -> list[list[int]]:
-    """Sets of groups whose answers do not differ: in each set every two groups are alike (complete linkage).
+def find_duplicate_groups(answers: Sequence[str], labels: Labels) -> list[list[int]]:
+    """Find sets of groups whose answers do not differ: in each set every two groups are duplicates (complete linkage).
 
     Args:
         answers: One answer per text, n strings; empty ones are not counted.
@@ -52,29 +53,30 @@ def alike_groups(answers: Sequence[str], labels: NDArray[np.int64]) -> list[list
     Returns:
         Groups of each set, in rising order, one set after the other; groups that differ from all others are in none.
     """
-    words = {group: _words_of(answers, labels == group) for group in range(int(labels.max(initial=-1)) + 1)}
+    words = {group: _weigh_words(answers, labels == group) for group in range(int(labels.max(initial=-1)) + 1)}
     groups = [group for group in words if words[group]]
     if len(groups) < 2:
         return []
     from sklearn.cluster import AgglomerativeClustering
 
-    apart = np.array([[1 - overlap(words[left], words[right]) for right in groups] for left in groups])
-    linkage = AgglomerativeClustering(None, metric="precomputed", linkage="complete", distance_threshold=1 - ALIKE + 1e-9)
+    distances = np.array([[1 - measure_overlap(words[left], words[right]) for right in groups] for left in groups])
+    threshold = 1 - MIN_DUPLICATE_OVERLAP + 1e-9
+    linkage = AgglomerativeClustering(None, metric="precomputed", linkage="complete", distance_threshold=threshold)
     sets: dict[int, list[int]] = {}
-    for group, number in zip(groups, linkage.fit_predict(apart).tolist(), strict=True):
+    for group, number in zip(groups, linkage.fit_predict(distances).tolist(), strict=True):
         sets.setdefault(number, []).append(group)
     return sorted(each for each in sets.values() if len(each) > 1)
 
 
-def tell_apart(
-    answers: Sequence[str], labels: NDArray[np.int64], *, merge: bool, left_out: int | None = None
-) -> tuple[NDArray[np.int64], int | None, list[str]]:
-    """Merge groups whose answers do not differ, or say which these are.
+def merge_duplicate_groups(
+    answers: Sequence[str], labels: Labels, *, merge: bool, left_out: int | None = None
+) -> tuple[Labels, int | None, list[str]]:
+    """Merge groups whose answers do not differ, or report them.
 
     Args:
         answers: One answer per text, n strings; empty ones are not counted.
         labels: Group of each text, shape (n,), 0 .. k-1.
-        merge: Put them together; else the labels stay, and notes name the groups that are alike.
+        merge: Merge them; otherwise the labels stay, and notes name the duplicates.
         left_out: Number of the last group where that holds the texts that fit none; None where there is no such group.
 
     Returns:
@@ -82,13 +84,13 @@ def tell_apart(
         what the reader should know, in sentences.
     """
     fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
-    sets = alike_groups(answers, fitting)
+    sets = find_duplicate_groups(answers, fitting)
     if not sets:
         return labels, left_out, []
     if not merge:
         notes = []
         for groups in sets:
-            words = _words_of(answers, np.isin(labels, groups))
+            words = _weigh_words(answers, np.isin(labels, groups))
             numbers = ", ".join(str(group + 1) for group in groups[:-1]) + f" and {groups[-1] + 1}"
             notes.append(
                 f"Groups {numbers} do not differ in their answers (mostly {words.most_common(1)[0][0]!r}): "
@@ -98,18 +100,18 @@ def tell_apart(
     merged = fitting.copy()
     for first, *others in sets:
         merged[np.isin(labels, others)] = first
-    kept, sizes = np.unique(merged[merged >= 0], return_counts=True)
-    rank = np.full(int(labels.max()) + 2, -1, dtype=np.int64)  # the last one stands for -1
-    rank[kept[np.argsort(-sizes, kind="stable")]] = np.arange(len(kept))
+    remaining, sizes = np.unique(merged[merged >= 0], return_counts=True)
+    rank = np.full(int(labels.max()) + 2, -1, dtype=np.int64)  # the last entry is that of -1
+    rank[remaining[np.argsort(-sizes, kind="stable")]] = np.arange(len(remaining))
     if left_out is not None:
-        rank[-1] = left_out = len(kept)
-    before = len(np.unique(fitting[fitting >= 0]))
-    note = f"{before} groups became {len(kept)}: those whose answers do not differ were merged."
+        rank[-1] = left_out = len(remaining)
+    old_count = len(np.unique(fitting[fitting >= 0]))
+    note = f"{old_count} groups became {len(remaining)}: those whose answers do not differ were merged."
     return rank[merged], left_out, [note]
 
 
-def same_answers(results: Sequence[GroupedTexts]) -> list[str]:
-    """Questions that the model answers with the answers to another one.
+def describe_duplicate_questions(results: Sequence[GroupedTexts]) -> list[str]:
+    """Describe questions that the model answers as it answers another one.
 
     Args:
         results: Groupings of the same texts.
@@ -119,11 +121,11 @@ def same_answers(results: Sequence[GroupedTexts]) -> list[str]:
     """
     notes = []
     for left, right in combinations(results, 2):
-        pairs = [(_plain(a), _plain(b)) for a, b in zip(left.answers, right.answers, strict=True) if a and b]
+        pairs = [(_normalize(a), _normalize(b)) for a, b in zip(left.answers, right.answers, strict=True) if a and b]
         share = sum(a == b for a, b in pairs) / max(1, len(pairs))
         firsts, seconds = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
         chance = sum(count * seconds[answer] for answer, count in firsts.items()) / max(1, len(pairs)) ** 2
-        if left.instruction != right.instruction and share - chance >= SAME_ANSWERS * (1 - chance) > 0:
+        if left.instruction != right.instruction and share - chance >= MIN_DUPLICATE_KAPPA * (1 - chance) > 0:
             notes.append(
                 f"{share:.0%} of the answers to {right.instruction!r} are those to {left.instruction!r}: if the questions do not "
                 "mean the same, the model does not understand one of them. Ask it in plainer words, or take a larger model."
@@ -131,16 +133,16 @@ def same_answers(results: Sequence[GroupedTexts]) -> list[str]:
     return notes
 
 
-def _words_of(answers: Sequence[str], chosen: NDArray[np.bool_]) -> Weights:
-    """Weight of each word in some answers."""
-    weights: Weights = Counter()
-    for answer, times in Counter(answers[row] for row in np.flatnonzero(chosen).tolist()).items():
-        tokens = _plain(answer).split()
+def _weigh_words(answers: Sequence[str], is_member: NDArray[np.bool_]) -> WordWeights:
+    """Weigh each word in some answers."""
+    weights: WordWeights = Counter()
+    for answer, times in Counter(answers[row] for row in np.flatnonzero(is_member).tolist()).items():
+        tokens = _normalize(answer).split()
         words = [token for token in tokens if token not in stopwords()] or tokens
-        for place, word in enumerate(words):  # of each answer the weights are 1 in sum
-            weights[word] += times * 2.0**-place / (2 - 2.0 ** (1 - len(words)))  # type: ignore[assignment]
+        for position, word in enumerate(words):  # the weights of an answer sum to 1
+            weights[word] += times * 2.0**-position / (2 - 2.0 ** (1 - len(words)))  # type: ignore[assignment]
     return weights
 
 
-def _plain(answer: str) -> str:
+def _normalize(answer: str) -> str:
     return " ".join(answer.casefold().split())

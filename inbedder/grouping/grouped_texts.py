@@ -30,7 +30,7 @@ class GroupedTexts:
     """A corpus in groups, without the ways to write it. Two are equal when all their fields are."""
 
     instruction: str
-    """What was asked; of several wordings the one that was answered, whose vectors lie nearest to their mean."""
+    """The question; of several wordings the one that was answered, whose vectors are closest to their mean."""
     texts: list[str]
     """The corpus, n texts."""
     labels: Labels
@@ -40,7 +40,7 @@ class GroupedTexts:
     examples: list[list[str]]
     """The most central texts of each cluster, k lists."""
     answers: list[str]
-    """What the model answered for each text; empty strings of a model that does not answer."""
+    """The model's answer for each text; empty strings if the model does not answer."""
     embeddings: Vectors
     """float32, shape (n, d), as the model gave them."""
     head_words: list[list[str]]
@@ -50,22 +50,22 @@ class GroupedTexts:
     titles: list[str] | None = None
     """The clusters' names as the namer gave them, k strings; None for their first keywords."""
     stability: list[float] | None = None
-    """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``); 0 of
-    texts that fit none."""
+    """How well each cluster reappears when the texts are resampled, k numbers from 0 to 1 (``stability.measure_stability``); 0
+    for texts that fit none."""
     wordings: list[str] | None = None
     """The wordings of the question whose vectors' mean was grouped; None where one question was asked."""
     choice: Choice | None = None
-    """How the number of clusters was chosen; None where it was given."""
+    """How the number of clusters was chosen; None if the user set it."""
     branches: list[int] | None = None
-    """Branch of the tree that each cluster hangs on, k numbers from 0; None without a tree."""
+    """Branch of the tree that each cluster belongs to, k numbers from 0; None without a tree."""
     left_out: int | None = None
-    """Number of the cluster of texts that fit none; None where each fits one."""
+    """Number of the cluster of texts that fit none; None if every text fits one."""
     origin: Origin | None = None
     """Model, settings and instruction."""
     notes: list[str] = field(default_factory=list)
-    """What a reader should know of the groups, in sentences: which were merged or have the same answers."""
+    """Sentences for the reader: which groups were merged or have the same answers."""
     index: Any = None
-    """Index of the texts where they came as a column of pandas; None for others."""
+    """Index of the texts if they were a pandas column; None otherwise."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GroupedTexts):
