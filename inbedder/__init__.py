@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from inbedder.conditional import ConditionalEncoder
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
-    from inbedder.grouping.clustering import ClusterResult, cluster
+    from inbedder.grouping.clustering import cluster
     from inbedder.grouping.comparison import compare_wordings
     from inbedder.grouping.crossing import crosstab
-    from inbedder.grouping.keeping import Grouping
+    from inbedder.grouping.result import ClusterResult
+    from inbedder.grouping.saving import Grouping
     from inbedder.prompting import PromptTemplate
 
 __version__ = "0.1.0"
@@ -30,9 +31,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ClusterResult": "inbedder.grouping.clustering",
+    "ClusterResult": "inbedder.grouping.result",
     "ConditionalEncoder": "inbedder.conditional",
-    "Grouping": "inbedder.grouping.keeping",
+    "Grouping": "inbedder.grouping.saving",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
     "PromptTemplate": "inbedder.prompting",

@@ -24,7 +24,7 @@ import numpy as np
 
 from inbedder import InBedder, cluster
 from inbedder.files import atomic_write
-from inbedder.grouping.explain import agreement, keywords
+from inbedder.grouping.explain import find_keywords, measure_agreement
 from inbedder.tables import read_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,11 +84,14 @@ def bench(folder: Path) -> dict[str, Any]:
         theirs = [list(run["keywords"][number])[:TOP] for number in run["clusters"]]
         shares[name] = {"groups": len(groups)}
         for weighting in ("paper", "standing-out"):
-            ours = keywords(answers, labels, TOP, weighting=weighting)
+            ours = find_keywords(answers, labels, TOP, weighting=weighting)
             pairs = zip(theirs, ours, scores, strict=True)
             shares[name][weighting] = round(float(np.mean([_share(*pair) for pair in pairs])), 4)
     entropies = [
-        abs(group["entropy"] - agreement(np.zeros(sum(group["components"].values()), dtype=np.int64), _labels(group)).entropy[0])
+        abs(
+            group["entropy"]
+            - measure_agreement(np.zeros(sum(group["components"].values()), dtype=np.int64), _labels(group)).entropy[0]
+        )
         for groups in json.loads((folder / "explain_entropy.json").read_text(encoding="utf-8")).values()
         for group in groups
     ]

@@ -26,9 +26,10 @@ import numpy as np
 from evaluation.tasks.corpus import known_corpus
 from inbedder import InBedder, cluster
 from inbedder.files import atomic_write
-from inbedder.grouping.explain import keywords
-from inbedder.grouping.naming import GroupContents, contents, find_namer, is_mixed
-from inbedder.grouping.stability import mark
+from inbedder.grouping.explain import find_keywords
+from inbedder.grouping.namers import NAMERS, GroupContents
+from inbedder.grouping.naming import collect_contents, find_namer, is_mixed
+from inbedder.grouping.stability import describe_stability
 from inbedder.tables import read_table
 from inbedder.vectors import unit
 
@@ -37,16 +38,15 @@ DEMO = [("What does the customer talk about?", 8), ("Is the review positive or n
 SETS = {"amazon_multidomain": 0, "airline_tweets": 0, "acos_restaurant": 0, "clinc150": 0, "hwu64": 0}
 """Which of its criteria is asked for."""
 ROWS, MOST_GROUPS, ANSWERS_SHOWN = 500, 12, 8
-NAMERS = ("words", "class-tfidf", "central", "model")
 FORMERLY = "standing-out words"
 """The default before the paper's: sublinear TF-IDF, ranked against the other groups."""
 
 
 def by_standing_out(groups: Sequence[GroupContents]) -> list[str]:
     """The first three words by the weighting that texts are named by."""
-    said = [one for group in groups for one in group.said]
-    labels = [number for number, group in enumerate(groups) for _ in group.said]
-    return [", ".join(words[:3]) for words in keywords(said, np.array(labels), weighting="standing-out")]
+    phrases = [phrase for group in groups for phrase in group.phrases]
+    labels = [number for number, group in enumerate(groups) for _ in group.phrases]
+    return [", ".join(words[:3]) for words in find_keywords(phrases, np.array(labels), weighting="standing-out")]
 
 
 def without_commas(name: str) -> str:
@@ -74,7 +74,7 @@ def sheet(data: Path, folder: Path, cache: Path | None, writer: str | None) -> N
     draw, lines, key = random.Random(0), [], []
     for name, texts, given, question, k in corpora(data):
         result = cluster(texts, question, model, k)
-        groups = contents(texts, result.answers, unit(result.embeddings), result.labels, result.keywords)
+        groups = collect_contents(texts, result.answers, unit(result.embeddings), result.labels, result.keywords)
         names = {namer: call(groups) for namer, call in namers.items()}
         lines += ["", f"# {name}: {question} ({len(texts)} texts)"]
         for number, group in enumerate(groups):
@@ -116,9 +116,9 @@ def table(folder: Path, output: Path) -> None:
         for kind, about in {
             "mixed": lambda group: group["mixed"],
             "not mixed": lambda group: not group["mixed"],
-            "stable": lambda group: mark(group["stability"]) == "stable",
-            "neither": lambda group: not mark(group["stability"]),
-            "shaky": lambda group: mark(group["stability"]) == "shaky",
+            "stable": lambda group: describe_stability(group["stability"]) == "stable",
+            "neither": lambda group: not describe_stability(group["stability"]),
+            "shaky": lambda group: describe_stability(group["stability"]) == "shaky",
         }.items()
     }
     content = {

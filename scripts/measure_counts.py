@@ -22,8 +22,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, pairwise_distances, silhouette_score, v_measure_score
 
 from inbedder import InBedder
-from inbedder.grouping.choosing import NUMBERS, choose_number
-from inbedder.grouping.fitting import nearest
+from inbedder.grouping.choosing import CANDIDATE_NUMBERS, choose_number
+from inbedder.grouping.fitting import find_nearest_centres
 from inbedder.vectors import Vectors, unit
 
 LIMIT, PAIRS_OF_HALVES, ALIKE, MOST_BEFORE = 1000, 3, 0.02, 12
@@ -37,7 +37,7 @@ def curves_of(vectors: Vectors) -> tuple[dict[str, Curve], dict[int, NDArray[np.
     halves = [np.array_split(draw.permutation(len(vectors)), 2) for _ in range(PAIRS_OF_HALVES)]
     found: dict[str, Curve] = {"silhouette": [], "Davies-Bouldin": [], "agreement of halves": []}
     groups = {}
-    for k in NUMBERS:
+    for k in CANDIDATE_NUMBERS:
         labels = KMeans(n_clusters=k, n_init=3, random_state=0).fit_predict(vectors)
         groups[k] = labels
         found["silhouette"].append(float(silhouette_score(apart, labels, metric="precomputed")))
@@ -51,7 +51,7 @@ def _agreement(vectors: Vectors, halves: Sequence[NDArray[Any]], k: int) -> floa
     labels = []
     for seed, rows in enumerate(halves):
         centres = KMeans(n_clusters=k, n_init=1, random_state=seed).fit(vectors[rows]).cluster_centers_
-        labels.append(nearest(vectors, centres)[0])
+        labels.append(find_nearest_centres(vectors, centres)[0])
     return float(adjusted_rand_score(*labels))
 
 
@@ -62,17 +62,17 @@ def distinct_answers(answers: Sequence[str]) -> int:
 
 
 def _nearest_number(wanted: float) -> int:
-    return min(NUMBERS, key=lambda k: abs(np.log(k / wanted)))
+    return min(CANDIDATE_NUMBERS, key=lambda k: abs(np.log(k / wanted)))
 
 
 def best(curve: Curve) -> int:
     """The number with the largest value."""
-    return NUMBERS[int(np.argmax(curve))]
+    return CANDIDATE_NUMBERS[int(np.argmax(curve))]
 
 
 def before(curve: Curve) -> int:
     """What was done before: of 2 to 12 the most groups within 0.02 of the best silhouette."""
-    tried = [(k, value) for k, value in zip(NUMBERS, curve, strict=True) if k <= MOST_BEFORE]
+    tried = [(k, value) for k, value in zip(CANDIDATE_NUMBERS, curve, strict=True) if k <= MOST_BEFORE]
     return max(k for k, value in tried if value >= max(value for _, value in tried) - ALIKE)
 
 
@@ -140,7 +140,7 @@ def table_of(found: dict[str, Any]) -> list[list[str]]:
 def main() -> None:
     """Measure and write."""
     output, head, sets = measure_sets(str(__doc__), LIMIT, measure)
-    head["about"] += f", k from {NUMBERS[0]} to {NUMBERS[-1]}"
+    head["about"] += f", k from {CANDIDATE_NUMBERS[0]} to {CANDIDATE_NUMBERS[-1]}"
     results = {
         **head,
         **(found := summary(sets)),

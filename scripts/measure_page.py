@@ -21,10 +21,10 @@ import numpy as np
 from chromium import Browser
 
 from inbedder.files import atomic_write
-from inbedder.grouping.clustering import ClusterResult
 from inbedder.grouping.crossing import crosstab
 from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report.page import save_report
+from inbedder.grouping.result import ClusterResult
 from inbedder.words import stopwords
 
 SIZES, GROUPS, WIDTH, WORDS = (1000, 5000, 50_000, 200_000), 12, 64, 20

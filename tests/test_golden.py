@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from inbedder import InBedder
-from inbedder.grouping.explain import mean_differences
+from inbedder.grouping.explain import compute_mean_differences
 from tests.conftest import GOLDEN
 
 VECTORS = np.load(GOLDEN / "golden.npz", allow_pickle=False)
@@ -61,7 +61,7 @@ def test_greedy_answers_equal_those_of_the_authors_code(golden_model, kind):
 def test_the_words_of_cluster_means_are_those_of_the_authors_contrastive_decoding(kind):
     model = InBedder(GOLDEN / kind, dtype="float32")
     vectors = model.encode(ASKED["texts"], ASKED["instructions"])
-    differences = mean_differences(vectors, np.array(ASKED["contrastive"]["labels"]))
+    differences = compute_mean_differences(vectors, np.array(ASKED["contrastive"]["labels"]))
     for number, tokens in enumerate(ASKED["contrastive"][kind]):
         decoded = [model.backbone.tokenizer.convert_tokens_to_string([token]).strip().lower() for token in tokens]
         words = list(dict.fromkeys(word for word in decoded if len(word) > 1 and word.isalnum()))

@@ -15,15 +15,16 @@ FLOORS = {
     "inbedder": """
         backbones backbones.drawing batching cli.ends errors grouping grouping.report grouping.titles integrations
             models models.home server server.fields server.metrics server.refusals vectors words
-        arguments backbones.hub backbones.packed_row backbones.transformer cache_file cache_size files grouping.alike
-            grouping.assignment grouping.choosing grouping.dates grouping.explain grouping.report.maps grouping.rows
-            grouping.stability mapping pooling search.engine sentence_keywords server.settings text_columns whole_text
-        backbones.packed_attention cache_checks grouping.crossing grouping.kept_files grouping.naming grouping.partition guided
+        arguments backbones.hub backbones.packed_row backbones.transformer cache_file cache_size files grouping.deduplicate
+            grouping.assignment grouping.choosing grouping.dates grouping.explain
+            mapping pooling search.engine sentence_keywords server.settings text_columns whole_text
+        backbones.packed_attention cache_checks grouping.crossing grouping.saved_files grouping.namers grouping.partition guided
             models.checksums prompting server.guard
-        backbones.file_checks cache grouping.fitting grouping.over_time grouping.wordings models.gguf tokenization
-        backbones.adapters backbones.base backbones.sentence_modules grouping.report.views legibility models.installing
-            scheduling spreadsheets
-        backbones.masked grouping.report.rows models.bundled outputs server.queue
+        backbones.file_checks cache grouping.fitting grouping.naming grouping.over_time grouping.report.maps grouping.stability
+            grouping.wordings models.gguf tokenization
+        backbones.adapters backbones.base backbones.sentence_modules grouping.grouped_texts grouping.report.views legibility
+            models.installing scheduling spreadsheets
+        backbones.masked grouping.report.page_data models.bundled outputs server.queue
         backbones.late_interaction backbones.revision formats grouping.report.page search.rows
         backbones.onnx backbones.weights prompt_encoder search.arrays search.storage tables
         backbones.causal backbones.embedding backbones.prepacked backbones.vllm conditional.encoding conditional.rated_rows
@@ -32,9 +33,10 @@ FLOORS = {
         backbones.families backbones.text_memory cli.crossing cli.groupings cli.kept cli.models cli.research conditional.encoder
         conditional embedder
         cli.inputs distributed.pipeline grouping.origin integrations.loading search.reading server.served
-        distributed.job grouping.keeping integrations.bertopic integrations.keybert integrations.lancedb
+        distributed.job grouping.saving integrations.bertopic integrations.keybert integrations.lancedb
             integrations.langchain integrations.llama_index integrations.pandas integrations.rerankers
             integrations.sentence_transformers integrations.sklearn search.searching server.routes
+        grouping.result
         cli.assigning cli.texts distributed grouping.clustering search.index
         cli.groups cli.search grouping.comparison search server.clusters
         cli.wordings server.app

@@ -25,8 +25,8 @@ from inbedder.cli.options import (
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.grouping.assignment import Assignment
-    from inbedder.grouping.clustering import ClusterResult
-    from inbedder.grouping.keeping import Grouping
+    from inbedder.grouping.result import ClusterResult
+    from inbedder.grouping.saving import Grouping
 
 
 @model_options
@@ -53,7 +53,7 @@ def assign(
 ) -> None:
     """Put new texts into kept groups, and say which fit none of them."""
     check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
-    from inbedder.grouping.keeping import Grouping
+    from inbedder.grouping.saving import Grouping
 
     folders = kept_folders(folder)
     opened: dict[str, InBedder] = {}
@@ -90,11 +90,11 @@ def check_kept(folder: Path | None, count: int) -> None:
     if folder is None:
         return
     from inbedder.errors import InputError
-    from inbedder.grouping.kept_files import check_folder
+    from inbedder.grouping.saved_files import check_save_folder
 
     try:
         for place in _places(folder, count):
-            check_folder(place)
+            check_save_folder(place)
         there = kept_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
         if there and len(there) != count:
             raise InputError(f"{folder} holds something else than the groups of {count} questions. Name a new folder.")
@@ -106,7 +106,7 @@ def save_groupings(results: Sequence[ClusterResult], folder: Path | None) -> Non
     """Keep the grouping of one question in the folder, those of several in its folders 1, 2, ..., all of them or none."""
     if folder is None:
         return
-    from inbedder.grouping.keeping import Grouping
+    from inbedder.grouping.saving import Grouping
 
     groupings = [Grouping.of(result) for result in results]
     for grouping, place in zip(groupings, _places(folder, len(groupings)), strict=True):

@@ -12,9 +12,9 @@ from inbedder.cli.options import CONTROLS, say
 if TYPE_CHECKING:
     from rich.table import Table as Grid
 
-    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.crossing import CrossTable
     from inbedder.grouping.over_time import OverTime
+    from inbedder.grouping.result import ClusterResult
     from inbedder.tables import Table
 
 CROSSING = "Crossing"
@@ -67,10 +67,10 @@ class Crossing:
         self.over, self.every = over or "date", every
         self.days: list[Any] | None = None
         if by:
-            from inbedder.grouping.crossing import categories
+            from inbedder.grouping.crossing import categorize_values
 
             for name, values in self.columns.items():
-                categories(name, values, len(table.texts))
+                categorize_values(name, values, len(table.texts))
         if over is not None:
             from inbedder.grouping.dates import calendar, parse_dates
 

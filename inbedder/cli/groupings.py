@@ -10,8 +10,8 @@ from inbedder.cli.options import say
 
 if TYPE_CHECKING:
     from inbedder.cli.crossing import Crossing
-    from inbedder.grouping.clustering import ClusterResult
     from inbedder.grouping.explain import LabelAgreement
+    from inbedder.grouping.result import ClusterResult
     from inbedder.tables import Table
 
 MOST_LABELS = 3
@@ -22,8 +22,8 @@ def write_groups(
     results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
 ) -> None:
     """Write the page, and the table as it was read with the columns of ``group_columns`` behind its own; say what was found."""
+    from inbedder.grouping.grouped_texts import group_columns
     from inbedder.grouping.report.page import save_report
-    from inbedder.grouping.rows import group_columns
     from inbedder.outputs import write_records
 
     pages = [path for path in output if path.suffix.lower() == ".html"]
@@ -41,8 +41,8 @@ def write_groups(
 
 def _say_groups(results: Sequence[ClusterResult]) -> None:
     """Show number, size and name of each group, how the groups relate to known labels, and what else should be known."""
-    from inbedder.grouping.alike import same_answers
-    from inbedder.grouping.stability import mark
+    from inbedder.grouping.deduplicate import describe_duplicate_questions
+    from inbedder.grouping.stability import describe_stability
 
     for result in results:
         say(" / ".join(result.wordings or [result.instruction]))
@@ -50,7 +50,7 @@ def _say_groups(results: Sequence[ClusterResult]) -> None:
         for number, (name, size, stability) in enumerate(
             zip(result.names, result.sizes, result.stability or (), strict=True), start=1
         ):
-            shaky = mark(stability) == "shaky" and number - 1 != result.left_out
+            shaky = describe_stability(stability) == "shaky" and number - 1 != result.left_out
             say(f"  {_number(result, number)} {size:7d}  {name}" + (f"  (shaky: {stability:.2f})" if shaky else ""))
         if result.choice is not None:
             say(f"  {result.choice}")
@@ -58,7 +58,7 @@ def _say_groups(results: Sequence[ClusterResult]) -> None:
             _say_agreement(column, agreement, result)
         for note in result.notes:
             say(f"  {note}")
-    for note in same_answers(results):
+    for note in describe_duplicate_questions(results):
         say(note)
 
 

@@ -26,9 +26,10 @@ from inbedder.cli.options import (
     group_count,
     say,
 )
+from inbedder.grouping.namers import NAMERS
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.result import ClusterResult
 
 Outputs = Annotated[
     list[Path],
@@ -44,10 +45,7 @@ Method = Annotated[str, typer.Option(help="k-means, agglomerative (a tree), or h
 MinSize = Annotated[int | None, typer.Option(min=2, help="hdbscan: fewest texts of a group; by default 10, or 1 in 100.")]
 Namer = Annotated[
     str,
-    typer.Option(
-        help="What names the groups: words (of the answers), class-tfidf, central (the most central answer), model (a title "
-        "that the model writes, best with small) or model:NAME."
-    ),
+    typer.Option(help="What names the groups: " + ", ".join(f"{name} ({entry.help})" for name, entry in NAMERS.items()) + "."),
 ]
 OneQuestion = Annotated[
     bool, typer.Option("--one-question", help="The -i are wordings of one question: group once, by the mean of their vectors.")
@@ -115,13 +113,13 @@ def _grouped(
 ) -> list[ClusterResult]:
     """One grouping per instruction, or one for all of them; no name comes twice."""
     from inbedder.grouping.clustering import cluster as cluster_texts
-    from inbedder.grouping.naming import find_namer, set_apart
+    from inbedder.grouping.naming import deduplicate_group_names, find_namer
 
     options["namer"] = find_namer(namer, options["model"])  # looked up before the work that needs it last
     if one_question:
         return [cluster_texts(texts, instructions, **options)]
     found = vectors_of(options["model"], texts, instructions, guided, options["batch_size"])
-    return set_apart(
+    return deduplicate_group_names(
         [
             cluster_texts(texts, instruction, embeddings=vectors, **options)
             for instruction, vectors in zip(instructions, found, strict=True)

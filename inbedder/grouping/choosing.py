@@ -14,15 +14,14 @@ import numpy as np
 
 from inbedder.vectors import Vectors, unit
 
-NUMBERS = (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
-"""What is tried."""
-PER_GROUP = 10
-"""Rows per group, on average at least, or two groups."""
-SAMPLE = 1000
-"""Most rows that the numbers are tried on."""
-CLEAR = 0.25
-"""A silhouette of at least this shows groups that stand apart (Kaufman and Rousseeuw 1990)."""
-BLOCK = 8192
+CANDIDATE_NUMBERS = (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
+MIN_MEAN_GROUP_ROWS = 10
+"""Mean rows per group, unless there are only two groups."""
+MAX_SAMPLED_ROWS = 1000
+"""Maximum number of rows for trying the candidates."""
+CLEAR_SILHOUETTE = 0.25
+"""A silhouette of at least this shows well-separated groups (Kaufman and Rousseeuw 1990)."""
+BLOCK_ROWS = 8192
 
 
 @dataclass(frozen=True)
@@ -37,26 +36,26 @@ class Choice:
     """The number with the best Davies-Bouldin index."""
     silhouette: float
     """The best silhouette, -1 to 1."""
-    most: int
+    max_k: int
     """The largest number that was tried."""
 
     @property
     def confidence(self) -> str:
         """Either "high", where groups stand apart and the number is not the largest that was tried, or "low"."""
-        return "high" if self.silhouette >= CLEAR and self.k < self.most else "low"
+        return "high" if self.silhouette >= CLEAR_SILHOUETTE and self.k < self.max_k else "low"
 
     def __str__(self) -> str:
         """One sentence for people."""
-        if self.most < 3:
-            few = "2 groups: the texts are too few or too alike for more."
-            return few if self.k == 2 else "All texts are alike, so they are one group."
+        if self.max_k < 3:
+            two_groups = "2 groups: the texts are too few or too alike for more."
+            return two_groups if self.k == 2 else "All texts are alike, so they are one group."
         low, high = sorted((self.by_silhouette, self.by_davies_bouldin))
-        liked = f"both criteria like {low} best" if low == high else f"one criterion likes {low} best, the other {high}"
-        why = ""
+        criteria = f"both criteria like {low} best" if low == high else f"one criterion likes {low} best, the other {high}"
+        caveat = ""
         if self.confidence == "low":
-            why = ", as more may be better" if self.silhouette >= CLEAR else ", as groups hardly stand apart"
-        sure = f"confidence {self.confidence}{why} (silhouette {self.silhouette:.2f})"
-        return f"{self.k} groups were chosen from 2 to {self.most}: {liked}; {sure}."
+            caveat = ", as more may be better" if self.silhouette >= CLEAR_SILHOUETTE else ", as groups hardly stand apart"
+        confidence = f"confidence {self.confidence}{caveat} (silhouette {self.silhouette:.2f})"
+        return f"{self.k} groups were chosen from 2 to {self.max_k}: {criteria}; {confidence}."
 
 
 def choose_number(vectors: Vectors, seed: int = 0) -> Choice:
@@ -73,40 +72,39 @@ def choose_number(vectors: Vectors, seed: int = 0) -> Choice:
     from sklearn.metrics import davies_bouldin_score, pairwise_distances, silhouette_score
 
     rows = np.arange(len(vectors))
-    if len(rows) > SAMPLE:
-        rows = np.sort(np.random.default_rng(seed).choice(len(rows), SAMPLE, replace=False))
+    if len(rows) > MAX_SAMPLED_ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(len(rows), MAX_SAMPLED_ROWS, replace=False))
     sample = unit(vectors[rows])
-    distinct = distinct_rows(sample, len(sample))
-    if distinct < 3:
-        found = distinct_rows(vectors, 3)
-        k = min(found, 2)
+    distinct_count = count_distinct_rows(sample, len(sample))
+    if distinct_count < 3:
+        k = min(count_distinct_rows(vectors, 3), 2)
         return Choice(k, k, k, 0.0, k)
-    numbers = [k for k in NUMBERS if k < distinct and k <= max(2, len(vectors) // PER_GROUP)]
-    apart = pairwise_distances(sample)
+    numbers = [k for k in CANDIDATE_NUMBERS if k < distinct_count and k <= max(2, len(vectors) // MIN_MEAN_GROUP_ROWS)]
+    distances = pairwise_distances(sample)
     silhouettes, indexes = [], []
     for k in numbers:
         labels = KMeans(n_clusters=k, n_init=3, random_state=seed).fit_predict(sample)
-        silhouettes.append(float(silhouette_score(apart, labels, metric="precomputed")))
+        silhouettes.append(float(silhouette_score(distances, labels, metric="precomputed")))
         indexes.append(-float(davies_bouldin_score(sample, labels)))
     by_silhouette, by_index = (numbers[int(np.argmax(scores))] for scores in (silhouettes, indexes))
     k = round((by_silhouette * by_index) ** 0.5)
     return Choice(k, by_silhouette, by_index, max(silhouettes), numbers[-1])
 
 
-def distinct_rows(vectors: Vectors, enough: int) -> int:
-    """How many directions there are; counting stops where there are enough.
+def count_distinct_rows(vectors: Vectors, limit: int) -> int:
+    """Count distinct directions, up to a limit.
 
     Args:
         vectors: Shape (n, d).
-        enough: A number.
+        limit: Counting stops here.
 
     Returns:
-        Their number, at most ``enough``.
+        Their number, at most ``limit``.
     """
-    seen: set[bytes] = set()
-    for place in range(0, len(vectors), BLOCK):
-        for row in unit(vectors[place : place + BLOCK]) + 0.0:  # -0.0 becomes 0.0
-            seen.add(row.tobytes())
-            if len(seen) == enough:
-                return enough
-    return len(seen)
+    directions: set[bytes] = set()
+    for start in range(0, len(vectors), BLOCK_ROWS):
+        for row in unit(vectors[start : start + BLOCK_ROWS]) + 0.0:  # -0.0 becomes 0.0
+            directions.add(row.tobytes())
+            if len(directions) == limit:
+                return limit
+    return len(directions)

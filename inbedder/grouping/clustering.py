@@ -3,156 +3,36 @@
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.arguments import entries, known_vectors, seed_number
 from inbedder.embedder import InBedder
-from inbedder.errors import InputError, MissingExtraError, TextCutWarning
-from inbedder.grouping.alike import tell_apart
-from inbedder.grouping.choosing import Choice
-from inbedder.grouping.explain import LabelAgreement, agreement, central_texts, keywords, mean_differences
-from inbedder.grouping.keeping import Grouping
-from inbedder.grouping.naming import Namer, contents, find_namer, name_groups, name_of
+from inbedder.errors import InputError, TextCutWarning
+from inbedder.grouping.deduplicate import merge_duplicate_groups
+from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords, measure_agreement
+from inbedder.grouping.namers import Namer
+from inbedder.grouping.naming import collect_contents, find_namer, get_namer_name, name_groups
 from inbedder.grouping.origin import Origin
-from inbedder.grouping.partition import Labels, check_groups, partition, regrouping
-from inbedder.grouping.rows import group_columns
-from inbedder.grouping.stability import group_stability
+from inbedder.grouping.partition import Labels, check_groups, make_regrouping, partition
+from inbedder.grouping.result import ClusterResult
+from inbedder.grouping.stability import measure_stability
 from inbedder.grouping.wordings import check_wordings, encode_wordings
 from inbedder.legibility import warn_of_unreadable
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 logger = logging.getLogger(__name__)
 
-TEXTS_READ = 20  # of each group of mapped vectors so many central texts are answered
-LEFT_OUT = "fits no group"
-"""Name of the rows that ``hdbscan`` leaves out."""
+ANSWERED_TEXTS_PER_GROUP = 20  # of mapped vectors, only these central texts of each group are answered
 NO_GROUP = (
     "Every text was left out: hdbscan found no place where enough of them lie close together. "
     "Choose a smaller min_size (--min-size), or k-means."
 )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ClusterResult:
-    """One grouping of a corpus. Two are equal when all that they hold is."""
-
-    instruction: str
-    """What was asked; of several wordings the one that was answered, whose vectors lie nearest to their mean."""
-    texts: list[str]
-    """The corpus, n texts."""
-    labels: Labels
-    """Cluster of each text, shape (n,), 0 .. k-1, the largest cluster first; texts that fit none are the last one."""
-    keywords: list[list[str]]
-    """Words that name each cluster, k lists."""
-    examples: list[list[str]]
-    """The most central texts of each cluster, k lists."""
-    answers: list[str]
-    """What the model answered for each text; empty strings of a model that does not answer."""
-    embeddings: Vectors
-    """float32, shape (n, d), as the model gave them."""
-    head_words: list[list[str]]
-    """The answer head's words for cluster mean minus corpus mean, k lists (empty where the head cannot read the layer)."""
-    label_agreements: dict[str, LabelAgreement] = field(default_factory=dict)
-    """How the clusters relate to given labels, by the labels' name."""
-    titles: list[str] | None = None
-    """The clusters' names as the namer gave them, k strings; None for their first keywords."""
-    stability: list[float] | None = None
-    """How far each cluster comes back when the texts are drawn again, k numbers from 0 to 1 (``stability.group_stability``); 0 of
-    texts that fit none."""
-    wordings: list[str] | None = None
-    """The wordings of the question whose vectors' mean was grouped; None where one question was asked."""
-    choice: Choice | None = None
-    """How the number of clusters was chosen; None where it was given."""
-    branches: list[int] | None = None
-    """Branch of the tree that each cluster hangs on, k numbers from 0; None without a tree."""
-    left_out: int | None = None
-    """Number of the cluster of texts that fit none; None where each fits one."""
-    origin: Origin | None = None
-    """Model, settings and instruction."""
-    notes: list[str] = field(default_factory=list)
-    """What a reader should know of the groups, in sentences: which were merged or have the same answers."""
-    index: Any = None
-    """Index of the texts where they came as a column of pandas; None for others."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ClusterResult):
-            return NotImplemented
-        pairs = [(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)]
-        return all(np.array_equal(a, b) if hasattr(a, "__array__") else a == b for a, b in pairs)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        groups = ", ".join(f"{name!r}: {size}" for name, size in zip(self.names, self.sizes, strict=True))
-        return f"ClusterResult({self.instruction!r}, {len(self.texts)} texts, {{{groups}}})"
-
-    @property
-    def sizes(self) -> list[int]:
-        """Texts in each cluster."""
-        return [int(size) for size in np.bincount(self.labels)]
-
-    @property
-    def names(self) -> list[str]:
-        """A short name of each cluster: its title where there is one (``cluster`` gives none twice), else its first keywords."""
-        pairs = zip(self.titles or [""] * len(self.keywords), self.keywords, strict=True)
-        names = [title or ", ".join(words[:3]) or f"group {i + 1}" for i, (title, words) in enumerate(pairs)]
-        return [LEFT_OUT if i == self.left_out else name for i, name in enumerate(names)]
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One table row per text.
-
-        Returns:
-            Rows of text, group (from 1), group_name, answer and fit (see ``inbedder.grouping.rows.fits``).
-        """
-        columns = {"text": self.texts, **group_columns([self])}
-        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-
-    def to_frame(self) -> pd.DataFrame:
-        """The rows as a data frame.
-
-        Returns:
-            Columns text, group, group_name, answer, fit; its index is that of the texts where they were a column of pandas.
-
-        Raises:
-            MissingExtraError: When pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError("pandas", "report") from error
-        return pd.DataFrame(self.rows(), index=self.index)
-
-    def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write one self-contained page: map, keywords and examples.
-
-        Args:
-            path: The page's file.
-        """
-        from inbedder.grouping.report.page import save_report
-
-        save_report([self], path)
-
-    def save(self, folder: str | os.PathLike[str]) -> None:
-        """Keep the groups, so that ``Grouping.load(folder)`` can put new texts into them.
-
-        Args:
-            folder: New, empty, or one that holds a grouping, which is replaced.
-
-        Raises:
-            InputError: When the folder cannot be used, or every text was left out.
-        """
-        Grouping.of(self).save(folder)
 
 
 def cluster(
@@ -184,9 +64,9 @@ def cluster(
         embeddings: The texts' vectors under the one instruction, shape (n, d), where they are known already. Of those of
             ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
         given_labels: Known labels, one per text, to compare the groups with; or several such lists by their names.
-        namer: What names the groups (see ``naming``): "words" of the answers, "class-tfidf", "central" (the most central answer),
-            "model" (a title that the model writes, best with ``small``), "model:NAME", or a callable.
-        batch_size: Most texts in one pass.
+        namer: What names the groups: a name in ``namers.NAMERS`` (listed by ``inbedder cluster --help``), "model:NAME" for
+            another model, or a callable.
+        batch_size: Batch size.
         show_progress_bar: None shows one for long work in a terminal.
 
     Returns:
@@ -199,14 +79,18 @@ def cluster(
     rows = check_texts(texts, None)[0]
     if not rows:
         raise InputError("There is no text to cluster.")
-    given = _given(given_labels, len(rows))
+    label_columns = _check_labels(given_labels, len(rows))
     check_groups(k, len(rows), method, min_size)
     seed = seed_number(seed)
     if embeddings is not None:
         known_vectors("embeddings", embeddings, len(rows))
-    wordings = _wordings(instruction, embeddings)
+    wordings = None
+    if instruction is not None and not isinstance(instruction, str):
+        if embeddings is not None:
+            raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
+        wordings = check_wordings(instruction)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
-    names = find_namer(namer, embedder)
+    namer = find_namer(namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     if embeddings is None:
         warn_of_unreadable(rows, embedder)
@@ -215,85 +99,76 @@ def cluster(
     else:
         vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asanyarray(embeddings)
     question = None if instruction is None else str(instruction)
-    found = partition(vectors, k, seed, method=method, min_size=min_size)
-    answers = _answers(embedder, rows, question, _rows_to_answer(rows, vectors, found.labels), options)
-    merge, regroup = k == "auto" and found.branches is None, regrouping(method, len(rows), min_size)
-    labels, left_out, notes = tell_apart(answers, found.labels, left_out=found.left_out, merge=merge)
-    words = keywords(answers, labels) if embedder.backbone.answers else keywords(rows, labels, weighting="standing-out")
+    groups = partition(vectors, k, seed, method=method, min_size=min_size)
+    answers = _answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
+    merge, regroup = k == "auto" and groups.branches is None, make_regrouping(method, len(rows), min_size)
+    labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
+    words = find_keywords(answers, labels) if embedder.backbone.answers else find_keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
         instruction=question or embedder.defaults.any or "(no instruction)",
         texts=rows,
         labels=labels,
         keywords=words,
-        examples=[[rows[i] for i in chosen] for chosen in central_texts(rows, vectors, labels)],
+        examples=[[rows[i] for i in central_rows] for central_rows in find_central_texts(rows, vectors, labels)],
         answers=answers,
         embeddings=vectors,
-        head_words=embedder.nearest_words(mean_differences(vectors, labels), top=8),
-        label_agreements={name: agreement(labels, values) for name, values in given.items()},
-        titles=name_groups(names, contents(rows, answers, vectors, labels, words)),
-        stability=_stability(vectors, labels, left_out, regroup, seed, int(found.labels.max()) + 1),
+        head_words=embedder.nearest_words(compute_mean_differences(vectors, labels), top=8),
+        label_agreements={name: measure_agreement(labels, values) for name, values in label_columns.items()},
+        titles=name_groups(namer, collect_contents(rows, answers, vectors, labels, words)),
+        stability=_measure_stability(vectors, labels, left_out, regroup, seed, int(groups.labels.max()) + 1),
         wordings=wordings,
-        choice=found.choice,
-        branches=found.branches,
+        choice=groups.choice,
+        branches=groups.branches,
         left_out=left_out,
-        origin=Origin.of(embedder, _asked(question, wordings), name_of(names, embedder)),
+        origin=Origin.of(embedder, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
         notes=[*notes, *([NO_GROUP] if left_out == 0 else [])],
         index=texts.index if hasattr(texts, "iloc") else None,
     )
 
 
-def _wordings(instruction: str | Sequence[str] | None, embeddings: Vectors | None) -> list[str] | None:
-    """The wordings of the question where there are several."""
-    if instruction is None or isinstance(instruction, str):
-        return None
-    if embeddings is not None:
-        raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
-    return check_wordings(instruction)
-
-
-def _given(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
-    """Lists of labels by name."""
+def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
+    """Collect lists of labels by name."""
     named = labels if isinstance(labels, Mapping) else {} if labels is None else {"label": labels}
-    given = {name: entries("given_labels", values) for name, values in named.items()}
-    for values in given.values():
+    columns = {name: entries("given_labels", values) for name, values in named.items()}
+    for values in columns.values():
         if len(values) != count:
             raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
-    return given
+    return columns
 
 
-def _asked(question: str | None, wordings: list[str] | None) -> str | list[str] | None:
-    """The question, or all its wordings, the chosen one first."""
+def _order_wordings(question: str | None, wordings: list[str] | None) -> str | list[str] | None:
+    """List all wordings of the question, the answered one first; without wordings return the question."""
     return [str(question), *(wording for wording in wordings if wording != question)] if wordings else question
 
 
-def _stability(
+def _measure_stability(
     vectors: Vectors, labels: Labels, left_out: int | None, regroup: Callable[..., Labels], seed: int, parts: int
 ) -> list[float]:
-    """Stability of each group; texts that fit none are no group, here as in the draws."""
+    """Measure the stability of each group; texts that fit none are no group, here and in the samples."""
     fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
     parts -= left_out is not None
-    return group_stability(vectors, fitting, regroup, seed, parts=parts) + [0.0] * (left_out is not None)
+    return measure_stability(vectors, fitting, regroup, seed, parts=parts) + [0.0] * (left_out is not None)
 
 
-def _rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:
-    """All rows; of mapped vectors the sample and the rows nearest to each centre."""
+def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:
+    """Choose all rows; for mapped vectors only the sample and the rows nearest to each centre."""
     sample = getattr(vectors, "sample", None)
     if sample is None:
         return np.arange(len(texts))
-    return np.union1d(sample, np.concatenate(central_texts(texts, vectors, labels, TEXTS_READ)))
+    return np.union1d(sample, np.concatenate(find_central_texts(texts, vectors, labels, ANSWERED_TEXTS_PER_GROUP)))
 
 
-def _answers(
-    embedder: InBedder, rows: Sequence[str], instruction: str | None, read: NDArray[np.intp], options: dict[str, Any]
+def _answer_rows(
+    embedder: InBedder, rows: Sequence[str], instruction: str | None, row_ids: NDArray[np.intp], options: dict[str, Any]
 ) -> list[str]:
-    """The answers of some rows, empty ones of the others and of a model that does not answer."""
-    by_row = [""] * len(rows)
+    """Answer some rows; the other answers are empty, and all are if the model does not answer."""
+    answers = [""] * len(rows)
     if not embedder.backbone.answers:
         logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
-        return by_row
+        return answers
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCutWarning)  # encode said so already
-        answers = embedder.answer([rows[i] for i in read], instruction, **options)
-    for row, answer in zip(read.tolist(), answers, strict=True):
-        by_row[row] = str(answer)
-    return by_row
+        warnings.simplefilter("ignore", TextCutWarning)  # encode has already warned
+        new_answers = embedder.answer([rows[i] for i in row_ids], instruction, **options)
+    for row, answer in zip(row_ids.tolist(), new_answers, strict=True):
+        answers[row] = str(answer)
+    return answers

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import ClusterResult, cluster
+from inbedder.grouping.clustering import cluster
 from inbedder.grouping.partition import Labels, group
+from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.wordings import check_wordings, mean_over_wordings
 from inbedder.prompting import check_texts
 from inbedder.vectors import unit
@@ -41,14 +42,14 @@ class WordingComparison:
     @property
     def mean_agreement(self) -> NDArray[np.float64]:
         """Mean adjusted Rand index of each wording with the others, shape (m,)."""
-        others: NDArray[np.float64] = (self.agreement.sum(axis=1) - 1) / (len(self.wordings) - 1)
-        return others
+        means: NDArray[np.float64] = (self.agreement.sum(axis=1) - 1) / (len(self.wordings) - 1)
+        return means
 
     @property
     def moves(self) -> NDArray[np.int64]:
         """Under how many of the wordings each text leaves the group that it has under the best one, shape (n,)."""
-        moved: NDArray[np.int64] = (self.labels != self.labels[self.best]).sum(axis=0)
-        return moved
+        counts: NDArray[np.int64] = (self.labels != self.labels[self.best]).sum(axis=0)
+        return counts
 
     def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """One table row per text.
@@ -86,7 +87,7 @@ def compare_wordings(
         model: An ``InBedder``, the name of one, or None for the bundled default.
         k: Number of groups under each wording, or "auto": the number found for the mean over the wordings.
         seed: Seed of k-means.
-        batch_size: Most texts in one pass.
+        batch_size: Batch size.
         show_progress_bar: None shows one for long work in a terminal.
 
     Returns:
@@ -97,33 +98,33 @@ def compare_wordings(
     """
     from sklearn.metrics import adjusted_rand_score
 
-    asked = check_wordings(wordings, least=2)
+    wordings = check_wordings(wordings, min_count=2)
     rows = check_texts(texts, None)[0]
     if len(rows) < 2:
         raise InputError(f"{len(rows)} texts: give at least two to compare groupings of them.")
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    vectors = embedder.encode_many(rows, asked, **options)
+    vectors = embedder.encode_many(rows, wordings, **options)
     if k == "auto":
         k = int(group(unit(mean_over_wordings(vectors)[0]), k, seed).max()) + 1
-    found = [group(unit(under), k, seed) for under in vectors]
-    agreement = np.array([[adjusted_rand_score(a, b) for b in found] for a in found])
+    groupings = [group(unit(wording_vectors), k, seed) for wording_vectors in vectors]
+    agreement = np.array([[adjusted_rand_score(a, b) for b in groupings] for a in groupings])
     best = int(np.argmax(agreement.sum(axis=1)))
     return WordingComparison(
-        wordings=asked,
+        wordings=wordings,
         agreement=agreement,
         best=best,
-        labels=np.stack([_renumbered(labels, found[best]) for labels in found]),
-        result=cluster(rows, asked[best], embedder, k, seed, embeddings=vectors[best], **options),
+        labels=np.stack([_renumber(labels, groupings[best]) for labels in groupings]),
+        result=cluster(rows, wordings[best], embedder, k, seed, embeddings=vectors[best], **options),
     )
 
 
-def _renumbered(labels: Labels, reference: Labels) -> Labels:
-    """Groups numbered after those of the reference, as many, so that most rows keep their number."""
+def _renumber(labels: Labels, reference: Labels) -> Labels:
+    """Number groups after those of the reference, as many, so that most rows keep their number."""
     from scipy.optimize import linear_sum_assignment
 
     count = int(max(labels.max(), reference.max())) + 1
     common = np.zeros((count, count), dtype=np.int64)
     np.add.at(common, (labels, reference), 1)
-    number: Labels = linear_sum_assignment(common, maximize=True)[1]
-    return number[labels]
+    new_numbers: Labels = linear_sum_assignment(common, maximize=True)[1]
+    return new_numbers[labels]

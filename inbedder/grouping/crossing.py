@@ -1,4 +1,4 @@
-"""Groupings crossed with each other and with columns of the table: which groups go together more often than chance would have it.
+"""Cross tables of groupings and columns: which groups and values occur together more often than by chance.
 
 Residuals are Haberman's (1973) adjusted standardised residuals, about standard normal where rows and columns are unrelated.
 Whether a cell differs from chance is Fisher's exact test of that cell against the rest (hypergeometric, twice the smaller tail),
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,12 +25,12 @@ from inbedder.grouping.dates import calendar, looks_like_dates, parse_dates
 if TYPE_CHECKING:
     import pandas as pd
 
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
-MOST_VALUES = 30
-"""Values of a column that are told apart unless more are asked for."""
-CHANCE = 0.05
-"""False discovery rate up to which a cell is said to differ from chance."""
+DEFAULT_MAX_VALUES = 30
+"""Distinct values of a column that a table shows by default."""
+MAX_FALSE_DISCOVERY_RATE = 0.05
+"""A cell up to this rate differs from chance."""
 BLANK = "(blank)"
 Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -38,7 +38,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Categories:
-    """One way of telling n texts apart: the groups under a question, or the values of a column."""
+    """One categorization of n texts: the groups under a question, or the values of a column."""
 
     title: str
     """The question, or the column's name."""
@@ -86,9 +86,9 @@ class CrossTable:
     @property
     def residuals(self) -> Numbers:
         """Adjusted standardised residual of each cell, shape (r, c); 0 where a row or a column is empty or is everything."""
-        left = 1 - self.counts.sum(axis=1, keepdims=True) / max(self.total, 1)
-        right = 1 - self.counts.sum(axis=0, keepdims=True) / max(self.total, 1)
-        variance = self.expected * left * right
+        outside_row = 1 - self.counts.sum(axis=1, keepdims=True) / max(self.total, 1)
+        outside_column = 1 - self.counts.sum(axis=0, keepdims=True) / max(self.total, 1)
+        variance = self.expected * outside_row * outside_column
         residuals: Numbers = np.divide(
             self.counts - self.expected, np.sqrt(variance), out=np.zeros(variance.shape), where=variance > 0
         )
@@ -103,23 +103,23 @@ class CrossTable:
         lower = hypergeom.cdf(self.counts, self.total, row, column)
         upper = hypergeom.sf(self.counts - 1, self.total, row, column)
         rates = np.ones(self.counts.shape)
-        tested = (row > 0) & (row < self.total) & (column > 0) & (column < self.total)
-        if tested.any():
-            rates[tested] = false_discovery_control(np.clip(2 * np.minimum(lower, upper), 0, 1)[tested])
+        is_tested = (row > 0) & (row < self.total) & (column > 0) & (column < self.total)
+        if is_tested.any():
+            rates[is_tested] = false_discovery_control(np.clip(2 * np.minimum(lower, upper), 0, 1)[is_tested])
         return rates
 
     @property
     def differs(self) -> Counts:
         """1 where a cell holds more texts than chance explains, -1 where fewer, else 0; shape (r, c)."""
-        return np.where(self.false_discovery_rates <= CHANCE, np.sign(self.residuals), 0).astype(np.int64)
+        return np.where(self.false_discovery_rates <= MAX_FALSE_DISCOVERY_RATE, np.sign(self.residuals), 0).astype(np.int64)
 
     @property
     def cramers_v(self) -> float:
         """How closely rows and columns hang together: Cramér's V, 0 (not at all) to 1."""
         from scipy.stats.contingency import association
 
-        filled = self.counts[self.counts.sum(axis=1) > 0][:, self.counts.sum(axis=0) > 0]
-        return float(association(filled, method="cramer")) if min(filled.shape) > 1 else 0.0
+        nonempty = self.counts[self.counts.sum(axis=1) > 0][:, self.counts.sum(axis=0) > 0]
+        return float(association(nonempty, method="cramer")) if min(nonempty.shape) > 1 else 0.0
 
     def texts(self, row: int, column: int) -> list[int]:
         """The texts of one cell.
@@ -177,10 +177,10 @@ class CrossTable:
 
 
 def crosstab(
-    results: ClusterResult | Sequence[ClusterResult],
+    results: GroupedTexts | Sequence[GroupedTexts],
     columns: Mapping[str, Sequence[Any]] | None = None,
     *,
-    most_values: int = MOST_VALUES,
+    most_values: int = DEFAULT_MAX_VALUES,
 ) -> list[CrossTable]:
     """Cross groupings of one corpus with each other, and each with columns of the table.
 
@@ -188,7 +188,7 @@ def crosstab(
         results: One grouping per question, all of the same n texts; or a single one.
         columns: Values per text by the column's name, n each: stars, countries, dates. Numbers are put in order, dates into
             days, weeks or months, other values by how frequent they are; blank cells are a value of their own.
-        most_values: Values of a column that are told apart; rarer ones are counted together.
+        most_values: Maximum distinct values of a column; rarer ones are counted together.
 
     Returns:
         A table for each two groupings, in their order, and then one for each grouping and column.
@@ -204,14 +204,14 @@ def crosstab(
     if any(grouping.texts != groupings[0].texts for grouping in groupings):
         raise InputError("The groupings are of different texts. Cross groupings of one corpus.")
     most_values = whole_number("most_values", most_values, 2)
-    kinds = [groups_of(grouping) for grouping in groupings]
-    given = [categories(name, values, len(groupings[0].texts), most_values) for name, values in columns.items()]
-    pairs = [*combinations(kinds, 2), *((kind, column) for kind in kinds for column in given)]
+    groups = [categorize_groups(grouping) for grouping in groupings]
+    values = [categorize_values(name, cells, len(groupings[0].texts), most_values) for name, cells in columns.items()]
+    pairs = [*combinations(groups, 2), *product(groups, values)]
     return [cross(left, right) for left, right in pairs]
 
 
 def cross(left: Categories, right: Categories) -> CrossTable:
-    """Count the texts that two ways of telling them apart have in each pair of categories.
+    """Count the texts in each pair of categories.
 
     Args:
         left: The rows.
@@ -221,13 +221,13 @@ def cross(left: Categories, right: Categories) -> CrossTable:
         The table.
     """
     counts = np.zeros((len(left.names), len(right.names)), dtype=np.int64)
-    known = (left.category_of >= 0) & (right.category_of >= 0)
-    np.add.at(counts, (left.category_of[known], right.category_of[known]), 1)
+    is_counted = (left.category_of >= 0) & (right.category_of >= 0)
+    np.add.at(counts, (left.category_of[is_counted], right.category_of[is_counted]), 1)
     return CrossTable(left, right, counts)
 
 
-def groups_of(result: ClusterResult) -> Categories:
-    """The groups of a grouping, that of the texts that fit none among them.
+def categorize_groups(result: GroupedTexts) -> Categories:
+    """Categorize texts by their group; those that fit none are a group too.
 
     Args:
         result: The grouping.
@@ -238,14 +238,14 @@ def groups_of(result: ClusterResult) -> Categories:
     return Categories(result.instruction, list(result.names), result.labels)
 
 
-def categories(title: str, values: Sequence[Any], count: int, most_values: int = MOST_VALUES) -> Categories:
-    """The values of a column.
+def categorize_values(title: str, values: Sequence[Any], count: int, most_values: int = DEFAULT_MAX_VALUES) -> Categories:
+    """Categorize texts by the values of a column.
 
     Args:
         title: The column's name.
         values: A value per text.
-        count: How many texts there are.
-        most_values: Values that are told apart.
+        count: Number of texts.
+        most_values: Maximum number of distinct values.
 
     Returns:
         Numbers in their order, dates as days, weeks or months, other values by falling frequency; then what is rarer than those,
@@ -260,28 +260,28 @@ def categories(title: str, values: Sequence[Any], count: int, most_values: int =
     if looks_like_dates(values):
         periods = calendar(parse_dates(values))
         names, codes = periods.names, periods.period_of
-        missing = codes < 0
-        return Categories(title, [*names, BLANK] if missing.any() else names, np.where(missing, len(names), codes))
-    written = [_written(value) for value in values]
-    counts = Counter(name for name in written if name)
+        is_blank = codes < 0
+        return Categories(title, [*names, BLANK] if is_blank.any() else names, np.where(is_blank, len(names), codes))
+    cells = [_format_cell(value) for value in values]
+    counts = Counter(cell for cell in cells if cell)
     if len(counts) > most_values and 2 * len(counts) > count:
         raise InputError(
             f"{shown(title)} has {len(counts):,} different values among {count:,} texts, too many to cross. "
             "Name a column whose values repeat, or --over for one of dates."
         )
-    kept = [name for name, _ in counts.most_common()]
-    if len(kept) > most_values:
-        kept = kept[: most_values - 1]
-    if all(_is_number(name) for name in kept):
-        kept.sort(key=float)
-    rest = len(counts) - len(kept)
-    names = [*kept, *([f"{rest} other values"] if rest else []), *([BLANK] if "" in written else [])]
-    positions = {name: i for i, name in enumerate(kept)} | {"": len(names) - 1}
-    return Categories(title, names, np.array([positions.get(name, len(kept)) for name in written], dtype=np.int64))
+    frequent = [name for name, _ in counts.most_common()]
+    if len(frequent) > most_values:
+        frequent = frequent[: most_values - 1]
+    if all(_is_number(name) for name in frequent):
+        frequent.sort(key=float)
+    rare_count = len(counts) - len(frequent)
+    names = [*frequent, *([f"{rare_count} other values"] if rare_count else []), *([BLANK] if "" in cells else [])]
+    positions = {name: i for i, name in enumerate(frequent)} | {"": len(names) - 1}
+    return Categories(title, names, np.array([positions.get(cell, len(frequent)) for cell in cells], dtype=np.int64))
 
 
-def _written(value: Any) -> str:
-    """A value as a table shows it: 4.0 as 4, and nothing where it is blank."""
+def _format_cell(value: Any) -> str:
+    """Format a value as a table shows it: 4.0 as 4, a blank one as nothing."""
     if value is None or value != value or type(value).__name__ in ("NaTType", "NAType"):
         return ""
     if isinstance(value, float) and value.is_integer():

@@ -1,8 +1,8 @@
 """What a group of texts has in common under an instruction: keywords, examples, head words, labels.
 
 Keywords follow section 6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by TF-IDF over
-the clusters' documents, as the authors' code does. Models that answer nothing have their texts in the place of answers, weighed
-by how far a word stands out from the other clusters, stopwords left out.
+the clusters' documents, as the authors' code does. For models that do not answer, the texts replace the answers; their words are
+weighed by how far they exceed the other clusters, without stopwords.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,14 @@ from inbedder.errors import InputError
 from inbedder.vectors import unit
 from inbedder.words import stopwords
 
+if TYPE_CHECKING:
+    from inbedder.grouping.partition import Labels
+
 Weighting = Literal["paper", "standing-out", "class-tfidf"]
 WORD = r"(?u)\b\w[\w'-]+\b"
-TOLD_APART = 1e-9  # scores below are rounding
+MIN_SCORE = 1e-9  # scores below are rounding errors
 NO_LABEL = "(no label)"
-STANDS_OUT = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
+MIN_EXCESS = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
 
 
 @dataclass(frozen=True)
@@ -38,18 +41,16 @@ class LabelAgreement:
     v_measure: float
     """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
     unlabelled: int = 0
-    """Texts without a label: they stand in the composition as "(no label)" and in neither measure."""
+    """Texts without a label: "(no label)" in the composition, and in neither measure."""
 
 
-def keywords(
-    answers: Sequence[str], labels: NDArray[np.int64], top: int = 8, *, weighting: Weighting = "paper"
-) -> list[list[str]]:
-    """Words that name each cluster (InBedder paper, section 6).
+def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weighting: Weighting = "paper") -> list[list[str]]:
+    """Find words that name each cluster (InBedder paper, section 6).
 
     Args:
         answers: One answer per text, n strings, or the texts themselves.
         labels: Cluster of each text, shape (n,), 0 .. k-1.
-        top: Most words per cluster.
+        top: Maximum number of words per cluster.
         weighting: "paper" is the authors' code: scikit-learn's TF-IDF with its defaults, ranked by the weight minus its mean over
             all clusters. "standing-out", for texts rather than answers, leaves out stopwords, dampens counts, ranks by the weight
             minus its mean in the other clusters and stops where a word no longer stands out. "class-tfidf" is BERTopic's: a
@@ -70,14 +71,14 @@ def keywords(
     except ValueError:  # no word in any document
         return [[] for _ in documents]
     orders = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-    return [[str(words[i]) for i in order if scores[cluster, i] > TOLD_APART] for cluster, order in enumerate(orders)]
+    return [[str(words[i]) for i in order if scores[cluster, i] > MIN_SCORE] for cluster, order in enumerate(orders)]
 
 
-Scored = tuple[NDArray[Any], NDArray[np.float64]]
+WordScores = tuple[NDArray[Any], NDArray[np.float64]]
 """w words, and how well each names each of k documents, shape (k, w); 0 or less where it does not."""
 
 
-def _paper(documents: Sequence[str]) -> Scored:
+def _score_as_paper(documents: Sequence[str]) -> WordScores:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer()
@@ -85,17 +86,17 @@ def _paper(documents: Sequence[str]) -> Scored:
     return vectorizer.get_feature_names_out(), weights - (weights.mean(axis=0) if len(documents) > 1 else 0.0)
 
 
-def _standing_out(documents: Sequence[str]) -> Scored:
+def _score_by_excess(documents: Sequence[str]) -> WordScores:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    left_out = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
-    vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=left_out, sublinear_tf=True)
+    stop_words = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
+    vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=stop_words, sublinear_tf=True)
     weights = vectorizer.fit_transform(documents).toarray()
-    others = (weights.sum(axis=0) - weights) / max(1, len(documents) - 1)
-    return vectorizer.get_feature_names_out(), np.where(weights - others > STANDS_OUT * weights, weights - others, 0.0)
+    excess = weights - (weights.sum(axis=0) - weights) / max(1, len(documents) - 1)
+    return vectorizer.get_feature_names_out(), np.where(excess > MIN_EXCESS * weights, excess, 0.0)
 
 
-def _class_tf_idf(documents: Sequence[str]) -> Scored:
+def _score_by_class_tfidf(documents: Sequence[str]) -> WordScores:
     from sklearn.feature_extraction.text import CountVectorizer
 
     vectorizer = CountVectorizer()
@@ -105,26 +106,26 @@ def _class_tf_idf(documents: Sequence[str]) -> Scored:
     return vectorizer.get_feature_names_out(), shares * np.log1p(words_per_document / counts.sum(axis=0))
 
 
-_WEIGHTINGS: dict[str, Callable[[Sequence[str]], Scored]] = {
-    "paper": _paper,
-    "standing-out": _standing_out,
-    "class-tfidf": _class_tf_idf,
+_WEIGHTINGS: dict[str, Callable[[Sequence[str]], WordScores]] = {
+    "paper": _score_as_paper,
+    "standing-out": _score_by_excess,
+    "class-tfidf": _score_by_class_tfidf,
 }
 
 
-def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: NDArray[np.int64], top: int = 5) -> list[list[int]]:
-    """The texts closest to the mean of their cluster.
+def find_central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: Labels, top: int = 5) -> list[list[int]]:
+    """Find the texts closest to the mean of their cluster.
 
     Args:
         texts: n texts.
         vectors: Shape (n, d); only their directions count.
         labels: Cluster of each text, shape (n,).
-        top: Most texts per cluster.
+        top: Maximum number of texts per cluster.
 
     Returns:
-        Row numbers, k lists, the most central first; a repeated text is shown once.
+        Row numbers, k lists, the most central first; a repeated text is listed once.
     """
-    chosen = []
+    central_rows = []
     for cluster in range(int(labels.max()) + 1 if len(labels) else 0):
         rows = np.flatnonzero(labels == cluster)
         directions = unit(vectors[rows])
@@ -134,12 +135,12 @@ def central_texts(texts: Sequence[str], vectors: NDArray[np.float32], labels: ND
             distinct.setdefault(texts[row].strip(), int(row))
             if len(distinct) == top:
                 break
-        chosen.append(list(distinct.values()))
-    return chosen
+        central_rows.append(list(distinct.values()))
+    return central_rows
 
 
-def mean_differences(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Cluster means minus the corpus mean, which the authors' code reads with the language-model head.
+def compute_mean_differences(vectors: NDArray[np.float32], labels: Labels) -> NDArray[np.float32]:
+    """Compute cluster means minus the corpus mean, which the authors' code reads with the language-model head.
 
     Args:
         vectors: Shape (n, d), as the model gave them.
@@ -153,30 +154,38 @@ def mean_differences(vectors: NDArray[np.float32], labels: NDArray[np.int64]) ->
     return differences
 
 
-def agreement(labels: NDArray[np.int64], given: Sequence[Any]) -> LabelAgreement:
+def measure_agreement(labels: Labels, given_labels: Sequence[Any]) -> LabelAgreement:
     """Compare clusters with a label column (paper, table 3).
 
     Args:
         labels: Cluster of each text, shape (n,).
-        given: A label of each text; None, NaN and blanks are none.
+        given_labels: A label of each text; None, NaN and blanks count as none.
 
     Returns:
         Composition and entropy of each cluster, and the V-measure; texts without a label are counted in neither measure.
     """
     from sklearn.metrics import v_measure_score
 
-    names = np.array([NO_LABEL if _is_blank(label) else str(label).strip() for label in given], dtype=object)
+    names = np.array([NO_LABEL if is_blank(label) else str(label).strip() for label in given_labels], dtype=object)
     labelled = names != NO_LABEL
     composition, entropy = [], []
     for cluster in range(int(labels.max()) + 1):
         counts = Counter(names[labels == cluster])
-        blank = counts.pop(NO_LABEL, 0)
+        blank_count = counts.pop(NO_LABEL, 0)
         shares = np.array(list(counts.values())) / max(1, counts.total())
-        composition.append(dict(counts.most_common()) | ({NO_LABEL: blank} if blank else {}))
+        composition.append(dict(counts.most_common()) | ({NO_LABEL: blank_count} if blank_count else {}))
         entropy.append(float(max(0.0, -(shares * np.log2(shares)).sum())))
     v_measure = float(v_measure_score(names[labelled].tolist(), labels[labelled])) if labelled.any() else 0.0
     return LabelAgreement(composition, entropy, v_measure, int((~labelled).sum()))
 
 
-def _is_blank(label: Any) -> bool:
+def is_blank(label: Any) -> bool:
+    """Check whether a cell holds no label.
+
+    Args:
+        label: Any value.
+
+    Returns:
+        True for None, NaN and white space.
+    """
     return label is None or label != label or not str(label).strip()

@@ -1,9 +1,9 @@
 """How well vectors fit groups: distances to centres, measured against those of the texts that the groups are made of.
 
-A text goes to the group whose centre is nearest. How well it fits is the share of the kept texts that lie as far from their
-centre: of 100 texts like the kept ones about five have a fit below 0.05. A text pulls its own centre towards itself, so a kept
-text's distance is that to the centre of the others, n / (n - 1) times as far. Distances of all groups are pooled: on the labelled
-sets that found the rows of a label held out better than the distances of each group alone.
+A text goes to the group with the nearest centre. How well it fits is the share of the stored texts that are as far from their
+centre: of 100 texts like the stored ones about five have a fit below 0.05. A text pulls its own centre towards itself, so a
+stored text's distance is that to the centre of the others, n / (n - 1) times as far. Distances of all groups are pooled: on the
+labelled sets this detected the rows of a held-out label better than the distances of each group separately.
 """
 
 from __future__ import annotations
@@ -11,17 +11,45 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.partition import PAIRED, Labels
-from inbedder.vectors import Vectors
+from inbedder.grouping.partition import MAX_PAIRED_ROWS, Labels
+from inbedder.vectors import SHORTEST, Vectors, unit
 
-FEWEST = 10
-"""Fewest rows of a group of their own."""
-LOOSE = 0.9
-"""A loose group is one that this share of the kept groups are tighter than."""
+MIN_NEW_GROUP_ROWS = 10
+LOOSE_QUANTILE = 0.9
+"""A loose group is one that this share of the stored groups are tighter than."""
 
 
-def nearest(vectors: Vectors, centres: Vectors) -> tuple[Labels, Vectors]:
-    """The nearest centre of each vector.
+def measure_fit(vectors: Vectors, labels: Labels) -> Vectors:
+    """Measure how well each text fits its group rather than another one: the silhouette, measured to centres.
+
+    With a, the distance to the centre of its own group, and b, the one to the nearest other centre, it is (b - a) / max(a, b): 1
+    at the centre, 0 between two groups, below 0 where another centre is nearer. Centres are means of the vectors of length 1.
+
+    Args:
+        vectors: Shape (n, d).
+        labels: Group of each vector, shape (n,), 0 .. k-1; -1 for one in no group.
+
+    Returns:
+        Shape (n,), -1 to 1; NaN for a text in no group, and for all where there is one group alone.
+    """
+    directions = unit(vectors)
+    groups, silhouettes = np.unique(labels[labels >= 0]), np.full(len(labels), np.nan, dtype=np.float32)
+    if len(groups) < 2:
+        return silhouettes
+    centres = np.stack([directions[labels == group].mean(axis=0) for group in groups])
+    squares = (directions**2).sum(axis=1, keepdims=True) - 2 * directions @ centres.T + (centres**2).sum(axis=1)
+    distances = np.sqrt(np.maximum(squares, 0))  # shape (n, k)
+    rows = np.flatnonzero(labels >= 0)
+    own_group = np.searchsorted(groups, labels[rows])
+    to_own = distances[rows, own_group]
+    distances[rows, own_group] = np.inf
+    to_other = distances[rows].min(axis=1)
+    silhouettes[rows] = (to_other - to_own) / np.maximum(np.maximum(to_own, to_other), SHORTEST)
+    return silhouettes
+
+
+def find_nearest_centres(vectors: Vectors, centres: Vectors) -> tuple[Labels, Vectors]:
+    """Find the nearest centre of each vector.
 
     Args:
         vectors: Shape (n, d).
@@ -36,8 +64,8 @@ def nearest(vectors: Vectors, centres: Vectors) -> tuple[Labels, Vectors]:
     return labels.astype(np.int64), distances.astype(np.float32)
 
 
-def own_distances(vectors: Vectors, centre: Vectors, size: int) -> Vectors:
-    """Distance of members of a group to the mean of its others.
+def measure_member_distances(vectors: Vectors, centre: Vectors, size: int) -> Vectors:
+    """Measure the distance of each member of a group to the mean of the other members.
 
     Args:
         vectors: Of some or all members, shape (n, d).
@@ -51,42 +79,43 @@ def own_distances(vectors: Vectors, centre: Vectors, size: int) -> Vectors:
     return distances
 
 
-def typicality_of(distances: Vectors, kept_distances: Vectors) -> Vectors:
-    """Share of the kept rows that lie as far from their centre as each new row does from its own.
+def measure_typicality(distances: Vectors, stored_distances: Vectors) -> Vectors:
+    """Measure the share of the stored rows that lie as far from their centre as each new row does from its own.
 
     Args:
         distances: Of new rows to the nearest centre, shape (n,).
-        kept_distances: As ``own_distances`` gives them, shape (m,).
+        stored_distances: From ``measure_member_distances``, shape (m,).
 
     Returns:
-        float32, shape (n,), above 0 and at most 1: the new row itself counts among the kept ones.
+        float32, shape (n,), above 0 and at most 1: the new row itself counts among the stored ones.
     """
-    kept = np.sort(kept_distances)
-    beyond = len(kept) - np.searchsorted(kept, distances)
-    fit: Vectors = ((beyond + 1) / (len(kept) + 1)).astype(np.float32)
-    return fit
+    ordered = np.sort(stored_distances)
+    farther_counts = len(ordered) - np.searchsorted(ordered, distances)
+    typicality: Vectors = ((farther_counts + 1) / (len(ordered) + 1)).astype(np.float32)
+    return typicality
 
 
-def own_groups(vectors: Vectors, kept_labels: Labels, kept_distances: Vectors) -> list[NDArray[np.intp]]:
-    """Groups that rows which fit none form of their own, each about as tight as the kept ones.
+def find_new_groups(vectors: Vectors, stored_labels: Labels, stored_distances: Vectors) -> list[NDArray[np.intp]]:
+    """Find groups among rows that fit none, each about as tight as the stored groups.
 
-    Average linkage joins rows while those of a group lie, pair by pair, no farther apart on average than in a loose kept group:
+    Average linkage joins rows while those of a group lie, pair by pair, no farther apart on average than in a loose stored group:
     rows at a distance r from their mean are about r times the square root of 2 apart.
 
     Args:
-        vectors: The rows, shape (n, d), of length 1; of more than 20,000 the first are looked at.
-        kept_labels: Group of each kept row, shape (m,).
-        kept_distances: As ``own_distances`` gives them, shape (m,).
+        vectors: The rows, shape (n, d), of length 1; only the first 20,000 are used.
+        stored_labels: Group of each stored row, shape (m,).
+        stored_distances: From ``measure_member_distances``, shape (m,).
 
     Returns:
         The rows of each group of at least ten, the largest first.
     """
-    if len(vectors) < FEWEST or not len(kept_labels):
+    if len(vectors) < MIN_NEW_GROUP_ROWS or not len(stored_labels):
         return []
     from sklearn.cluster import AgglomerativeClustering
 
-    loose = np.quantile([kept_distances[kept_labels == number].mean() for number in np.unique(kept_labels)], LOOSE)
-    joining = AgglomerativeClustering(n_clusters=None, distance_threshold=float(loose) * 2**0.5, linkage="average")
-    labels = joining.fit_predict(vectors[:PAIRED])
+    radii = [stored_distances[stored_labels == number].mean() for number in np.unique(stored_labels)]
+    threshold = float(np.quantile(radii, LOOSE_QUANTILE)) * 2**0.5
+    linkage = AgglomerativeClustering(n_clusters=None, distance_threshold=threshold, linkage="average")
+    labels = linkage.fit_predict(vectors[:MAX_PAIRED_ROWS])
     groups = [np.flatnonzero(labels == number) for number in range(labels.max() + 1)]
-    return sorted((rows for rows in groups if len(rows) >= FEWEST), key=len, reverse=True)
+    return sorted((rows for rows in groups if len(rows) >= MIN_NEW_GROUP_ROWS), key=len, reverse=True)

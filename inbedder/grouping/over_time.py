@@ -16,11 +16,11 @@ import numpy as np
 
 from inbedder.arguments import entries
 from inbedder.errors import InputError
-from inbedder.grouping.crossing import CHANCE, Categories, CrossTable, Numbers, cross, groups_of
+from inbedder.grouping.crossing import MAX_FALSE_DISCOVERY_RATE, Categories, CrossTable, Numbers, categorize_groups, cross
 from inbedder.grouping.dates import Calendar, calendar, parse_dates
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Change:
     @property
     def direction(self) -> str:
         """Either "rising" or "falling" where the change is more than chance explains, else "steady"."""
-        if self.false_discovery_rate > CHANCE or self.first == self.last:
+        if self.false_discovery_rate > MAX_FALSE_DISCOVERY_RATE or self.first == self.last:
             return "steady"
         return "rising" if self.last > self.first else "falling"
 
@@ -80,7 +80,7 @@ class OverTime:
 
 
 def over_time(
-    results: ClusterResult | Sequence[ClusterResult],
+    results: GroupedTexts | Sequence[GroupedTexts],
     dates: Sequence[Any],
     every: str = "auto",
     *,
@@ -108,11 +108,11 @@ def over_time(
         raise InputError(f"{len(groupings[0].texts)} texts but {len(values)} dates: give one date per text, or a blank one.")
     periods = calendar(parse_dates(values, date_format), every)
     columns = Categories(title, periods.names, periods.period_of)
-    tables = [cross(groups_of(grouping), columns) for grouping in groupings]
-    return [OverTime(table, periods, changes(table)) for table in tables]
+    tables = [cross(categorize_groups(grouping), columns) for grouping in groupings]
+    return [OverTime(table, periods, find_changes(table)) for table in tables]
 
 
-def changes(table: CrossTable) -> list[Change]:
+def find_changes(table: CrossTable) -> list[Change]:
     """Test each group for a rising or falling share.
 
     Args:
@@ -124,24 +124,24 @@ def changes(table: CrossTable) -> list[Change]:
     from scipy.stats import false_discovery_control, norm, t
 
     totals = table.counts.sum(axis=0)
-    filled = np.flatnonzero(totals)
-    if len(filled) < 2:
+    periods = np.flatnonzero(totals)
+    if len(periods) < 2:
         shares = table.counts.sum(axis=1) / max(table.total, 1)
         return [Change(float(share), float(share), 1.0) for share in shares]
-    texts, counts = totals[filled], table.counts[:, filled]
+    texts, counts = totals[periods], table.counts[:, periods]
     overall = counts.sum(axis=1) / texts.sum()
-    centre = (texts * filled).sum() / texts.sum()
-    away = filled - centre
-    spread = (texts * away**2).sum()
-    slope = counts @ away / spread
-    variance = np.where((overall > 0) & (overall < 1), overall * (1 - overall), np.inf)  # what is nothing or all does not change
+    centre = (texts * periods).sum() / texts.sum()
+    deviations = periods - centre
+    spread = (texts * deviations**2).sum()
+    slope = counts @ deviations / spread
+    variance = np.where((overall > 0) & (overall < 1), overall * (1 - overall), np.inf)  # a share of 0 or 1 does not change
     trend = slope**2 * spread / variance  # chi-square with 1 degree of freedom
-    anywhere = ((counts - np.outer(overall, texts)) ** 2 / texts).sum(axis=1) / variance  # with one less than there are periods
-    freedom = len(filled) - 2
-    scatter = np.maximum((anywhere - trend) / max(freedom, 1), 1.0)
-    by_chance = 2 * norm.sf(np.sqrt(trend))
-    in_bursts = 2 * t.sf(np.sqrt(trend / scatter), max(freedom, 1))
-    tested = np.where((scatter > 1) & (freedom > 0), in_bursts, by_chance)
-    rates = false_discovery_control(np.clip(tested, 0, 1))
+    any_change = ((counts - np.outer(overall, texts)) ** 2 / texts).sum(axis=1) / variance  # with one degree less than periods
+    freedom = len(periods) - 2
+    scatter = np.maximum((any_change - trend) / max(freedom, 1), 1.0)
+    normal_p = 2 * norm.sf(np.sqrt(trend))
+    scattered_p = 2 * t.sf(np.sqrt(trend / scatter), max(freedom, 1))
+    p_values = np.where((scatter > 1) & (freedom > 0), scattered_p, normal_p)
+    rates = false_discovery_control(np.clip(p_values, 0, 1))
     ends = np.clip(overall + np.outer([-centre, table.counts.shape[1] - 1 - centre], slope), 0, 1)
     return [Change(float(a), float(b), float(rate)) for a, b, rate in zip(ends[0], ends[1], rates, strict=True)]

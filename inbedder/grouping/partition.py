@@ -15,23 +15,23 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import whole_number
 from inbedder.errors import InputError, shown
-from inbedder.grouping.choosing import BLOCK, Choice, choose_number, distinct_rows
+from inbedder.grouping.choosing import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
 from inbedder.vectors import Vectors, unit
 
 Labels = NDArray[np.int64]
 METHODS = ("k-means", "agglomerative", "hdbscan")
-MANY = 50_000
-"""More rows are read in mini-batches."""
-PAIRED = 20_000
-"""Most rows of which all pairs are compared."""
-SAMPLE = 20_000
-"""Rows that the mini-batches begin with."""
+MAX_FULL_ROWS = 50_000
+"""Beyond this many rows k-means runs in mini-batches."""
+MAX_PAIRED_ROWS = 20_000
+"""Maximum number of rows for methods that compare all pairs."""
+INITIAL_SAMPLE_ROWS = 20_000
+"""Rows that give the mini-batches their first centres."""
 PASSES = 2
 """How often the mini-batches go over all rows."""
-BRANCHED = 9
-"""From so many groups on, a tree also has branches."""
-FEWEST = 10
-"""Fewest rows of a group of HDBSCAN, where there are less than a thousand rows; else one in a hundred."""
+MIN_BRANCHED_GROUPS = 9
+"""A tree of at least this many groups also has branches."""
+MIN_DENSE_ROWS = 10
+"""Minimum rows of an HDBSCAN group below a thousand rows; above, one in a hundred."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Partition:
 
 
 def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
-    """The labels of ``partition`` by k-means.
+    """Group rows by k-means, as ``partition`` does.
 
     Args:
         vectors: Shape (n, d).
@@ -62,8 +62,8 @@ def group(vectors: Vectors, k: int | str = "auto", seed: int = 0) -> Labels:
     return partition(vectors, k, seed).labels
 
 
-def regrouping(method: str, count: int, min_size: int | None = None) -> Callable[[Vectors, int, int], Labels]:
-    """How other rows are grouped as some were: for ``group_stability``.
+def make_regrouping(method: str, count: int, min_size: int | None = None) -> Callable[[Vectors, int, int], Labels]:
+    """Make the function that groups other rows in the same way, for ``measure_stability``.
 
     Args:
         method: As for ``partition``.
@@ -77,8 +77,8 @@ def regrouping(method: str, count: int, min_size: int | None = None) -> Callable
     def regroup(vectors: Vectors, k: int, seed: int) -> Labels:
         if method != "hdbscan":
             return partition(vectors, k, seed, method=method).labels
-        found = _dense_regions(unit(vectors), round((min_size or _fewest(count)) * len(vectors) / count))
-        return found.labels if found.left_out is None else np.where(found.labels == found.left_out, -1, found.labels)
+        groups = _find_dense_regions(unit(vectors), round((min_size or _choose_min_size(count)) * len(vectors) / count))
+        return groups.labels if groups.left_out is None else np.where(groups.labels == groups.left_out, -1, groups.labels)
 
     return regroup
 
@@ -105,22 +105,23 @@ def partition(
     """
     check_groups(k, len(vectors), method, min_size)
     if method == "hdbscan":
-        return _dense_regions(unit(vectors), min_size or _fewest(len(vectors)))
+        return _find_dense_regions(unit(vectors), min_size or _choose_min_size(len(vectors)))
     choice = None
     if k == "auto":
         choice = choose_number(vectors, seed)
         k = choice.k
-    elif (found := distinct_rows(vectors, int(k))) < int(k):
-        raise InputError(f"k={k}, but the texts have only {found} distinct vectors. Choose a smaller k.")
+    elif (distinct_count := count_distinct_rows(vectors, int(k))) < int(k):
+        raise InputError(f"k={k}, but the texts have only {distinct_count} distinct vectors. Choose a smaller k.")
     if method == "agglomerative":
-        labels, branches = _tree(unit(vectors), int(k))
+        labels, branches = _cut_ward_tree(unit(vectors), int(k))
         return Partition(labels, choice, branches)
-    labels = _mini_batches(vectors, int(k), seed) if len(vectors) > MANY else _k_means(unit(vectors), int(k), seed)
-    return Partition(labels, choice)
+    if len(vectors) > MAX_FULL_ROWS:
+        return Partition(_run_mini_batches(vectors, int(k), seed), choice)
+    return Partition(_run_k_means(unit(vectors), int(k), seed), choice)
 
 
 def check_groups(k: int | str, count: int, method: str = "k-means", min_size: int | None = None) -> None:
-    """Find out before the work whether so many rows can be grouped so.
+    """Check, before the work, that these settings can group the rows.
 
     Args:
         k: As for ``partition``.
@@ -137,7 +138,7 @@ def check_groups(k: int | str, count: int, method: str = "k-means", min_size: in
         whole_number("min_size", min_size, 2)
     if method not in METHODS:
         raise InputError(f"Unknown method {shown(method)}. Choose one of: {', '.join(METHODS)}.")
-    if method != "k-means" and count > PAIRED:
+    if method != "k-means" and count > MAX_PAIRED_ROWS:
         raise InputError(f"{method} compares all pairs of rows, of which {count:,} are too many. Choose k-means.")
     if k == "auto":
         return
@@ -147,42 +148,42 @@ def check_groups(k: int | str, count: int, method: str = "k-means", min_size: in
         raise InputError("hdbscan finds the number of groups itself. Leave k at auto, or choose k-means or agglomerative.")
 
 
-def _k_means(directions: Vectors, k: int, seed: int) -> Labels:
+def _run_k_means(directions: Vectors, k: int, seed: int) -> Labels:
     from sklearn.cluster import KMeans
 
-    return _by_size(KMeans(n_clusters=k, n_init=10, random_state=seed).fit_predict(directions))
+    return _renumber_by_size(KMeans(n_clusters=k, n_init=10, random_state=seed).fit_predict(directions))
 
 
-def _mini_batches(vectors: Vectors, k: int, seed: int) -> Labels:
-    """k-means of a sample, whose centres then follow mini-batches of all rows."""
+def _run_mini_batches(vectors: Vectors, k: int, seed: int) -> Labels:
+    """Run k-means on a sample, then move its centres with mini-batches of all rows."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
-    draw = np.random.default_rng(seed)
-    sample = np.sort(draw.choice(len(vectors), min(len(vectors), max(SAMPLE, 10 * k)), replace=False))
-    start = KMeans(n_clusters=k, n_init=3, random_state=seed).fit(unit(vectors[sample])).cluster_centers_
-    model = MiniBatchKMeans(n_clusters=k, init=start, n_init=1, batch_size=BLOCK, reassignment_ratio=0, random_state=seed)
+    generator = np.random.default_rng(seed)
+    sample = np.sort(generator.choice(len(vectors), min(len(vectors), max(INITIAL_SAMPLE_ROWS, 10 * k)), replace=False))
+    centres = KMeans(n_clusters=k, n_init=3, random_state=seed).fit(unit(vectors[sample])).cluster_centers_
+    model = MiniBatchKMeans(n_clusters=k, init=centres, n_init=1, batch_size=BLOCK_ROWS, reassignment_ratio=0, random_state=seed)
     for _ in range(PASSES):
-        order = draw.permutation(len(vectors))
-        for place in range(0, len(order), BLOCK):
-            model.partial_fit(unit(vectors[np.sort(order[place : place + BLOCK])]))
-    return _by_size(np.concatenate([model.predict(unit(block)) for block in _blocks(vectors)]))
+        order = generator.permutation(len(vectors))
+        for start in range(0, len(order), BLOCK_ROWS):
+            model.partial_fit(unit(vectors[np.sort(order[start : start + BLOCK_ROWS])]))
+    return _renumber_by_size(np.concatenate([model.predict(unit(block)) for block in _iterate_blocks(vectors)]))
 
 
-def _tree(directions: Vectors, k: int) -> tuple[Labels, list[int] | None]:
-    """Ward's tree cut into k groups and, above them, into about the square root of k branches."""
+def _cut_ward_tree(directions: Vectors, k: int) -> tuple[Labels, list[int] | None]:
+    """Cut Ward's tree into k groups and, above them, into about the square root of k branches."""
     from sklearn.cluster import ward_tree
 
     count = len(directions)
     merges = ward_tree(directions)[0] if count > 1 else np.empty((0, 2), dtype=np.intp)
-    labels = _by_size(_cut(merges, count, k))
-    if k < BRANCHED:
+    labels = _renumber_by_size(_replay_merges(merges, count, k))
+    if k < MIN_BRANCHED_GROUPS:
         return labels, None
-    upper = _by_size(_cut(merges, count, round(k**0.5)))
+    upper = _renumber_by_size(_replay_merges(merges, count, round(k**0.5)))
     return labels, [int(upper[np.argmax(labels == number)]) for number in range(k)]
 
 
-def _cut(merges: NDArray[Any], count: int, k: int) -> Labels:
-    """Groups after the first merges of a tree, until k are left."""
+def _replay_merges(merges: NDArray[Any], count: int, k: int) -> Labels:
+    """Apply the first merges of a tree, until k groups are left."""
     members: dict[int, list[int]] = {row: [row] for row in range(count)}
     for number, (left, right) in enumerate(merges[: count - k].tolist()):
         members[count + number] = members.pop(left) + members.pop(right)
@@ -192,26 +193,26 @@ def _cut(merges: NDArray[Any], count: int, k: int) -> Labels:
     return labels
 
 
-def _fewest(count: int) -> int:
-    """Fewest rows of a dense region."""
-    return max(FEWEST, count // 100)
+def _choose_min_size(count: int) -> int:
+    """Choose the minimum rows of a dense region."""
+    return max(MIN_DENSE_ROWS, count // 100)
 
 
-def _dense_regions(directions: Vectors, fewest: int) -> Partition:
+def _find_dense_regions(directions: Vectors, min_size: int) -> Partition:
     from sklearn.cluster import HDBSCAN
 
     count = len(directions)
     if count < 2:
         return Partition(np.zeros(count, dtype=np.int64))
-    found = HDBSCAN(min_cluster_size=min(max(fewest, 2), count), copy=True).fit_predict(directions)
-    fitting = found >= 0
-    labels = np.full(count, found.max() + 1, dtype=np.int64)
-    labels[fitting] = _by_size(found[fitting])
-    return Partition(labels, left_out=None if fitting.all() else int(found.max()) + 1)
+    regions = HDBSCAN(min_cluster_size=min(max(min_size, 2), count), copy=True).fit_predict(directions)
+    is_dense = regions >= 0
+    labels = np.full(count, regions.max() + 1, dtype=np.int64)
+    labels[is_dense] = _renumber_by_size(regions[is_dense])
+    return Partition(labels, left_out=None if is_dense.all() else int(regions.max()) + 1)
 
 
-def _by_size(labels: NDArray[Any]) -> Labels:
-    """The same groups, numbered by falling size."""
+def _renumber_by_size(labels: NDArray[Any]) -> Labels:
+    """Number the same groups by falling size."""
     order = np.argsort(-np.bincount(labels), kind="stable")
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
@@ -219,5 +220,5 @@ def _by_size(labels: NDArray[Any]) -> Labels:
     return ranked
 
 
-def _blocks(vectors: Vectors) -> Iterator[Vectors]:
-    yield from (vectors[place : place + BLOCK] for place in range(0, len(vectors), BLOCK))
+def _iterate_blocks(vectors: Vectors) -> Iterator[Vectors]:
+    yield from (vectors[start : start + BLOCK_ROWS] for start in range(0, len(vectors), BLOCK_ROWS))

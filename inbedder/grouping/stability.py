@@ -14,17 +14,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.grouping.partition import Labels
 from inbedder.vectors import Vectors
 
-STABLE, SHAKY = 0.75, 0.6
+MIN_STABLE, MAX_SHAKY = 0.75, 0.6
 DRAWS = 20
-MOST_DRAWN = 2000
+MAX_DRAWN_ROWS = 2000
 """Rows of a draw, so that its time does not grow with the corpus."""
 
-Labels = NDArray[np.int64]
 
-
-def group_stability(
+def measure_stability(
     vectors: Vectors,
     labels: Labels,
     regroup: Callable[[Vectors, int, int], Labels],
@@ -32,14 +31,14 @@ def group_stability(
     draws: int = DRAWS,
     parts: int | None = None,
 ) -> list[float]:
-    """Bootstrap stability of each group.
+    """Measure the bootstrap stability of each group.
 
     Args:
         vectors: Shape (n, d).
         labels: Group of each row, shape (n,), 0 .. k-1; rows below 0 are in no group.
         regroup: Groups rows: vectors, number of groups and seed to labels.
         seed: Seed of the draws.
-        draws: How often rows are drawn.
+        draws: Number of samples.
         parts: Into how many groups rows were grouped, where some of these were merged afterwards: rows that are drawn are grouped
             into as many, each of which joins the merged group that most of its rows are of.
 
@@ -50,19 +49,19 @@ def group_stability(
     if count < 2:
         return [1.0] * count
     random = np.random.default_rng(seed)
-    likenesses = np.full((draws, count), np.nan)
+    similarities = np.full((draws, count), np.nan)
     for draw in range(draws):
-        rows = np.unique(random.integers(len(vectors), size=min(len(vectors), MOST_DRAWN)))
-        drawn = vectors[rows]
-        again = regroup(drawn, min(parts or count, len(np.unique(drawn, axis=0))), seed)
-        likenesses[draw] = _likenesses(labels[rows], again, count, merged=parts is not None and parts > count)
-    never_drawn = np.isnan(likenesses).all(axis=0)
-    likenesses[:, never_drawn] = 0.0
-    return [float(mean) for mean in np.nanmean(likenesses, axis=0)]
+        rows = np.unique(random.integers(len(vectors), size=min(len(vectors), MAX_DRAWN_ROWS)))
+        sample = vectors[rows]
+        new_labels = regroup(sample, min(parts or count, len(np.unique(sample, axis=0))), seed)
+        similarities[draw] = _compare_groups(labels[rows], new_labels, count, merged=parts is not None and parts > count)
+    never_drawn = np.isnan(similarities).all(axis=0)
+    similarities[:, never_drawn] = 0.0
+    return [float(mean) for mean in np.nanmean(similarities, axis=0)]
 
 
-def mark(stability: float) -> Literal["stable", "shaky", ""]:
-    """How a group's stability reads.
+def describe_stability(stability: float) -> Literal["stable", "shaky", ""]:
+    """Describe a group's stability in one word.
 
     Args:
         stability: 0 to 1.
@@ -70,18 +69,18 @@ def mark(stability: float) -> Literal["stable", "shaky", ""]:
     Returns:
         "stable" from 0.75 on, "shaky" below 0.6 (Hennig 2007), nothing between the two.
     """
-    return "stable" if stability >= STABLE else "shaky" if stability < SHAKY else ""
+    return "stable" if stability >= MIN_STABLE else "shaky" if stability < MAX_SHAKY else ""
 
 
-def _likenesses(labels: Labels, again: Labels, count: int, merged: bool) -> NDArray[np.float64]:
+def _compare_groups(labels: Labels, new_labels: Labels, count: int, merged: bool) -> NDArray[np.float64]:
     """Jaccard similarity of each group with the new group most like it, shape (count,); NaN where it has no row."""
     members = labels[:, None] == np.arange(count)
-    found = again[:, None] == np.arange(int(again.max()) + 1)
-    both = members.T.astype(np.float64) @ found
+    new_members = new_labels[:, None] == np.arange(int(new_labels.max()) + 1)
+    intersections = members.T.astype(np.float64) @ new_members
     if merged:
-        homes = np.eye(count)[both.argmax(axis=0)]
-        found, both = found @ homes, both @ homes
-    either = members.sum(axis=0)[:, None] + found.sum(axis=0) - both
-    best = (both / np.maximum(either, 1)).max(axis=1, initial=0.0)
+        merged_into = np.eye(count)[intersections.argmax(axis=0)]
+        new_members, intersections = new_members @ merged_into, intersections @ merged_into
+    unions = members.sum(axis=0)[:, None] + new_members.sum(axis=0) - intersections
+    best = (intersections / np.maximum(unions, 1)).max(axis=1, initial=0.0)
     similarity: NDArray[np.float64] = np.where(members.any(axis=0), best, np.nan)
     return similarity

@@ -1,7 +1,7 @@
 """A short title for each group, written by a model from the group's own answers.
 
-The model is given a group's most frequent answers in the place of a text and asked what they are about. It may only choose and
-order their words: a word that stands in none of the group's answers is dropped, so a title never says what no answer says.
+The model reads a group's most frequent answers as one text and answers what they are about. Words of the title that are in none
+of the group's answers are dropped, so a title never says what no answer says.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.grouping.naming import GroupContents
+    from inbedder.grouping.namers import GroupContents
 
 QUESTION = "What is the topic?"
-ANSWERS_READ = 30
-"""Most distinct answers of a group that the model reads."""
-LONGEST = 5
-"""Words of a title."""
+MAX_ANSWERS = 30
+"""Maximum number of distinct answers of a group that the model reads."""
+MAX_TITLE_WORDS = 5
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 class TitleWriter:
-    """A namer (``naming.Namer``) whose names a model writes, greedily."""
+    """A namer (``namers.Namer``) whose names a model writes, greedily."""
 
     def __init__(self, model: InBedder) -> None:
         """Take a model.
@@ -47,19 +46,19 @@ class TitleWriter:
             ModelError: When the model does not answer.
         """
         counts = [Counter(answer for answer in group.answers if answer) for group in groups]
-        read = ["; ".join(answer for answer, _ in count.most_common(ANSWERS_READ)) for count in counts]
-        written = self.model.answer(read, QUESTION)
+        prompts = ["; ".join(answer for answer, _ in count.most_common(MAX_ANSWERS)) for count in counts]
+        titles = self.model.answer(prompts, QUESTION)
         return [
-            _grounded(str(title), count) or next(iter(dict(count.most_common(1))), "")
-            for count, title in zip(counts, written, strict=True)
+            _ground_title(str(title), count) or next(iter(dict(count.most_common(1))), "")
+            for count, title in zip(counts, titles, strict=True)
         ]
 
 
-def _grounded(title: str, count: Counter[str]) -> str:
-    """The title's words that stand in the answers, each once."""
-    known = {word.lower() for answer in count for word in WORD.findall(answer)}
+def _ground_title(title: str, count: Counter[str]) -> str:
+    """Keep only the title's words that are in the answers, each once."""
+    answer_words = {word.lower() for answer in count for word in WORD.findall(answer)}
     words: dict[str, str] = {}
     for word in WORD.findall(title):
-        if word.lower() in known:
+        if word.lower() in answer_words:
             words.setdefault(word.lower(), word)
-    return " ".join(list(words.values())[:LONGEST])
+    return " ".join(list(words.values())[:MAX_TITLE_WORDS])

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
 
 
-def check_wordings(wordings: Sequence[str], least: int = 1) -> list[str]:
-    """Take the wordings of a question.
+def check_wordings(wordings: Sequence[str], min_count: int = 1) -> list[str]:
+    """Check the wordings of a question.
 
     Args:
         wordings: The question in several wordings.
-        least: How many there have to be.
+        min_count: Minimum number of wordings.
 
     Returns:
         A list of them.
@@ -31,16 +31,16 @@ def check_wordings(wordings: Sequence[str], least: int = 1) -> list[str]:
     Raises:
         InputError: When there are fewer, one stands twice, or one is no string.
     """
-    asked = check_strings("wordings", wordings)
-    if len(asked) < least:
-        raise InputError(f"{len(asked)} wordings of the question: give at least {least}.")
-    if twice := [wording for wording in asked if asked.count(wording) > 1]:
-        raise InputError(f"The wording {shown(twice[0])} is given twice. Give different wordings.")
-    return asked
+    wordings = check_strings("wordings", wordings)
+    if len(wordings) < min_count:
+        raise InputError(f"{len(wordings)} wordings of the question: give at least {min_count}.")
+    if duplicates := [wording for wording in wordings if wordings.count(wording) > 1]:
+        raise InputError(f"The wording {shown(duplicates[0])} is given twice. Give different wordings.")
+    return wordings
 
 
 def mean_over_wordings(vectors: Vectors) -> tuple[Vectors, int]:
-    """The mean of the vectors of length 1 under several wordings.
+    """Average the vectors of length 1 under several wordings.
 
     Args:
         vectors: Those of ``InBedder.encode_many``, shape (m, n, d).
@@ -57,7 +57,7 @@ def encode_wordings(model: InBedder, texts: Sequence[str], wordings: Sequence[st
     """Embed texts under several wordings of one question.
 
     Args:
-        model: What embeds them.
+        model: The model that embeds them.
         texts: n texts.
         wordings: The question in several wordings, all different.
         **options: As ``InBedder.encode_many`` takes them.
@@ -68,6 +68,6 @@ def encode_wordings(model: InBedder, texts: Sequence[str], wordings: Sequence[st
     Raises:
         InputError: When there is no wording, or one stands twice.
     """
-    asked = check_wordings(wordings)
-    mean, nearest = mean_over_wordings(model.encode_many(texts, asked, **options))
-    return mean, asked[nearest]
+    wordings = check_wordings(wordings)
+    mean, nearest = mean_over_wordings(model.encode_many(texts, wordings, **options))
+    return mean, wordings[nearest]

@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from inbedder.grouping.clustering import cluster
-from inbedder.grouping.explain import mean_differences
+from inbedder.grouping.explain import compute_mean_differences
 from inbedder.grouping.partition import group
 from inbedder.server.fields import ClustersRequest, Groupings
 from inbedder.server.refusals import RefusalError
@@ -76,7 +76,7 @@ def _cached_grouping(model: ServedModel, fields: ClustersRequest, ids: list[str]
         if len(cached) == len(set(keys)):
             vectors = np.stack([cached[key] for key in keys])
             labels = group(unit(vectors), fields.k, fields.seed)
-            words = reader.nearest_words(mean_differences(vectors, labels))
+            words = reader.nearest_words(compute_mean_differences(vectors, labels))
             names = [", ".join(some[:3]) or f"group {number + 1}" for number, some in enumerate(words)]
             return {"instruction": None, "labels": labels.tolist(), "names": names, "keywords": words}
     raise RefusalError(422, "Not all ids are kept, or they are of texts with and without an instruction.", field="ids")

@@ -1,9 +1,12 @@
 import csv
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from inbedder.grouping.namers import NAMERS
 from tests.cli.test_options import invoke, refused
 
 REVIEWS = "id,review\n" + "".join(
@@ -77,7 +80,7 @@ def test_cluster_groups_once_by_the_wordings_of_one_question(folder, make_model)
     assert "maps the vectors of one wording" in told
 
 
-@pytest.mark.parametrize("namer", ["words", "class-tfidf", "central", "model"])
+@pytest.mark.parametrize("namer", NAMERS)
 def test_cluster_names_groups_as_asked_and_no_name_comes_twice_in_a_page(folder, make_model, namer):
     arguments = ("-i", "What?", "-i", "Which thing?", "-k", "2", "--model", make_model("opt"), "--namer", namer)
     code, said = invoke("cluster", "reviews.csv", *arguments, "-o", "groups.csv", "-o", "page.html")
@@ -87,15 +90,24 @@ def test_cluster_names_groups_as_asked_and_no_name_comes_twice_in_a_page(folder,
     assert len(names) == len({name.removesuffix(" (mixed)").casefold() for _, name in names}) == 4
 
 
+def test_cluster_help_lists_every_namer_without_numpy():
+    code = "import sys, inbedder.grouping.namers; assert not {'numpy', 'torch', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    code, printed = invoke("cluster", "--help")
+    plain = " ".join(printed.replace("│", " ").split())
+    assert code == 0
+    assert all(f"{name} ({entry.help})" in plain for name, entry in NAMERS.items())
+
+
 def test_an_unknown_namer_is_told_of_before_the_texts_are_read(folder, make_model, monkeypatch):
     monkeypatch.setattr("inbedder.embedder.InBedder.encode_many", None)
     code, said = invoke("cluster", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--namer", "loud")
     assert code == 1
-    assert "There is no namer 'loud'. Choose words, class-tfidf, central, model, model:NAME" in said
+    assert "There is no namer 'loud'. Choose words," in said
 
 
 def test_shaky_groups_are_marked_in_the_terminal_and_stable_ones_are_not(folder, make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.clustering.group_stability", lambda *_, **__: [0.9, 0.5])
+    monkeypatch.setattr("inbedder.grouping.clustering.measure_stability", lambda *_, **__: [0.9, 0.5])
     code, said = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
     assert code == 0, said
     assert said.count("(shaky: 0.50)") == 1

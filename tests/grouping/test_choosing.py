@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 
 from inbedder.grouping import choosing
-from inbedder.grouping.choosing import Choice, choose_number, distinct_rows
+from inbedder.grouping.choosing import Choice, choose_number, count_distinct_rows
 from tests.conftest import blobs
 
 
 def test_where_both_criteria_agree_their_number_is_taken_with_confidence():
     choice = choose_number(blobs((30, 20, 10)))
-    assert (choice.k, choice.by_silhouette, choice.by_davies_bouldin, choice.most) == (3, 3, 3, 6)
+    assert (choice.k, choice.by_silhouette, choice.by_davies_bouldin, choice.max_k) == (3, 3, 3, 6)
     assert choice.confidence == "high"
     assert str(choice).startswith("3 groups were chosen from 2 to 6: both criteria like 3 best; confidence high")
 
@@ -47,7 +47,7 @@ def test_less_than_three_directions_are_as_many_groups(vectors, k):
 
 
 def test_only_a_sample_is_looked_at(monkeypatch):
-    monkeypatch.setattr(choosing, "SAMPLE", 60)
+    monkeypatch.setattr(choosing, "MAX_SAMPLED_ROWS", 60)
     seen = []
     monkeypatch.setattr("sklearn.metrics.pairwise_distances", lambda rows: seen.append(len(rows)) or np.zeros((60, 60)))
     choose_number(blobs((300, 200, 100)))
@@ -56,5 +56,5 @@ def test_only_a_sample_is_looked_at(monkeypatch):
 
 def test_distinct_rows_are_counted_as_far_as_needed():
     rows = np.array([[1, 0], [0, 1], [2, 0], [-0.0, 3], [1, 1]], dtype=np.float32)
-    assert distinct_rows(rows, 9) == 3
-    assert distinct_rows(rows, 2) == 2
+    assert count_distinct_rows(rows, 9) == 3
+    assert count_distinct_rows(rows, 2) == 2

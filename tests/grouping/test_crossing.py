@@ -4,7 +4,7 @@ from scipy.stats import fisher_exact
 
 from inbedder import crosstab
 from inbedder.errors import InputError
-from inbedder.grouping.crossing import categories
+from inbedder.grouping.crossing import categorize_values
 from tests.grouping.test_page import grouping
 
 TOPIC = [0] * 40 + [1] * 30 + [2] * 30
@@ -60,21 +60,21 @@ def test_each_two_groupings_and_each_grouping_and_column_have_a_table():
 
 
 def test_numbers_are_in_order_other_values_by_frequency_and_blanks_last():
-    stars = categories("stars", ["10", "2", " 2 ", "", 1.0, None], 6)
+    stars = categorize_values("stars", ["10", "2", " 2 ", "", 1.0, None], 6)
     assert (stars.names, stars.category_of.tolist()) == (["1", "2", "10", "(blank)"], [2, 1, 1, 3, 0, 3])
-    countries = categories("country", ["fr", "de", "de", float("nan")], 4)
+    countries = categorize_values("country", ["fr", "de", "de", float("nan")], 4)
     assert (countries.names, countries.category_of.tolist()) == (["de", "fr", "(blank)"], [1, 0, 0, 2])
 
 
 def test_rare_values_are_counted_together():
     values = ["a"] * 5 + ["b"] * 3 + ["c", "d", ""]
-    found = categories("kind", values, 11, most_values=3)
+    found = categorize_values("kind", values, 11, most_values=3)
     assert found.names == ["a", "b", "2 other values", "(blank)"]
     assert np.bincount(found.category_of).tolist() == [5, 3, 2, 1]
 
 
 def test_dates_are_cut_into_periods_and_a_missing_one_is_blank():
-    found = categories("day", ["2024-01-05", "2024-12-31T10:00:00Z", None, "2024-02-29"], 4)
+    found = categorize_values("day", ["2024-01-05", "2024-12-31T10:00:00Z", None, "2024-02-29"], 4)
     assert found.names == [f"2024-{month:02}" for month in range(1, 13)] + ["(blank)"]
     assert found.category_of.tolist() == [0, 11, 12, 1]
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping.explain import agreement, central_texts, keywords, mean_differences
+from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords, measure_agreement
 from tests.conftest import GOLDEN
 
 ROOT = Path(__file__).parents[2]
@@ -15,14 +15,14 @@ LABELS = np.array([0, 0, 0, 1, 1])
 
 def test_words_of_texts_stand_out_where_others_do_not_say_them():
     texts = ["great food", "great food menu", "great pizza", "great service", "great staff service"]
-    first, second = keywords(texts, LABELS, weighting="standing-out")
+    first, second = find_keywords(texts, LABELS, weighting="standing-out")
     assert first[0] == "food"
     assert second[0] == "service"
     assert "great" not in first + second
 
 
 def test_of_texts_negations_are_keywords_and_stopwords_are_not():
-    first, second = keywords(["no", "no the", "not of", "yes", "yes the"], LABELS, weighting="standing-out")
+    first, second = find_keywords(["no", "no the", "not of", "yes", "yes the"], LABELS, weighting="standing-out")
     assert first == ["no", "not"]
     assert second == ["yes"]
 
@@ -30,18 +30,18 @@ def test_of_texts_negations_are_keywords_and_stopwords_are_not():
 @pytest.mark.parametrize("weighting", ["paper", "standing-out", "class-tfidf"])
 @pytest.mark.parametrize("answers", [["", "", "", "", ""], ["😀", "...", "", "a", "!"]])
 def test_answers_without_words_give_no_keywords(answers, weighting):
-    assert keywords(answers, LABELS, weighting=weighting) == [[], []]
+    assert find_keywords(answers, LABELS, weighting=weighting) == [[], []]
 
 
 def test_keywords_are_ranked_by_plain_tf_idf_minus_its_mean_over_all_clusters_as_in_the_paper():
-    first, second = keywords(["the cat", "the cat", "a cat", "the dog", "no dog the"], LABELS, top=3)
+    first, second = find_keywords(["the cat", "the cat", "a cat", "the dog", "no dog the"], LABELS, top=3)
     assert (first, second) == (["cat"], ["dog", "no", "the"])  # 1-letter words are none; stopwords are words
-    assert keywords(["cats", "dogs", "", "", ""], LABELS, top=9) == [["cats", "dogs"], []]
+    assert find_keywords(["cats", "dogs", "", "", ""], LABELS, top=9) == [["cats", "dogs"], []]
 
 
 @pytest.mark.parametrize("run", GOLDEN_KEYWORDS, ids=lambda run: run["question"])
 def test_keywords_of_our_answers_are_those_of_the_authors_way_up_to_ties(run):
-    found = keywords(run["answers"], np.array(run["labels"]))
+    found = find_keywords(run["answers"], np.array(run["labels"]))
     assert len(found) == len(run["keywords"])
     for words, expected in zip(found, run["keywords"], strict=True):
         scores = dict(expected)
@@ -51,7 +51,7 @@ def test_keywords_of_our_answers_are_those_of_the_authors_way_up_to_ties(run):
 
 @pytest.mark.parametrize("run", GOLDEN_KEYWORDS, ids=lambda run: run["question"])
 def test_entropies_of_our_groups_are_those_of_the_authors_way(run):
-    assert agreement(np.array(run["labels"]), run["given"]).entropy == pytest.approx(run["entropy"], abs=1e-8)
+    assert measure_agreement(np.array(run["labels"]), run["given"]).entropy == pytest.approx(run["entropy"], abs=1e-8)
 
 
 def test_the_committed_bench_of_the_authors_own_runs_reaches_its_goal():
@@ -64,44 +64,44 @@ def test_the_committed_bench_of_the_authors_own_runs_reaches_its_goal():
 def test_words_by_class_are_shares_times_the_log_of_what_bertopic_divides():
     answers = ["bank bank card", "bank fish fish fish fish"]
     labels = np.array([0, 1])  # 4 words per cluster; bank 2/3 * log(1 + 4/3) = 0.565 and 0.169, card 1/3 * log(5) = 0.536
-    assert keywords(answers, labels, weighting="class-tfidf") == [["bank", "card"], ["fish", "bank"]]
-    assert keywords(["bank card", *answers[1:]], labels, weighting="class-tfidf")[0] == ["card", "bank"]
+    assert find_keywords(answers, labels, weighting="class-tfidf") == [["bank", "card"], ["fish", "bank"]]
+    assert find_keywords(["bank card", *answers[1:]], labels, weighting="class-tfidf")[0] == ["card", "bank"]
 
 
 def test_an_unknown_weighting_of_keywords_is_refused():
     with pytest.raises(InputError, match="Choose paper, standing-out, class-tfidf"):
-        keywords(["cats"], np.array([0]), weighting="loud")
+        find_keywords(["cats"], np.array([0]), weighting="loud")
 
 
 def test_one_cluster_still_has_keywords():
-    assert keywords(["cats", "dogs"], np.array([0, 0])) == [["cats", "dogs"]]
+    assert find_keywords(["cats", "dogs"], np.array([0, 0])) == [["cats", "dogs"]]
 
 
 def test_central_texts_are_closest_to_the_mean_and_never_repeat():
     vectors = np.array([[1, 0], [0.6, 0.8], [0.8, 0.6], [0, 1], [0, 1]], dtype=np.float32)
     texts = ["a", "b", "c", "d", "d "]
-    assert central_texts(texts, vectors, LABELS, top=2) == [[2, 1], [3]]
+    assert find_central_texts(texts, vectors, LABELS, top=2) == [[2, 1], [3]]
 
 
 def test_mean_differences_are_cluster_means_minus_the_corpus_mean():
     vectors = np.array([[3.0], [3.0], [3.0], [8.0], [8.0]], dtype=np.float32)
-    assert mean_differences(vectors, LABELS).tolist() == [[-2.0], [3.0]]
+    assert compute_mean_differences(vectors, LABELS).tolist() == [[-2.0], [3.0]]
 
 
 def test_agreement_gives_composition_entropy_in_bits_and_v_measure():
-    result = agreement(LABELS, ["x", "x", "y", "y", None])
+    result = measure_agreement(LABELS, ["x", "x", "y", "y", None])
     assert result.composition == [{"x": 2, "y": 1}, {"y": 1, "(no label)": 1}]
     assert result.entropy == pytest.approx([0.9182958, 0.0])
     assert result.unlabelled == 1
-    assert agreement(LABELS, ["a", "a", "a", "b", "b"]).v_measure == pytest.approx(1.0)
-    assert agreement(LABELS, ["a", "a", "a", "b", "b"]).entropy == [0.0, 0.0]
+    assert measure_agreement(LABELS, ["a", "a", "a", "b", "b"]).v_measure == pytest.approx(1.0)
+    assert measure_agreement(LABELS, ["a", "a", "a", "b", "b"]).entropy == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("blank", [None, float("nan"), "", "  "])
 def test_texts_without_a_label_are_in_no_measure(blank):
-    result = agreement(LABELS, ["a", blank, "a", "b", "b"])
+    result = measure_agreement(LABELS, ["a", blank, "a", "b", "b"])
     assert result.composition == [{"a": 2, "(no label)": 1}, {"b": 2}]
     assert (result.v_measure, result.entropy, result.unlabelled) == (1.0, [0.0, 0.0], 1)
-    nothing = agreement(LABELS, [blank] * 5)
+    nothing = measure_agreement(LABELS, [blank] * 5)
     assert nothing.composition == [{"(no label)": 3}, {"(no label)": 2}]
     assert (nothing.v_measure, nothing.entropy, nothing.unlabelled) == (0.0, [0.0, 0.0], 5)

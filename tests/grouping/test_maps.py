@@ -27,7 +27,7 @@ def test_the_map_keeps_far_clusters_apart(count: int, method: str) -> None:
 
 def test_squares_share_their_place_as_the_groups_do_and_grow_stronger_with_texts() -> None:
     placed = np.array([[12.0, 15.0]] * 4 + [[305.0, 205.0]])
-    marks, mark_of = maps.density(placed, np.array([1, 1, 1, 0, 0]))
+    marks, mark_of = maps.draw_density(placed, np.array([1, 1, 1, 0, 0]))
     assert [(mark.x, mark.y, mark.group, mark.texts) for mark in marks] == [(15, 15, 1, 3), (15, 15, 0, 1), (305, 205, 0, 1)]
     assert mark_of.tolist() == [0, 0, 0, 1, 2]
     areas = [(2 * mark.size / maps.CELL) ** 2 for mark in marks]
@@ -37,5 +37,5 @@ def test_squares_share_their_place_as_the_groups_do_and_grow_stronger_with_texts
 
 def test_a_million_marks_are_never_drawn() -> None:
     rng = np.random.default_rng(0)
-    marks, mark_of = maps.density(rng.random((100_000, 2)) * [maps.WIDTH, maps.HEIGHT], np.zeros(100_000, dtype=np.int64))
+    marks, mark_of = maps.draw_density(rng.random((100_000, 2)) * [maps.WIDTH, maps.HEIGHT], np.zeros(100_000, dtype=np.int64))
     assert len(marks) <= maps.WIDTH * maps.HEIGHT / maps.CELL**2 and len(mark_of) == 100_000

@@ -5,8 +5,17 @@ import pytest
 
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
-from inbedder.grouping.explain import keywords
-from inbedder.grouping.naming import GroupContents, contents, distinct, find_namer, is_mixed, name_groups, name_of, set_apart
+from inbedder.grouping.explain import find_keywords
+from inbedder.grouping.namers import NAMERS, GroupContents
+from inbedder.grouping.naming import (
+    collect_contents,
+    deduplicate_group_names,
+    deduplicate_names,
+    find_namer,
+    get_namer_name,
+    is_mixed,
+    name_groups,
+)
 from inbedder.grouping.titles import TitleWriter
 
 ANSWERS = ["late delivery", "late delivery", "slow delivery", "rude staff", "rude waiter", "rude staff"]
@@ -15,7 +24,7 @@ VECTORS = np.array([[1, 0], [1, 0], [0.6, 0.8], [0, 1], [0, -1], [0, 1]], dtype=
 
 
 def groups_of(answers=ANSWERS, labels=LABELS, vectors=VECTORS):
-    return contents([f"text {i}" for i in range(len(labels))], answers, vectors, labels, keywords(answers, labels))
+    return collect_contents([f"text {i}" for i in range(len(labels))], answers, vectors, labels, find_keywords(answers, labels))
 
 
 def group_saying(*answers, words=()):
@@ -51,8 +60,8 @@ def test_each_namer_names_in_its_own_way(model, namer, names):
 
 def test_the_words_of_bertopic_count_a_frequent_word_higher_than_the_paper_does():
     answers, labels = ["bank bank bank bank account", "bank bank bank bank card"], np.array([0, 1])
-    assert keywords(answers, labels, top=1) == [["account"], ["card"]]
-    assert keywords(answers, labels, top=1, weighting="class-tfidf") == [["bank"], ["bank"]]
+    assert find_keywords(answers, labels, top=1) == [["account"], ["card"]]
+    assert find_keywords(answers, labels, top=1, weighting="class-tfidf") == [["bank"], ["bank"]]
 
 
 def test_the_central_answer_is_that_of_the_texts_in_the_middle_and_a_long_one_is_cut():
@@ -74,7 +83,7 @@ def test_the_model_writes_titles_of_the_answers_and_another_model_can(model, mak
 
 @pytest.mark.parametrize("namer", ["", "loud", "model:", "words:x", "modell", None, ["words"]])
 def test_an_unknown_namer_is_refused(model, namer):
-    with pytest.raises(InputError, match=r"There is no namer .* Choose words, class-tfidf, central, model, model:NAME"):
+    with pytest.raises(InputError, match=rf"There is no namer .* Choose {', '.join(NAMERS)}, model:NAME, or"):
         find_namer(namer, model)
 
 
@@ -96,10 +105,15 @@ def test_an_empty_name_becomes_the_keywords_and_without_any_a_number():
 
 def test_no_name_comes_twice_whatever_its_case():
     words = [["refund"], ["refund", "late"], ["refund", "late"], []]
-    assert distinct(["refund", "Refund", "refund", "refund"], words) == ["refund", "Refund, late", "refund 2", "refund 3"]
-    assert distinct(["refund (mixed)", "refund"], [[], ["late"]]) == ["refund (mixed)", "refund, late"]
-    assert distinct(["a", "a 2", "a"], [[], [], []]) == ["a", "a 2", "a 3"]
-    assert distinct(["a", "b"], [["x"], ["y"]], taken=["A"]) == ["a, x", "b"]
+    assert deduplicate_names(["refund", "Refund", "refund", "refund"], words) == [
+        "refund",
+        "Refund, late",
+        "refund 2",
+        "refund 3",
+    ]
+    assert deduplicate_names(["refund (mixed)", "refund"], [[], ["late"]]) == ["refund (mixed)", "refund, late"]
+    assert deduplicate_names(["a", "a 2", "a"], [[], [], []]) == ["a", "a 2", "a 3"]
+    assert deduplicate_names(["a", "b"], [["x"], ["y"]], used_names=["A"]) == ["a, x", "b"]
 
 
 def test_a_group_is_mixed_where_its_keywords_stand_in_less_than_half_of_its_answers():
@@ -116,7 +130,7 @@ def test_a_group_is_mixed_where_its_keywords_stand_in_less_than_half_of_its_answ
 def test_words_that_few_answers_hold_stand_behind_the_word_that_most_hold():
     namer = find_namer("words", None)
     rare = group_saying("food late", "food", "food", "good food", "slow", words=["late", "slow", "cold"])
-    assert rare.common == ["food"]
+    assert rare.common_words == ["food"]
     assert namer([rare]) == ["food, late, slow"]
     assert namer([replace(rare, keywords=["late", "slow", "food"])]) == ["late, slow, food"]
     assert namer([replace(rare, keywords=[])]) == ["food"]
@@ -145,17 +159,20 @@ def test_groupings_side_by_side_share_no_name_and_stay_as_they_are_where_they_sh
     texts = [f"text number {i}" for i in range(12)]
     one = cluster(texts, "What?", model, k=2, namer=lambda _: ["staff", "food"])
     other = cluster(texts, "Why?", model, k=2, namer=lambda _: ["food", "price"])
-    first, second, third = set_apart([one, other, one])
+    first, second, third = deduplicate_group_names([one, other, one])
     assert first is one
     names = [name.removesuffix(" (mixed)") for result in (first, second, third) for name in result.names]
     assert len({name.casefold() for name in names}) == 6
     assert second.keywords == other.keywords
-    assert [result is again for result, again in zip((first, second, third), set_apart([first, second, third]), strict=True)]
+    assert [
+        result is again
+        for result, again in zip((first, second, third), deduplicate_group_names([first, second, third]), strict=True)
+    ]
 
 
 def test_a_namer_is_kept_by_what_finds_it_again(make_model):
     model, other = InBedder(make_model("bert")), InBedder(make_model("opt"))
-    for name in ("words", "class-tfidf", "central", "model"):
-        assert name_of(find_namer(name, model), model) == name
-    assert name_of(TitleWriter(other), model) == f"model:{other.name}"
-    assert name_of(lambda groups: [""] * len(groups), model) == "words"
+    for name in NAMERS:
+        assert get_namer_name(find_namer(name, model), model) == name
+    assert get_namer_name(TitleWriter(other), model) == f"model:{other.name}"
+    assert get_namer_name(lambda groups: [""] * len(groups), model) == "words"

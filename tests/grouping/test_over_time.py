@@ -6,7 +6,7 @@ from scipy.stats import chi2_contingency
 
 from inbedder.errors import InputError
 from inbedder.grouping.crossing import Categories, CrossTable, cross
-from inbedder.grouping.over_time import changes, over_time
+from inbedder.grouping.over_time import find_changes, over_time
 from tests.grouping.test_page import grouping
 
 
@@ -30,20 +30,20 @@ def test_shares_are_of_each_periods_texts():
 
 def test_with_two_periods_the_trend_is_the_chi_square_of_the_table():
     counts = np.array([[30, 50], [70, 50]])
-    rates = [change.false_discovery_rate for change in changes(by_periods(counts))]
+    rates = [change.false_discovery_rate for change in find_changes(by_periods(counts))]
     assert rates == pytest.approx([chi2_contingency(counts, correction=False).pvalue] * 2)
 
 
 def test_a_rising_a_falling_and_a_steady_group_are_told_apart():
     rising, falling = np.arange(10, 34, 2), np.arange(36, 12, -2)
-    found = changes(by_periods([rising, falling, np.full(12, 30), 100 - rising - falling - 30]))
+    found = find_changes(by_periods([rising, falling, np.full(12, 30), 100 - rising - falling - 30]))
     assert [change.direction for change in found] == ["rising", "falling", "steady", "steady"]
     assert (found[0].first, found[0].last) == pytest.approx((0.10, 0.32))
 
 
 def test_a_burst_in_the_last_period_is_no_trend():
     steady, burst = [100] * 11, [10] * 9 + [10, 90]
-    (other, change) = changes(by_periods([steady, burst]))
+    (other, change) = find_changes(by_periods([steady, burst]))
     assert change.direction == other.direction == "steady"
     assert chi2_contingency([steady, burst]).pvalue < 1e-9  # though the shares surely differ
 
@@ -53,7 +53,7 @@ def test_of_many_groups_without_change_hardly_any_is_called_rising_or_falling():
     called = [
         change.direction != "steady"
         for _ in range(20)
-        for change in changes(by_periods(rng.multinomial(200, np.full(40, 1 / 40), size=12).T))
+        for change in find_changes(by_periods(rng.multinomial(200, np.full(40, 1 / 40), size=12).T))
     ]
     assert len(called) == 800 and np.mean(called) < 0.01
 
@@ -64,14 +64,15 @@ def test_of_groups_that_come_in_bursts_hardly_any_is_called_rising_or_falling():
     for _ in range(40):
         chances = rng.dirichlet(np.full(20, 1.0), size=12)
         called += [
-            change.direction != "steady" for change in changes(by_periods(np.stack([rng.multinomial(200, p) for p in chances]).T))
+            change.direction != "steady"
+            for change in find_changes(by_periods(np.stack([rng.multinomial(200, p) for p in chances]).T))
         ]
     assert np.mean(called) < 0.02
 
 
 @pytest.mark.parametrize("counts", [[[5], [3]], [[5, 0], [3, 0]], [[4, 9]], [[4, 9], [0, 0]]])
 def test_nothing_changes_in_one_period_or_one_group(counts):
-    assert {change.direction for change in changes(by_periods(counts))} == {"steady"}
+    assert {change.direction for change in find_changes(by_periods(counts))} == {"steady"}
 
 
 def test_the_groups_of_several_questions_share_their_periods():

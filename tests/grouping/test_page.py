@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping.clustering import ClusterResult
-from inbedder.grouping.explain import agreement
+from inbedder.grouping.explain import measure_agreement
 from inbedder.grouping.report import maps, views
 from inbedder.grouping.report.page import render_report, save_report
+from inbedder.grouping.result import ClusterResult
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -107,7 +107,7 @@ def test_markup_in_any_string_stays_text() -> None:
         keywords=[[NASTY]] * 2,
         examples=[[NASTY]] * 2,
         head_words=[[NASTY]] * 2,
-        label_agreements={NASTY: agreement(np.array(labels), [NASTY] * 3)},
+        label_agreements={NASTY: measure_agreement(np.array(labels), [NASTY] * 3)},
     )
     html = render_report([nasty, nasty], title=NASTY)
     page = Page(html)
@@ -214,18 +214,20 @@ def test_answers_are_counted_whatever_their_case() -> None:
 def test_given_labels_show_shares_entropy_and_v_measure() -> None:
     labels = np.array([0] * 16 + [1] * 4)
     given = ["a"] * 8 + list("bcdefghi") + ["j"] * 4
-    html = render_report([grouping(labels.tolist(), label_agreements={"kind": agreement(labels, given)})])
+    html = render_report([grouping(labels.tolist(), label_agreements={"kind": measure_agreement(labels, given)})])
     first, second = html.split("Your column <bdi>kind</bdi> in this group · entropy ")[1:]
     assert (first[:4], second[:4]) == ("2.50", "0.00")
     assert re.findall(r"<bdi>([^<]*)</bdi> <b>(\d+%)</b>", first) == [
         ("a", "50%"), ("b", "6%"), ("c", "6%"), ("d", "6%"), ("e", "6%"), ("4 others", "25%")
     ]  # fmt: skip
-    assert f"V-measure {agreement(labels, given).v_measure:.2f} against your column <bdi>kind</bdi>" in html
+    assert f"V-measure {measure_agreement(labels, given).v_measure:.2f} against your column <bdi>kind</bdi>" in html
 
 
 def test_each_column_of_labels_and_each_note_is_shown() -> None:
     labels = np.array([0, 0, 1])
-    agreements = {name: agreement(labels, given) for name, given in {"kind": list("aab"), "mood": ["x", None, "y"]}.items()}
+    agreements = {
+        name: measure_agreement(labels, given) for name, given in {"kind": list("aab"), "mood": ["x", None, "y"]}.items()
+    }
     html = render_report([grouping(labels.tolist(), label_agreements=agreements, notes=["Groups 1 and 2 are <alike>."])])
     assert html.count("Your column <bdi>kind</bdi>") == html.count("Your column <bdi>mood</bdi>") == 2
     assert html.count("<bdi>(no label)</bdi>") == 1

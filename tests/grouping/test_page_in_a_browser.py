@@ -13,7 +13,7 @@ import pytest
 
 from inbedder.grouping.crossing import crosstab
 from inbedder.grouping.over_time import over_time
-from inbedder.grouping.report import maps, rows
+from inbedder.grouping.report import maps, page_data
 from inbedder.grouping.report.page import save_report
 from inbedder.tables import read_table
 from tests.grouping.test_page import grouping
@@ -205,7 +205,7 @@ def test_a_square_of_the_density_opens_the_texts_that_stand_there(
     browse: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maps, "MAX_DOTS", 10)
-    monkeypatch.setattr(rows, "MAX_ROWS", 30)
+    monkeypatch.setattr(page_data, "MAX_ROWS", 30)
     page = browse([grouping([0] * 30 + [1] * 10, embeddings=np.repeat(np.eye(4, 8), 10, axis=0).astype(np.float32))])
     page.evaluate("document.querySelector('.plane').focus()")
     page.press("Escape", "ArrowRight")

@@ -3,8 +3,8 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping import partition as parts
-from inbedder.grouping.partition import group, partition, regrouping
-from inbedder.grouping.stability import group_stability
+from inbedder.grouping.partition import group, make_regrouping, partition
+from inbedder.grouping.stability import measure_stability
 from tests.conftest import blobs
 
 
@@ -43,7 +43,7 @@ def test_auto_does_not_split_few_texts_into_many_groups():
 
 
 def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.choosing.SAMPLE", 20)
+    monkeypatch.setattr("inbedder.grouping.choosing.MAX_SAMPLED_ROWS", 20)
     vectors = np.concatenate([blobs((200,)), -blobs((1,))])
     assert len(group(vectors)) == 201
 
@@ -57,7 +57,7 @@ def test_only_directions_count():
 def test_mini_batches_find_the_groups_of_k_means_whatever_holds_the_vectors(monkeypatch, tmp_path):
     vectors = blobs((300, 200, 100))
     expected = group(vectors, 3)
-    for name, value in (("MANY", 500), ("BLOCK", 64), ("SAMPLE", 100)):
+    for name, value in (("MAX_FULL_ROWS", 500), ("BLOCK_ROWS", 64), ("INITIAL_SAMPLE_ROWS", 100)):
         monkeypatch.setattr(parts, name, value)
     np.save(tmp_path / "v.npy", 3 * vectors)
     mapped = np.load(tmp_path / "v.npy", mmap_mode="r")
@@ -66,7 +66,7 @@ def test_mini_batches_find_the_groups_of_k_means_whatever_holds_the_vectors(monk
 
 
 def test_mini_batches_choose_their_number_too(monkeypatch):
-    monkeypatch.setattr(parts, "MANY", 500)
+    monkeypatch.setattr(parts, "MAX_FULL_ROWS", 500)
     found = partition(blobs((300, 200, 100)))
     assert found.choice.k == 3
     assert np.bincount(found.labels).tolist() == [300, 200, 100]
@@ -110,7 +110,7 @@ def test_methods_say_what_they_cannot_do(monkeypatch):
         partition(blobs((30, 20)), 2, method="umap")
     with pytest.raises(InputError, match="hdbscan finds the number of groups itself"):
         partition(blobs((30, 20)), 2, method="hdbscan")
-    monkeypatch.setattr(parts, "PAIRED", 40)
+    monkeypatch.setattr(parts, "MAX_PAIRED_ROWS", 40)
     with pytest.raises(InputError, match=r"agglomerative compares all pairs of rows, of which 50 are too many\. Choose k-means"):
         partition(blobs((30, 20)), 2, method="agglomerative")
 
@@ -119,7 +119,7 @@ def test_small_dense_regions_come_back_in_a_draw_of_their_rows():
     vectors = blobs((14, 13, 12))
     found = partition(vectors, method="hdbscan")
     assert found.labels.max() == 2 and found.left_out is None
-    assert min(group_stability(vectors, found.labels, regrouping("hdbscan", 39))) > 0.75
+    assert min(measure_stability(vectors, found.labels, make_regrouping("hdbscan", 39))) > 0.75
 
 
 def test_hdbscan_finds_smaller_groups_where_fewer_rows_are_enough():

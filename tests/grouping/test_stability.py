@@ -4,22 +4,22 @@ import pytest
 from inbedder import InBedder, cluster
 from inbedder.grouping import stability
 from inbedder.grouping.partition import group
-from inbedder.grouping.stability import group_stability, mark
+from inbedder.grouping.stability import describe_stability, measure_stability
 from tests.conftest import blobs
 
 
 def test_groups_that_stand_apart_come_back_whole_in_every_draw():
     vectors = blobs((30, 20, 10))
-    assert group_stability(vectors, group(vectors, 3), group) == [1.0, 1.0, 1.0]
+    assert measure_stability(vectors, group(vectors, 3), group) == [1.0, 1.0, 1.0]
 
 
 def test_a_group_cut_in_two_is_shaky_and_its_neighbour_stays_stable():
     vectors = blobs((40, 40))
     labels = group(vectors, 2)
     halves = np.where(labels == 0, 0, 1 + np.arange(80) % 2)  # the second blob, cut at random
-    whole, first, second = group_stability(vectors, halves, group)
-    assert mark(whole) == "stable"
-    assert mark(first) == mark(second) == "shaky"
+    whole, first, second = measure_stability(vectors, halves, group)
+    assert describe_stability(whole) == "stable"
+    assert describe_stability(first) == describe_stability(second) == "shaky"
 
 
 def test_the_jaccard_similarity_is_that_of_the_drawn_rows_with_the_group_most_like_them():
@@ -31,13 +31,13 @@ def test_the_jaccard_similarity_is_that_of_the_drawn_rows_with_the_group_most_li
         drawn.append(rows.argmax(axis=1))
         return np.zeros(len(rows), dtype=np.int64)
 
-    found = group_stability(vectors, labels, regroup, seed=3, draws=1)
+    found = measure_stability(vectors, labels, regroup, seed=3, draws=1)
     members = labels[drawn[0]]
     assert found == [float(np.mean(members == number)) for number in (0, 1)]
 
 
 def test_draws_count_a_row_once_and_stay_small_whatever_the_corpus(monkeypatch):
-    monkeypatch.setattr(stability, "MOST_DRAWN", 50)
+    monkeypatch.setattr(stability, "MAX_DRAWN_ROWS", 50)
     vectors, seen = blobs((300, 200)), []
 
     def regroup(rows, k, seed):
@@ -45,13 +45,13 @@ def test_draws_count_a_row_once_and_stay_small_whatever_the_corpus(monkeypatch):
         assert len(np.unique(rows, axis=0)) == len(rows)
         return group(rows, k, seed)
 
-    assert group_stability(vectors, group(vectors, 2), regroup, draws=4) == [1.0, 1.0]
+    assert measure_stability(vectors, group(vectors, 2), regroup, draws=4) == [1.0, 1.0]
     assert len(seen) == 4 and max(seen) <= 50
 
 
 def test_one_group_is_stable_and_rows_in_no_group_belong_to_none():
     vectors = blobs((30, 20))
-    assert group_stability(vectors, np.zeros(50, dtype=np.int64), group) == [1.0]
+    assert measure_stability(vectors, np.zeros(50, dtype=np.int64), group) == [1.0]
     labels = group(vectors, 2)
     labels[:3] = -1
 
@@ -59,12 +59,12 @@ def test_one_group_is_stable_and_rows_in_no_group_belong_to_none():
         found = group(rows, k, seed)
         return np.where((rows[:, None] == vectors[:3]).all(axis=2).any(axis=1), -1, found)
 
-    assert group_stability(vectors, labels, leaving_out) == [1.0, 1.0]
+    assert measure_stability(vectors, labels, leaving_out) == [1.0, 1.0]
 
 
 def test_equal_vectors_do_not_ask_for_more_groups_than_there_are():
     vectors = np.repeat(np.eye(3, dtype=np.float32), 2, axis=0)
-    found = group_stability(vectors, np.array([0, 0, 1, 1, 2, 2]), group)
+    found = measure_stability(vectors, np.array([0, 0, 1, 1, 2, 2]), group)
     assert all(0 < one <= 1 for one in found)
 
 
@@ -72,7 +72,7 @@ def test_equal_vectors_do_not_ask_for_more_groups_than_there_are():
     ("value", "name"), [(1.0, "stable"), (0.75, "stable"), (0.7499, ""), (0.6, ""), (0.5999, "shaky"), (0.0, "shaky")]
 )
 def test_a_group_is_stable_from_three_quarters_on_and_shaky_below_six_tenths(value, name):
-    assert mark(value) == name
+    assert describe_stability(value) == name
 
 
 def test_cluster_says_how_stable_each_group_is(make_model):
@@ -85,5 +85,5 @@ def test_cluster_says_how_stable_each_group_is(make_model):
 def test_merged_groups_are_drawn_in_their_parts():
     vectors = blobs((20, 20, 20, 20))
     merged = np.array([0, 0, 1, 2])[group(vectors, 4)]
-    assert min(group_stability(vectors, merged, group)) < 0.75
-    assert group_stability(vectors, merged, group, parts=4) == [1.0, 1.0, 1.0]
+    assert min(measure_stability(vectors, merged, group)) < 0.75
+    assert measure_stability(vectors, merged, group, parts=4) == [1.0, 1.0, 1.0]

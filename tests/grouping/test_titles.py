@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.grouping.naming import GroupContents
+from inbedder.grouping.namers import GroupContents
 from inbedder.grouping.titles import TitleWriter
 
 

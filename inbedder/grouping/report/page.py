@@ -16,19 +16,27 @@ from typing import TYPE_CHECKING
 from inbedder.errors import InputError
 from inbedder.files import atomic_write
 from inbedder.grouping.crossing import CrossTable, crosstab
-from inbedder.grouping.naming import set_apart
+from inbedder.grouping.naming import deduplicate_group_names
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
-from inbedder.grouping.report.rows import MAX_CHARACTERS, ROW_TEXT, Dimensions, charts_of, choose_rows, data_of, heat_of
-from inbedder.grouping.report.views import DARK, LIGHT, view_of
+from inbedder.grouping.report.page_data import (
+    MAX_CHARACTERS,
+    ROW_TEXT,
+    Dimensions,
+    collect_page_data,
+    make_charts,
+    make_heat,
+    sample_rows,
+)
+from inbedder.grouping.report.views import DARK, LIGHT, make_view
 from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.over_time import OverTime
 
 
 def save_report(
-    results: Sequence[ClusterResult],
+    results: Sequence[GroupedTexts],
     path: str | os.PathLike[str],
     *,
     title: str = "inbedder report",
@@ -49,15 +57,15 @@ def save_report(
     Raises:
         InputError: When there is nothing to report, the texts differ, or the file cannot be written.
     """
-    if crossings is None and not timelines:  # those that are given name the groups as they are
-        results = set_apart(results)
+    if crossings is None and not timelines:  # cross tables already contain the groups' names
+        results = deduplicate_group_names(results)
     page = render_report(results, title=title, crossings=crossings, timelines=timelines, numbers=numbers)
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
 
 
 def render_report(
-    results: Sequence[ClusterResult],
+    results: Sequence[GroupedTexts],
     *,
     title: str = "inbedder report",
     crossings: Sequence[CrossTable] | None = None,
@@ -89,19 +97,19 @@ def render_report(
     every_table = [*crossings, *(timeline.table for timeline in timelines)]
     if any(len(side.category_of) != len(texts) for table in every_table for side in (table.rows, table.columns)):
         raise InputError("A cross table or a timeline is of other texts than the results. Make it from these results.")
-    chosen = choose_rows(results)
-    views = [view_of(result) for result in results]
+    row_ids = sample_rows(results)
+    views = [make_view(result) for result in results]
     dimensions = Dimensions(results)
-    heats = [heat_of(table, dimensions) for table in crossings]
-    over_time = [(heat_of(timeline.table, dimensions), timeline, charts_of(timeline)) for timeline in timelines]
+    heats = [make_heat(table, dimensions) for table in crossings]
+    over_time = [(make_heat(timeline.table, dimensions), timeline, make_charts(timeline)) for timeline in timelines]
     if any(heat.rows >= len(views) for heat, _, _ in over_time):
         raise InputError("A timeline is of a grouping that is not among the results. Make it from these results.")
     every_heat = [*heats, *(heat for heat, _, _ in over_time)]
-    return _rendered(
+    return _fill_template(
         title=title,
         total=len(texts),
-        held=len(chosen),
-        cut=any(len(texts[row]) > ROW_TEXT for row in chosen),
+        shown_count=len(row_ids),
+        cut=any(len(texts[row]) > ROW_TEXT for row in row_ids),
         longest=ROW_TEXT,
         room=MAX_CHARACTERS,
         views=views,
@@ -109,15 +117,15 @@ def render_report(
         heats=heats,
         over_time=over_time,
         answered=any(any(result.answers) for result in results),
-        data=data_of(results, views, dimensions, every_heat, chosen, numbers or range(1, len(texts) + 1)),
+        data=collect_page_data(results, views, dimensions, every_heat, row_ids, numbers or range(1, len(texts) + 1)),
         light=LIGHT,
         dark=DARK,
         size=(WIDTH, HEIGHT),
     )
 
 
-def _rendered(**values: object) -> str:
-    """The template filled in."""
+def _fill_template(**values: object) -> str:
+    """Fill in the template."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inbedder.errors import TemplateError
-from inbedder.grouping.crossing import groups_of
+from inbedder.grouping.crossing import categorize_groups
+from inbedder.grouping.partition import Labels
 from inbedder.grouping.report import maps
-from inbedder.grouping.report.maps import Labels, Mark, Points
+from inbedder.grouping.report.maps import Mark, Points
 from inbedder.prompting import resolve_instruction
 from inbedder.tokenization import clean_text
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
 EXAMPLE_TEXT, ANSWER_TEXT = 240, 80
 TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
@@ -72,7 +73,7 @@ class View:
     """Texts and groups of each branch of the tree; empty without a tree."""
 
 
-def view_of(result: ClusterResult) -> View:
+def make_view(result: GroupedTexts) -> View:
     """Prepare a grouping for the page.
 
     Args:
@@ -82,59 +83,59 @@ def view_of(result: ClusterResult) -> View:
         What the page shows of it.
     """
     points, method = maps.project(result.embeddings)
-    placed, kinds = maps.place(points), groups_of(result)
-    dense = len(placed) > maps.MAX_DOTS
-    marks, mark_of = (maps.density if dense else maps.dots)(placed, kinds.category_of)
+    positions, groups = maps.place_points(points), categorize_groups(result)
+    dense = len(positions) > maps.MAX_DOTS
+    marks, mark_of = (maps.draw_density if dense else maps.draw_dots)(positions, groups.category_of)
     return View(
-        question=question_of(result.instruction),
-        groups=[_group(result, kinds.category_of, number, name, placed) for number, name in enumerate(kinds.names)],
+        question=resolve_question(result.instruction),
+        groups=[_describe_group(result, groups.category_of, number, name, positions) for number, name in enumerate(groups.names)],
         marks=marks,
         mark_of=mark_of,
         method=method,
         dense=dense,
         v_measures=[(column, agreement.v_measure) for column, agreement in result.label_agreements.items()],
-        notes=_notes(result),
-        branches=_branches(result),
+        notes=_list_notes(result),
+        branches=_list_branches(result),
     )
 
 
-def _notes(result: ClusterResult) -> list[str]:
-    """What was chosen, asked and found."""
+def _list_notes(result: GroupedTexts) -> list[str]:
+    """List notes on the number of groups, the wordings and the groups."""
     notes = [] if result.choice is None else [str(result.choice)]
     if result.wordings:
         notes.append(f"Grouped by the mean over {len(result.wordings)} wordings: {' · '.join(result.wordings)}")
     return [*notes, *result.notes]
 
 
-def _branches(result: ClusterResult) -> list[tuple[int, list[int]]]:
-    """The texts and groups of each branch, the branch with the most texts first."""
+def _list_branches(result: GroupedTexts) -> list[tuple[int, list[int]]]:
+    """List the texts and groups of each branch, the branch with the most texts first."""
     branch_of = np.array(result.branches or [], dtype=np.int64)
     branches = [np.flatnonzero(branch_of == branch).tolist() for branch in np.unique(branch_of)]
     return sorted(((sum(result.sizes[group] for group in groups), groups) for groups in branches), reverse=True)
 
 
-def _group(result: ClusterResult, labels: Labels, number: int, name: str, placed: Points) -> Group:
+def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str, positions: Points) -> Group:
     members = np.flatnonzero(labels == number)
-    known = number != result.left_out
-    agreements = result.label_agreements if known else {}
+    is_group = number != result.left_out
+    agreements = result.label_agreements if is_group else {}
     return Group(
         name=clip(name, ANSWER_TEXT),
-        colour=number % len(LIGHT) if known else "none",
+        colour=number % len(LIGHT) if is_group else "none",
         shape=number // GROUPS_PER_SHAPE % SHAPES,
         size=len(members),
         share=100 * len(members) / len(result.texts),
-        keywords=[clip(word, ANSWER_TEXT) for word in result.keywords[number]] if known else [],
-        answers=_frequent(result.answers[i] for i in members) if any(result.answers) else [],
-        examples=[clip(text, EXAMPLE_TEXT) for text in result.examples[number][:TOP_EXAMPLES]] if known else [],
-        head_words=list(result.head_words[number]) if known and result.head_words else [],
-        labels=[(name, _shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
-        stability=result.stability[number] if known and result.stability else None,
-        badge=maps.middle_of(placed[members]) if known else None,
+        keywords=[clip(word, ANSWER_TEXT) for word in result.keywords[number]] if is_group else [],
+        answers=_count_frequent_answers(result.answers[i] for i in members) if any(result.answers) else [],
+        examples=[clip(text, EXAMPLE_TEXT) for text in result.examples[number][:TOP_EXAMPLES]] if is_group else [],
+        head_words=list(result.head_words[number]) if is_group and result.head_words else [],
+        labels=[(name, _list_label_shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
+        stability=result.stability[number] if is_group and result.stability else None,
+        badge=maps.find_badge_position(positions[members]) if is_group else None,
     )
 
 
-def _frequent(answers: Iterable[str]) -> list[tuple[str, int]]:
-    """The most frequent answers, whatever their case, in the spelling that came first."""
+def _count_frequent_answers(answers: Iterable[str]) -> list[tuple[str, int]]:
+    """Count the most frequent answers, ignoring case, in the spelling that came first."""
     counts: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     for answer in answers:
@@ -144,17 +145,17 @@ def _frequent(answers: Iterable[str]) -> list[tuple[str, int]]:
     return [(spelling[key], count) for key, count in counts.most_common(TOP_ANSWERS)]
 
 
-def _shares(composition: dict[str, int]) -> list[tuple[str, int, float]]:
+def _list_label_shares(composition: dict[str, int]) -> list[tuple[str, int, float]]:
     total = sum(composition.values())
     entries = sorted(((clip(label, ANSWER_TEXT), count) for label, count in composition.items()), key=lambda e: -e[1])
     if len(entries) > TOP_LABELS + 1:
-        rest = entries[TOP_LABELS:]
-        entries = [*entries[:TOP_LABELS], (f"{len(rest)} others", sum(count for _, count in rest))]
+        rare = entries[TOP_LABELS:]
+        entries = [*entries[:TOP_LABELS], (f"{len(rare)} others", sum(count for _, count in rare))]
     return [(label, count, 100 * count / total) for label, count in entries]
 
 
-def question_of(instruction: str) -> str:
-    """The question that a named instruction stands for.
+def resolve_question(instruction: str) -> str:
+    """Resolve a named instruction to its question.
 
     Args:
         instruction: An instruction.
@@ -169,11 +170,11 @@ def question_of(instruction: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """One line that encodes as UTF-8.
+    """Clip a text to one line that encodes as UTF-8.
 
     Args:
         text: Any text.
-        limit: The most characters.
+        limit: Maximum number of characters.
 
     Returns:
         The text in one line of at most ``limit`` characters, with an ellipsis where it was cut.

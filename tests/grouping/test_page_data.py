@@ -5,14 +5,14 @@ import pytest
 from inbedder.errors import InputError
 from inbedder.grouping.crossing import crosstab
 from inbedder.grouping.over_time import over_time
-from inbedder.grouping.report import rows
+from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report
 from tests.grouping.test_page import Page, dots, grouping
 
 
 @pytest.mark.parametrize(("name", "room"), [("MAX_ROWS", 20), ("MAX_CHARACTERS", 20 * (7 + 8))])
 def test_rows_beyond_the_budget_are_sampled_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch, name: str, room: int) -> None:
-    monkeypatch.setattr(rows, name, room)
+    monkeypatch.setattr(page_data, name, room)
     texts = [f"text {i:02}" for i in range(50)]
     html = render_report([grouping([0] * 30 + [1] * 20, texts=texts)], numbers=range(101, 151))
     data = Page(html).data

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping import kept_files
-from inbedder.grouping.kept_files import FILE, check_folder, read_kept, write_kept
+from inbedder.grouping import saved_files
+from inbedder.grouping.saved_files import METADATA_FILE, check_save_folder, read_grouping_files, write_grouping_files
 
 ARRAYS = {"centres": np.eye(3, dtype=np.float32), "labels": np.arange(7)}
 
 
 @pytest.fixture
 def kept(tmp_path):
-    write_kept(tmp_path / "kept", {"names": ["a", "b"]}, ARRAYS)
+    write_grouping_files(tmp_path / "kept", {"names": ["a", "b"]}, ARRAYS)
     return tmp_path / "kept"
 
 
@@ -21,31 +21,31 @@ def npy_of(folder, name):
 
 
 def test_what_is_written_is_read_again_and_is_json_and_npy_alone(kept):
-    about, arrays = read_kept(kept, ("centres", "labels"))
+    about, arrays = read_grouping_files(kept, ("centres", "labels"))
     assert about["names"] == ["a", "b"]
     assert all(np.array_equal(found, ARRAYS[name]) for found, name in zip(arrays, ARRAYS, strict=True))
     assert sorted(path.suffix for path in kept.iterdir()) == [".json", ".npy", ".npy"]
 
 
 def test_a_second_grouping_takes_the_place_of_the_first_and_leaves_no_file_of_it(kept):
-    write_kept(kept, {"names": []}, {"centres": np.zeros((1, 2))})
-    about, (centres,) = read_kept(kept, ("centres",))
+    write_grouping_files(kept, {"names": []}, {"centres": np.zeros((1, 2))})
+    about, (centres,) = read_grouping_files(kept, ("centres",))
     assert about["names"] == [] and centres.shape == (1, 2)
     assert len(list(kept.iterdir())) == 2
 
 
 def test_a_writer_that_dies_before_the_end_leaves_the_grouping_that_was_there(kept, monkeypatch):
-    written = kept_files.atomic_write
+    written = saved_files.atomic_write
 
     def dying(path):
-        if path.name == FILE:
+        if path.name == METADATA_FILE:
             raise KeyboardInterrupt
         return written(path)
 
-    monkeypatch.setattr(kept_files, "atomic_write", dying)
+    monkeypatch.setattr(saved_files, "atomic_write", dying)
     with pytest.raises(KeyboardInterrupt):
-        write_kept(kept, {"names": ["c"]}, {"centres": np.zeros((1, 2)), "labels": np.arange(3)})
-    about, (_, labels) = read_kept(kept, ("centres", "labels"))
+        write_grouping_files(kept, {"names": ["c"]}, {"centres": np.zeros((1, 2)), "labels": np.arange(3)})
+    about, (_, labels) = read_grouping_files(kept, ("centres", "labels"))
     assert about["names"] == ["a", "b"] and len(labels) == 7
 
 
@@ -59,8 +59,8 @@ def replaced(path):
 
 def edited(**changes):
     def edit(folder):
-        about = json.loads((folder / FILE).read_text())
-        (folder / FILE).write_text(json.dumps(about | changes))
+        about = json.loads((folder / METADATA_FILE).read_text())
+        (folder / METADATA_FILE).write_text(json.dumps(about | changes))
 
     return edit
 
@@ -68,10 +68,10 @@ def edited(**changes):
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda folder: (folder / FILE).unlink(), r"holds no grouping \(grouping.json is not there\). Keep one with"),
-        (lambda folder: cut(folder / FILE), "is damaged: grouping.json cannot be read"),
-        (lambda folder: (folder / FILE).write_text("[" * 100_000), "is damaged: grouping.json cannot be read"),
-        (lambda folder: (folder / FILE).write_text("[]"), "grouping.json does not list its arrays"),
+        (lambda folder: (folder / METADATA_FILE).unlink(), r"holds no grouping \(grouping.json is not there\). Keep one with"),
+        (lambda folder: cut(folder / METADATA_FILE), "is damaged: grouping.json cannot be read"),
+        (lambda folder: (folder / METADATA_FILE).write_text("[" * 100_000), "is damaged: grouping.json cannot be read"),
+        (lambda folder: (folder / METADATA_FILE).write_text("[]"), "grouping.json does not list its arrays"),
         (lambda folder: npy_of(folder, "labels").unlink(), r"labels-\w+.npy cannot be read \(No such file"),
         (lambda folder: cut(npy_of(folder, "labels")), r"labels-\w+.npy is not what was written"),
         (lambda folder: replaced(npy_of(folder, "centres")), r"centres-\w+.npy is not what was written"),
@@ -83,7 +83,7 @@ def edited(**changes):
 def test_damage_is_named_with_a_cure(kept, damage, told):
     damage(kept)
     with pytest.raises(InputError, match=told) as error:
-        read_kept(kept, ("centres", "labels"))
+        read_grouping_files(kept, ("centres", "labels"))
     assert any(cure in str(error.value) for cure in ("--save", "take a copy"))
 
 
@@ -92,17 +92,17 @@ def test_an_array_of_objects_is_refused_though_its_hash_is_right(kept):
 
     path = npy_of(kept, "labels")
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
-    about = json.loads((kept / FILE).read_text())
+    about = json.loads((kept / METADATA_FILE).read_text())
     about["arrays"]["labels"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (kept / FILE).write_text(json.dumps(about))
+    (kept / METADATA_FILE).write_text(json.dumps(about))
     with pytest.raises(InputError, match="is no array"):
-        read_kept(kept, ("centres", "labels"))
+        read_grouping_files(kept, ("centres", "labels"))
 
 
 def test_a_folder_of_other_files_is_left_alone(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(InputError, match=r"holds other files and no grouping\. Name a new folder"):
-        write_kept(tmp_path, {}, ARRAYS)
+        write_grouping_files(tmp_path, {}, ARRAYS)
     with pytest.raises(InputError, match="is no folder that can be used"):
-        check_folder(tmp_path / "letter.txt")
+        check_save_folder(tmp_path / "letter.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]

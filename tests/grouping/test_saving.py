@@ -5,6 +5,7 @@ import pytest
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.errors import InputError
+from inbedder.grouping.namers import NAMERS
 from tests.conftest import blobs as narrow_blobs
 
 SIZES = (40, 30, 20)
@@ -254,7 +255,7 @@ def test_the_rows_of_a_column_of_pandas_keep_its_index(grouping):
     assert len(grouping.groups) == 4
 
 
-@pytest.mark.parametrize("namer", ["words", "class-tfidf", "central", "model"])
+@pytest.mark.parametrize("namer", NAMERS)
 def test_new_groups_are_named_by_the_namer_of_the_kept_ones(model, tmp_path, monkeypatch, namer):
     cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=namer).save(tmp_path / "kept")
     grouping = Grouping.load(tmp_path / "kept", model)
@@ -265,7 +266,7 @@ def test_new_groups_are_named_by_the_namer_of_the_kept_ones(model, tmp_path, mon
         asked.append((found, of_model))
         return lambda groups: [f"{namer} {len(groups)}" for _ in groups]
 
-    monkeypatch.setattr("inbedder.grouping.keeping.find_namer", named)
+    monkeypatch.setattr("inbedder.grouping.saving.find_namer", named)
     before = grouping.names
     grouping.update(TEXTS[:30], embeddings=others(30))
     assert asked == [(namer, model)]

@@ -1,14 +1,13 @@
-"""Groupings that are kept: new texts go into the groups of old ones, or into new groups where they form some of their own."""
+"""Groupings on disk: new texts go into the groups of earlier ones, or into new groups where they form some of their own."""
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,27 +16,26 @@ from inbedder.arguments import known_vectors, whole_number
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, shown
 from inbedder.grouping.assignment import Assignment
-from inbedder.grouping.explain import central_texts, keywords
-from inbedder.grouping.fitting import nearest, own_distances, own_groups, typicality_of
-from inbedder.grouping.kept_files import damaged, read_kept, write_kept
-from inbedder.grouping.naming import GroupContents, distinct, find_namer, name_groups
+from inbedder.grouping.explain import find_central_texts, find_keywords
+from inbedder.grouping.fitting import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
+from inbedder.grouping.namers import GroupContents
+from inbedder.grouping.naming import deduplicate_names, find_namer, name_groups
 from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels
+from inbedder.grouping.saved_files import make_damage_error, read_grouping_files, write_grouping_files
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
 
-logger = logging.getLogger(__name__)
-
-ANSWERS_KEPT = 50
-"""Most distinct answers of a group that are kept."""
-EXAMPLES = 5
+STORED_ANSWERS_PER_GROUP = 50
+"""Maximum number of distinct answers that are saved."""
+EXAMPLES_PER_GROUP = 5
 
 
 @dataclass
-class KeptGroup:
+class StoredGroup:
     """One group without its centre: name, size, keywords, examples and answers."""
 
     name: str
@@ -54,13 +52,22 @@ class KeptGroup:
     """Whether a person gave the name."""
 
 
+class _Batch(NamedTuple):
+    """New texts, their vectors of length 1, answers, and pandas index."""
+
+    texts: list[str]
+    vectors: Vectors
+    answers: list[str]
+    index: Any
+
+
 @dataclass(eq=False, repr=False)
 class Grouping:
     """Groups that outlive their corpus. ``ClusterResult.save`` makes one, ``Grouping.load`` opens it."""
 
     origin: Origin
     """Model, settings and instruction."""
-    groups: list[KeptGroup]
+    groups: list[StoredGroup]
     """The groups, k."""
     centres: Vectors
     """Mean of each group's vectors of length 1, float32, shape (k, d)."""
@@ -68,8 +75,8 @@ class Grouping:
     """Group of each kept distance, shape (m,)."""
     distances: Vectors
     """Distance of each read text to the centre of its group without it, float32, shape (m,)."""
-    how: dict[str, Any] = field(default_factory=dict)
-    """How the model is loaded when it is first needed: cache, device, dtype."""
+    load_options: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments for loading the model when it is first needed: cache, device, dtype."""
     _embedder: InBedder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -82,8 +89,8 @@ class Grouping:
     @property
     def question(self) -> str:
         """What was asked, in one line."""
-        asked = self.origin.instruction
-        return " / ".join(asked) if isinstance(asked, list) else asked or "(no instruction)"
+        instruction = self.origin.instruction
+        return " / ".join(instruction) if isinstance(instruction, list) else instruction or "(no instruction)"
 
     @property
     def names(self) -> list[str]:
@@ -91,7 +98,7 @@ class Grouping:
         return [group.name for group in self.groups]
 
     @classmethod
-    def of(cls, result: ClusterResult, model: InBedder | None = None) -> Grouping:
+    def of(cls, result: GroupedTexts, model: InBedder | None = None) -> Grouping:
         """Keep what a grouping needs to take new texts.
 
         Args:
@@ -108,33 +115,33 @@ class Grouping:
             raise InputError("This grouping does not say which model made it. Make it with cluster().")
         count = len(result.keywords) - (result.left_out is not None)
         if not count:
-            asked = f"Under {shown(result.instruction)} every text was left out"
-            raise InputError(f"{asked}, so there is no group to keep. Group with a smaller min_size, or by another method.")
+            reason = f"Under {shown(result.instruction)} every text was left out"
+            raise InputError(f"{reason}, so there is no group to keep. Group with a smaller min_size, or by another method.")
         sample = getattr(result.embeddings, "sample", None)
         groups, centres, distances = [], [], []
         for number, name in enumerate(result.names[:count]):
             members = np.flatnonzero(result.labels == number)
             directions = np.asarray(unit(result.embeddings[members]))
-            answers = _frequent(result.answers[row] for row in members.tolist())
-            groups.append(KeptGroup(name, len(members), result.keywords[number], result.examples[number], answers))
+            answers = _count_answers(result.answers[row] for row in members.tolist())
+            groups.append(StoredGroup(name, len(members), result.keywords[number], result.examples[number], answers))
             centres.append(directions.mean(axis=0))
             if sample is not None:  # mapped vectors lie nearer to each other than read ones
                 directions = directions[np.isin(members, sample)]
-            distances.append(own_distances(directions, centres[-1], len(members)))
-        labels = np.repeat(np.arange(count), [len(found) for found in distances])
+            distances.append(measure_member_distances(directions, centres[-1], len(members)))
+        labels = np.repeat(np.arange(count), [len(group_distances) for group_distances in distances])
         grouping = cls(result.origin, groups, np.stack(centres), labels, np.concatenate(distances))
         grouping._embedder = model
         return grouping
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str], model: InBedder | str | None = None, **how: Any) -> Grouping:
+    def load(cls, folder: str | os.PathLike[str], model: InBedder | str | None = None, **load_options: Any) -> Grouping:
         """Open a kept grouping.
 
         Args:
             folder: Where ``save`` put it.
             model: The model that it was made with, already loaded, or under another name (its folder was moved); None loads it
                 by the name that was kept, when it is first needed.
-            **how: Keyword arguments of ``InBedder`` that decide no vector: cache, cache_size, device, dtype.
+            **load_options: Keyword arguments of ``InBedder`` that decide no vector: cache, cache_size, device, dtype.
 
         Returns:
             The grouping.
@@ -143,23 +150,23 @@ class Grouping:
             InputError: When there is none, it is damaged, or the model is another.
             ModelError: When a model of that name cannot be loaded.
         """
-        about, (centres, labels, distances) = read_kept(folder, ("centres", "labels", "distances"))
+        metadata, (centres, labels, distances) = read_grouping_files(folder, ("centres", "labels", "distances"))
         try:
-            groups = [KeptGroup(**group) for group in about["groups"]]
-            grouping = cls(Origin(**about["origin"]), groups, centres, labels, distances, how)
+            groups = [StoredGroup(**group) for group in metadata["groups"]]
+            grouping = cls(Origin(**metadata["origin"]), groups, centres, labels, distances, load_options)
         except (KeyError, TypeError, ValueError) as error:
-            raise damaged(Path(folder), f"its settings are not whole ({error!r})") from error
-        if reason := grouping._why_unsound():
-            raise damaged(Path(folder), reason)
+            raise make_damage_error(Path(folder), f"its settings are not whole ({error!r})") from error
+        if reason := grouping._find_contradiction():
+            raise make_damage_error(Path(folder), reason)
         if isinstance(model, InBedder):
             grouping.origin.check(model)
             grouping._embedder = model
         elif model is not None:
-            grouping._embedder = grouping.origin.open(model, **how)
+            grouping._embedder = grouping.origin.open(model, **load_options)
         return grouping
 
-    def _why_unsound(self) -> str | None:
-        """What arrays and groups contradict each other in, or None."""
+    def _find_contradiction(self) -> str | None:
+        """Say how arrays and groups contradict each other; None if they do not."""
         count = len(self.groups)
         if self.centres.ndim != 2 or len(self.centres) != count or not count:
             return f"{count} groups but centres of shape {self.centres.shape}"
@@ -183,14 +190,14 @@ class Grouping:
         Raises:
             InputError: When the folder cannot be used.
         """
-        about = {"origin": asdict(self.origin), "groups": [asdict(group) for group in self.groups]}
-        write_kept(folder, about, {"centres": self.centres, "labels": self.labels, "distances": self.distances})
+        metadata = {"origin": asdict(self.origin), "groups": [asdict(group) for group in self.groups]}
+        write_grouping_files(folder, metadata, {"centres": self.centres, "labels": self.labels, "distances": self.distances})
 
     @property
     def model(self) -> InBedder:
         """The model, which is loaded when it is first needed."""
         if self._embedder is None:
-            self._embedder = self.origin.open(**self.how)
+            self._embedder = self.origin.open(**self.load_options)
         return self._embedder
 
     def rename(self, names: Mapping[int, str]) -> None:
@@ -202,14 +209,14 @@ class Grouping:
         Raises:
             InputError: When there is no such group, or a name is empty or another group's. No group is renamed then.
         """
-        renamed = {whole_number("group", number, 0, len(self.groups) - 1): name for number, name in names.items()}
-        for name in renamed.values():
+        new_names = {whole_number("group", number, 0, len(self.groups) - 1): name for number, name in names.items()}
+        for name in new_names.values():
             if not isinstance(name, str) or not name.strip():
                 raise InputError(f"{shown(name)} is no name of a group. Give a text.")
-        after = [renamed.get(number, group.name) for number, group in enumerate(self.groups)]
-        if twice := [name for name, count in Counter(after).items() if count > 1 and name in renamed.values()]:
-            raise InputError(f"Two groups would be called {shown(twice[0])}. Give each its own name.")
-        for number, name in renamed.items():
+        all_names = [new_names.get(number, group.name) for number, group in enumerate(self.groups)]
+        if duplicates := [name for name, count in Counter(all_names).items() if count > 1 and name in new_names.values()]:
+            raise InputError(f"Two groups would be called {shown(duplicates[0])}. Give each its own name.")
+        for number, name in new_names.items():
             self.groups[number] = replace(self.groups[number], name=name, by_hand=True)
 
     def assign(
@@ -225,7 +232,7 @@ class Grouping:
         Args:
             texts: n texts, at least one.
             embeddings: Their vectors under the instruction, shape (n, d), where they are known already.
-            batch_size: Most texts in one pass.
+            batch_size: Batch size.
             show_progress_bar: None shows one for long work in a terminal.
 
         Returns:
@@ -234,9 +241,7 @@ class Grouping:
         Raises:
             InputError: When there is no text, or the model is no longer the one that made the grouping.
         """
-        rows, vectors, answers = self._read(texts, embeddings, batch_size, show_progress_bar)
-        index = texts.index if hasattr(texts, "iloc") else None
-        return self._assigned(rows, vectors, answers, index)
+        return self._assign_batch(self._embed_batch(texts, embeddings, batch_size, show_progress_bar))
 
     def update(
         self,
@@ -263,88 +268,79 @@ class Grouping:
         Raises:
             InputError: As ``assign`` does.
         """
-        rows, vectors, answers = self._read(texts, embeddings, batch_size, show_progress_bar)
-        index = texts.index if hasattr(texts, "iloc") else None
-        found = self._assigned(rows, vectors, answers, index)
-        unfit = np.flatnonzero(~found.fits)
-        new = [unfit[members] for members in own_groups(vectors[unfit], self.labels, self.distances)]
-        if not new:
-            return found
-        self._add(new, rows, vectors, answers)
-        return self._assigned(rows, vectors, answers, index)
+        batch = self._embed_batch(texts, embeddings, batch_size, show_progress_bar)
+        assignment = self._assign_batch(batch)
+        unfit_rows = np.flatnonzero(~assignment.fits)
+        clusters = [unfit_rows[rows] for rows in find_new_groups(batch.vectors[unfit_rows], self.labels, self.distances)]
+        if clusters:
+            self._add_groups(clusters, batch)
+            assignment = self._assign_batch(batch)
+        return assignment
 
-    def _read(
+    def _embed_batch(
         self, texts: Sequence[str], embeddings: Vectors | None, batch_size: int, show_progress_bar: bool | None
-    ) -> tuple[list[str], Vectors, list[str]]:
-        """The texts, their vectors of length 1, and their answers."""
-        rows = check_texts(texts, None)[0]
-        if not rows:
+    ) -> _Batch:
+        index = texts.index if hasattr(texts, "iloc") else None
+        texts = check_texts(texts, None)[0]
+        if not texts:
             raise InputError("There is no text to put into groups.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if embeddings is None:
-            vectors = self.origin.encode(self.model, rows, **options)
+            vectors = self.origin.encode(self.model, texts, **options)
         else:
-            vectors = unit(known_vectors("embeddings", embeddings, len(rows)))
+            vectors = unit(known_vectors("embeddings", embeddings, len(texts)))
         if vectors.shape[1] != self.centres.shape[1]:
             width = self.centres.shape[1]
             raise InputError(f"The groups are made of vectors of {width} numbers, and these have {vectors.shape[1]}.")
-        answers = self.origin.answer(self.model, rows, **options)
-        return rows, vectors, answers
+        return _Batch(texts, vectors, self.origin.answer(self.model, texts, **options), index)
 
-    def _assigned(self, rows: list[str], vectors: Vectors, answers: list[str], index: Any) -> Assignment:
-        labels, distances = nearest(vectors, self.centres)
-        typicality = typicality_of(distances, self.distances)
-        return Assignment(rows, labels, distances, typicality, answers, [self.groups[label].name for label in labels], index)
+    def _assign_batch(self, batch: _Batch) -> Assignment:
+        labels, distances = find_nearest_centres(batch.vectors, self.centres)
+        typicality = measure_typicality(distances, self.distances)
+        names = [self.groups[label].name for label in labels]
+        return Assignment(batch.texts, labels, distances, typicality, batch.answers, names, batch.index)
 
-    def _add(self, new: list[NDArray[np.intp]], rows: list[str], vectors: Vectors, answers: list[str]) -> None:
-        """Take groups of new texts in, named as the kept ones are, so that the names tell them apart."""
-        first, count = len(self.groups), len(new)
-        members = np.concatenate(new)
-        labels = np.repeat(np.arange(first, first + count), [len(group) for group in new])
-        spoken = [(answer, number) for number, group in enumerate(self.groups) for answer in _repeated(group)]
-        said = answers if any(answers) else rows
-        documents = [text for text, _ in spoken] + [said[row] for row in members]
-        words = keywords(documents, np.concatenate([[number for _, number in spoken], labels]).astype(np.int64))
-        examples = central_texts([rows[row] for row in members], vectors[members], labels - first, EXAMPLES)
-        names = self._names_of(new, rows, vectors, answers, words)
-        for number, group in enumerate(new):
-            mine, centre = words[first + number], vectors[group].mean(axis=0)
-            self.groups.append(
-                KeptGroup(
-                    name=distinct([names[number]], [mine], self.names)[0],
-                    size=len(group),
-                    keywords=mine,
-                    examples=[rows[members[place]] for place in examples[number]],
-                    answers=_frequent(answers[row] for row in group.tolist()),
-                )
-            )
+    def _add_groups(self, clusters: list[NDArray[np.intp]], batch: _Batch) -> None:
+        """Add groups of new texts, whose keywords and names tell them apart from the stored groups."""
+        first = len(self.groups)
+        members = np.concatenate(clusters)
+        labels = np.repeat(np.arange(first, first + len(clusters)), [len(rows) for rows in clusters])
+        stored_phrases = [(phrase, number) for number, group in enumerate(self.groups) for phrase in _list_phrases(group)]
+        new_phrases = batch.answers if any(batch.answers) else batch.texts
+        documents = [phrase for phrase, _ in stored_phrases] + [new_phrases[row] for row in members]
+        words = find_keywords(documents, np.concatenate([[number for _, number in stored_phrases], labels]).astype(np.int64))
+        texts = [batch.texts[row] for row in members]
+        examples = find_central_texts(texts, batch.vectors[members], labels - first, EXAMPLES_PER_GROUP)
+        names = self._name_clusters(clusters, batch, words)
+        for name, rows, group_words, example_rows in zip(names, clusters, words[first:], examples, strict=True):
+            centre = batch.vectors[rows].mean(axis=0)
+            name = deduplicate_names([name], [group_words], self.names)[0]
+            answers = _count_answers(batch.answers[row] for row in rows.tolist())
+            self.groups.append(StoredGroup(name, len(rows), group_words, [texts[row] for row in example_rows], answers))
             self.centres = np.concatenate([self.centres, centre[None]])
-            self.distances = np.concatenate([self.distances, own_distances(vectors[group], centre, len(group))])
+            self.distances = np.concatenate([self.distances, measure_member_distances(batch.vectors[rows], centre, len(rows))])
         self.labels = np.concatenate([self.labels, labels])
 
-    def _names_of(
-        self, new: list[NDArray[np.intp]], rows: list[str], vectors: Vectors, answers: list[str], words: list[list[str]]
-    ) -> list[str]:
-        """Names of new groups by the namer that named the kept ones, which it sees too."""
-        kept = []
-        for group, centre, found in zip(self.groups, self.centres, words, strict=False):
-            spoken = _repeated(group)
-            kept.append(
-                GroupContents(spoken, spoken if group.answers else [""] * len(spoken), unit([centre] * len(spoken)), found)
-            )
-        added = [
-            GroupContents([rows[row] for row in group], [answers[row] for row in group], vectors[group], found)
-            for group, found in zip(new, words[len(self.groups) :], strict=True)
-        ]
-        if self.origin.namer.startswith("model"):  # a title needs its own group's answers alone
-            return name_groups(find_namer(self.origin.namer, self.model), added)
-        return name_groups(find_namer(self.origin.namer, self.model), [*kept, *added])[len(kept) :]
+    def _name_clusters(self, clusters: list[NDArray[np.intp]], batch: _Batch, words: list[list[str]]) -> list[str]:
+        """Name new groups by the namer of the stored ones, which it sees too."""
+        contents = []
+        for group, centre, group_words in zip(self.groups, self.centres, words, strict=False):
+            phrases = _list_phrases(group)
+            answers = phrases if group.answers else [""] * len(phrases)
+            contents.append(GroupContents(phrases, answers, unit([centre] * len(phrases)), group_words))
+        if self.origin.namer.startswith("model"):  # a title only needs its own group's answers
+            contents = []
+        stored_count = len(contents)
+        for rows, group_words in zip(clusters, words[len(self.groups) :], strict=True):
+            texts, answers = [batch.texts[row] for row in rows], [batch.answers[row] for row in rows]
+            contents.append(GroupContents(texts, answers, batch.vectors[rows], group_words))
+        return name_groups(find_namer(self.origin.namer, self.model), contents)[stored_count:]
 
 
-def _frequent(answers: Iterable[str]) -> dict[str, int]:
-    return dict(Counter(answer for answer in answers if answer).most_common(ANSWERS_KEPT))
+def _count_answers(answers: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(answer for answer in answers if answer).most_common(STORED_ANSWERS_PER_GROUP))
 
 
-def _repeated(group: KeptGroup) -> list[str]:
-    """What a kept group says: its answers as often as they were given, or its examples."""
-    return [answer for answer, times in group.answers.items() for _ in range(times)] or group.examples
+def _list_phrases(group: StoredGroup) -> list[str]:
+    """List a stored group's answers, each as often as it was given, or its examples."""
+    return [answer for answer, count in group.answers.items() for _ in range(count)] or group.examples

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.crossing import Categories, CrossTable, groups_of
-from inbedder.grouping.report.views import ANSWER_TEXT, View, clip, question_of
+from inbedder.grouping.crossing import Categories, CrossTable, categorize_groups
+from inbedder.grouping.report.views import ANSWER_TEXT, View, clip, resolve_question
 
 if TYPE_CHECKING:
-    from inbedder.grouping.clustering import ClusterResult
+    from inbedder.grouping.grouped_texts import GroupedTexts
     from inbedder.grouping.over_time import OverTime
 
 MAX_ROWS = 50_000
@@ -29,7 +29,7 @@ class Heat:
 
     table: CrossTable
     rows: int
-    """Which way of telling texts apart the rows are."""
+    """Number of the dimension of the rows (see ``Dimensions``)."""
     columns: int
     strength: list[list[float]]
     """Colour of each cell: its residual, -1 (8 or more below chance) to 1."""
@@ -47,13 +47,13 @@ class Chart:
     first: float
     last: float
     false_discovery_rate: float
-    most: float
+    max_share: float
     """The largest share, where the chart ends."""
     shares: list[float | None]
 
 
-def choose_rows(results: Sequence[ClusterResult]) -> NDArray[np.int64]:
-    """Draw the texts that the page holds where it cannot hold all.
+def sample_rows(results: Sequence[GroupedTexts]) -> NDArray[np.int64]:
+    """Sample the texts of the page if it cannot hold all.
 
     Args:
         results: The groupings.
@@ -71,35 +71,35 @@ def choose_rows(results: Sequence[ClusterResult]) -> NDArray[np.int64]:
 
 
 class Dimensions:
-    """The ways of telling texts apart that a page knows, each once."""
+    """The categorizations of the texts that a page shows, each once."""
 
-    def __init__(self, results: Sequence[ClusterResult]) -> None:
-        """Begin with the groupings.
+    def __init__(self, results: Sequence[GroupedTexts]) -> None:
+        """Start with the groupings.
 
         Args:
             results: One per question.
         """
-        self.all = [groups_of(result) for result in results]
+        self.all = [categorize_groups(result) for result in results]
         self.questions = len(self.all)
 
-    def find(self, wanted: Categories) -> int:
-        """The number of one, which is added where it is new.
+    def find(self, categories: Categories) -> int:
+        """Find the number of a categorization, which is added if it is new.
 
         Args:
-            wanted: A grouping or a column.
+            categories: A grouping or a column.
 
         Returns:
             Its number from 0.
         """
         for number, known in enumerate(self.all):
-            same = known.title == wanted.title and known.names == wanted.names
-            if same and np.array_equal(known.category_of, wanted.category_of):
+            is_same = known.title == categories.title and known.names == categories.names
+            if is_same and np.array_equal(known.category_of, categories.category_of):
                 return number
-        self.all.append(wanted)
+        self.all.append(categories)
         return len(self.all) - 1
 
     def title(self, number: int) -> str:
-        """What one is called.
+        """Get the title of a categorization.
 
         Args:
             number: Its number.
@@ -108,15 +108,15 @@ class Dimensions:
             The question, or the column's name.
         """
         title = self.all[number].title
-        return question_of(title) if number < self.questions else clip(title, ANSWER_TEXT)
+        return resolve_question(title) if number < self.questions else clip(title, ANSWER_TEXT)
 
 
-def heat_of(table: CrossTable, dimensions: Dimensions) -> Heat:
+def make_heat(table: CrossTable, dimensions: Dimensions) -> Heat:
     """Prepare a cross table for the page.
 
     Args:
         table: The table.
-        dimensions: The page's ways of telling texts apart.
+        dimensions: The page's categorizations.
 
     Returns:
         The table with its colours.
@@ -124,12 +124,12 @@ def heat_of(table: CrossTable, dimensions: Dimensions) -> Heat:
     from sklearn.metrics import adjusted_rand_score
 
     rows, columns = dimensions.find(table.rows), dimensions.find(table.columns)
-    both = columns < dimensions.questions
-    index = float(adjusted_rand_score(table.rows.category_of, table.columns.category_of)) if both else None
+    are_groupings = columns < dimensions.questions
+    index = float(adjusted_rand_score(table.rows.category_of, table.columns.category_of)) if are_groupings else None
     return Heat(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist(), index)
 
 
-def charts_of(timeline: OverTime) -> list[Chart]:
+def make_charts(timeline: OverTime) -> list[Chart]:
     """Prepare a grouping over time for the page.
 
     Args:
@@ -146,7 +146,7 @@ def charts_of(timeline: OverTime) -> list[Chart]:
             first=100 * change.first,
             last=100 * change.last,
             false_discovery_rate=change.false_discovery_rate,
-            most=max(100 * float(np.nanmax(shares)), 1e-9),
+            max_share=max(100 * float(np.nanmax(shares)), 1e-9),
             shares=[None if math.isnan(share) else round(100 * share, 2) for share in shares.tolist()],
         )
         for number, (name, change, shares) in enumerate(
@@ -156,35 +156,35 @@ def charts_of(timeline: OverTime) -> list[Chart]:
     return sorted(charts, key=lambda chart: chart.false_discovery_rate)
 
 
-def data_of(
-    results: Sequence[ClusterResult],
+def collect_page_data(
+    results: Sequence[GroupedTexts],
     views: Sequence[View],
     dimensions: Dimensions,
     heats: Sequence[Heat],
-    chosen: NDArray[np.int64],
+    row_ids: NDArray[np.int64],
     numbers: Sequence[int],
 ) -> dict[str, Any]:
-    """What the page's script knows.
+    """Collect the data of the page's script.
 
     Args:
         results: The groupings.
         views: As the page shows them.
-        dimensions: All ways of telling texts apart.
+        dimensions: All categorizations.
         heats: The cross tables.
-        chosen: The texts that the page holds.
+        row_ids: The texts that the page holds.
         numbers: Row number of each text.
 
     Returns:
         Lists, numbers and strings.
     """
     return {
-        "numbers": [int(numbers[row]) for row in chosen],
-        "texts": [clip(results[0].texts[row], ROW_TEXT) for row in chosen],
+        "numbers": [int(numbers[row]) for row in row_ids],
+        "texts": [clip(results[0].texts[row], ROW_TEXT) for row in row_ids],
         "dimensions": [
             {
                 "title": dimensions.title(number),
                 "names": [clip(name, ANSWER_TEXT) for name in kind.names],
-                "of": kind.category_of[chosen].tolist(),
+                "of": kind.category_of[row_ids].tolist(),
             }
             for number, kind in enumerate(dimensions.all)
         ],
@@ -193,8 +193,8 @@ def data_of(
                 "question": view.question,
                 "colours": [group.colour for group in view.groups],
                 "marks": [mark[:4] for mark in view.marks],
-                "markOf": view.mark_of[chosen].tolist(),
-                "answers": [clip(result.answers[row], ANSWER_TEXT) for row in chosen],
+                "markOf": view.mark_of[row_ids].tolist(),
+                "answers": [clip(result.answers[row], ANSWER_TEXT) for row in row_ids],
             }
             for result, view in zip(results, views, strict=True)
         ],

@@ -3,7 +3,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from inbedder.grouping.alike import alike_groups, overlap, same_answers, tell_apart
+from inbedder.grouping.deduplicate import (
+    describe_duplicate_questions,
+    find_duplicate_groups,
+    measure_overlap,
+    merge_duplicate_groups,
+)
 from tests.grouping.test_page import grouping
 
 
@@ -14,19 +19,19 @@ def grouped(*groups):
 
 
 def test_the_overlap_is_the_sum_of_the_smaller_shares():
-    assert overlap(Counter(a=4), Counter(a=2)) == 1
-    assert overlap(Counter(a=1), Counter(b=1)) == 0
-    assert overlap(Counter(a=3, b=1), Counter(a=1, b=1)) == pytest.approx(0.75)
+    assert measure_overlap(Counter(a=4), Counter(a=2)) == 1
+    assert measure_overlap(Counter(a=1), Counter(b=1)) == 0
+    assert measure_overlap(Counter(a=3, b=1), Counter(a=1, b=1)) == pytest.approx(0.75)
 
 
 def test_nine_groups_of_two_answers_are_two():
     moods = [{"positive": 10}, {"Positive ": 9}, {"negative": 8}] * 3
     answers, labels = grouped(*moods)
-    assert alike_groups(answers, labels) == [[0, 1, 3, 4, 6, 7], [2, 5, 8]]
-    merged, _, notes = tell_apart(answers, labels, merge=True)
+    assert find_duplicate_groups(answers, labels) == [[0, 1, 3, 4, 6, 7], [2, 5, 8]]
+    merged, _, notes = merge_duplicate_groups(answers, labels, merge=True)
     assert np.bincount(merged).tolist() == [57, 24]
     assert notes == ["9 groups became 2: those whose answers do not differ were merged."]
-    kept, _, notes = tell_apart(answers, labels, merge=False)
+    kept, _, notes = merge_duplicate_groups(answers, labels, merge=False)
     assert (kept == labels).all()
     assert [note.split(":")[0] for note in notes] == [
         "Groups 1, 2, 4, 5, 7 and 8 do not differ in their answers (mostly 'positive')",
@@ -36,37 +41,37 @@ def test_nine_groups_of_two_answers_are_two():
 
 def test_groups_that_share_few_answers_are_left_as_they_are():
     answers, labels = grouped({"food": 6, "service": 4}, {"food": 3, "price": 7}, {"food": 1, "place": 9})
-    assert alike_groups(answers, labels) == []
-    same, _, notes = tell_apart(answers, labels, merge=True)
+    assert find_duplicate_groups(answers, labels) == []
+    same, _, notes = merge_duplicate_groups(answers, labels, merge=True)
     assert same is labels
     assert notes == []
 
 
 def test_the_first_words_of_answers_count_most_and_stopwords_nothing():
     answers, labels = grouped({"negative positive": 2, "the negative": 8}, {"negative": 5}, {"positive negative": 5})
-    assert alike_groups(answers, labels) == [[0, 1]]
+    assert find_duplicate_groups(answers, labels) == [[0, 1]]
     answers, labels = grouped({"the": 5}, {"the": 5}, {"of": 5})
-    assert alike_groups(answers, labels) == [[0, 1]]
+    assert find_duplicate_groups(answers, labels) == [[0, 1]]
 
 
 def test_merging_does_not_go_from_neighbour_to_neighbour():
     answers, labels = grouped(*({"a": 10 - i, "b": i} for i in range(0, 11, 2)))
-    sets = alike_groups(answers, labels)
+    sets = find_duplicate_groups(answers, labels)
     assert sets
     assert all(0 not in groups or 5 not in groups for groups in sets)
 
 
 def test_texts_without_an_answer_or_a_group_are_not_compared():
     answers, labels = grouped({"": 50, "a": 2}, {"": 50, "a": 2}, {"a": 20})
-    assert alike_groups(answers, labels) == [[0, 1, 2]]
+    assert find_duplicate_groups(answers, labels) == [[0, 1, 2]]
     answers, labels = grouped({"": 5}, {"": 5})
-    assert alike_groups(answers, labels) == []
+    assert find_duplicate_groups(answers, labels) == []
     answers, labels = grouped({"a": 10}, {"a": 20}, {"b": 5})
     labels[:3] = 3
-    merged, left_out, _ = tell_apart(answers, labels, merge=True, left_out=3)
+    merged, left_out, _ = merge_duplicate_groups(answers, labels, merge=True, left_out=3)
     assert merged.tolist() == [2] * 3 + [0] * 27 + [1] * 5
     assert left_out == 2
-    assert tell_apart(answers, labels, merge=False, left_out=3)[1] == 3
+    assert merge_duplicate_groups(answers, labels, merge=False, left_out=3)[1] == 3
 
 
 def test_a_question_answered_with_the_answers_to_another_is_told_of():
@@ -74,14 +79,14 @@ def test_a_question_answered_with_the_answers_to_another_is_told_of():
     first = grouping([0, 1] * 10, answers=moods)
     second = grouping([0, 1] * 10, answers=[mood.title() for mood in moods[:18]] + ["fast", "slow"], instruction="How fast?")
     other = grouping([0, 1] * 10, answers=["food", "staff", "food", "food"] * 5, instruction="Who?")
-    (note,) = same_answers([first, second, other])
+    (note,) = describe_duplicate_questions([first, second, other])
     assert note.startswith("90% of the answers to 'How fast?' are those to 'What is it?'")
 
 
 def test_answers_that_agree_by_chance_alone_are_not_told_of():
     same = grouping([0] * 10, answers=["yes"] * 9 + ["no"])
     other = grouping([0] * 10, answers=["no"] + ["yes"] * 9, instruction="Why?")
-    assert same_answers([same, other]) == []
-    assert same_answers([same, same]) == []
+    assert describe_duplicate_questions([same, other]) == []
+    assert describe_duplicate_questions([same, same]) == []
     unanswered = grouping([0] * 10, answers=[""] * 10, instruction="Who?")
-    assert same_answers([unanswered, other]) == []
+    assert describe_duplicate_questions([unanswered, other]) == []

@@ -1,0 +1,116 @@
+"""The namers that come along. A namer is any callable that takes all groups and returns one name for each.
+
+    def longest_phrase(groups): return [max(group.phrases, key=len) for group in groups]
+
+    cluster(texts, "What is the complaint about?", namer=longest_phrase)
+
+It sees all groups at once, since a name has to tell its group apart from the others. To add one, write its function and its row
+in ``NAMERS``: lookup, error message and the command line's help follow. That help imports this module, so it must stay cheap.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from inbedder.vectors import Vectors
+
+KEYWORDS_PER_NAME = 3
+MIN_FITTING_SHARE = 0.5
+"""Words fit a group if at least this share of its answers contains one of them."""
+MAX_NAME_CHARACTERS = 60
+"""Longest name that is a whole answer or text."""
+WORD = re.compile(r"\b\w\w+\b")
+
+
+@dataclass(frozen=True)
+class GroupContents:
+    """One group as a namer sees it: entry i of each list belongs to its text i."""
+
+    texts: list[str]
+    """Its m texts."""
+    answers: list[str]
+    """The model's answer for each, m strings; empty for texts that it was not asked about or did not answer."""
+    vectors: Vectors
+    """float32, shape (m, d), of length 1."""
+    keywords: list[str]
+    """Words that tell it apart from the other groups, the most telling first."""
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether there is an answer at all."""
+        return any(answer.strip() for answer in self.answers)
+
+    @property
+    def phrases(self) -> list[str]:
+        """Its answers without the empty ones, or its texts if there are no answers."""
+        return [answer for answer in self.answers if answer.strip()] if self.has_answers else self.texts
+
+    @property
+    def common_words(self) -> list[str]:
+        """Words in at least half of its answers, the most frequent first; none if there are no answers."""
+        answers = self.phrases if self.has_answers else []
+        counts = Counter(word for answer in answers for word in dict.fromkeys(WORD.findall(answer.lower())))
+        return [word for word, count in counts.most_common() if count >= MIN_FITTING_SHARE * len(answers)]
+
+    @property
+    def has_fitting_keywords(self) -> bool:
+        """Whether at least half of its phrases contain one of its first keywords."""
+        keywords = set(self.keywords[:KEYWORDS_PER_NAME])
+        fitting = sum(not keywords.isdisjoint(WORD.findall(phrase.lower())) for phrase in self.phrases)
+        return fitting >= MIN_FITTING_SHARE * len(self.phrases)
+
+
+Namer = Callable[[Sequence[GroupContents]], Sequence[str]]
+"""Takes the k groups of one grouping, the largest first, and returns k names; an empty one becomes the group's keywords."""
+
+
+class NamerEntry(NamedTuple):
+    """A row of the registry."""
+
+    help: str
+    """What the names are, in a few words for ``inbedder cluster --help``."""
+    name_groups: Namer | None
+    """The namer; None where a model writes the names (``titles.TitleWriter``)."""
+
+
+def _name_by_keywords(groups: Sequence[GroupContents]) -> list[str]:
+    """Join the first keywords, as the InBedder paper ranks them; where few answers contain one, after the most common word."""
+    words = [group.keywords if group.has_fitting_keywords else [*group.common_words[:1], *group.keywords] for group in groups]
+    return [", ".join(group_words[:KEYWORDS_PER_NAME]) for group_words in words]
+
+
+def _name_by_class_tfidf(groups: Sequence[GroupContents]) -> list[str]:
+    import numpy as np
+
+    from inbedder.grouping.explain import find_keywords
+
+    phrases = [phrase for group in groups for phrase in group.phrases]
+    labels = np.repeat(np.arange(len(groups)), [len(group.phrases) for group in groups])
+    return [", ".join(words) for words in find_keywords(phrases, labels, KEYWORDS_PER_NAME, weighting="class-tfidf")]
+
+
+def _name_by_central_answer(groups: Sequence[GroupContents]) -> list[str]:
+    """Take the answer whose texts' mean is closest to the group's mean."""
+    names = []
+    for group in groups:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, phrase in enumerate(group.answers if group.has_answers else group.texts):
+            if phrase.strip():
+                rows[phrase.strip()].append(row)
+        centre = group.vectors.mean(axis=0)
+        name = max(rows, key=lambda phrase: float(group.vectors[rows[phrase]].mean(axis=0) @ centre), default="")
+        names.append(name if len(name) <= MAX_NAME_CHARACTERS else name[: MAX_NAME_CHARACTERS - 1].rstrip() + "…")
+    return names
+
+
+NAMERS = {
+    "words": NamerEntry("the first keywords of the answers", _name_by_keywords),
+    "class-tfidf": NamerEntry("keywords as BERTopic ranks them", _name_by_class_tfidf),
+    "central": NamerEntry("the most central answer", _name_by_central_answer),
+    "model": NamerEntry("a title that the model writes, best with small; model:NAME for another model", None),
+}
