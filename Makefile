@@ -8,7 +8,7 @@ fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 check:
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/pydoclint inbedder finetune evaluation
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-cache && .venv/bin/mypy && .venv/bin/pydoclint inbedder finetune evaluation
 
 test:
 	scripts/test

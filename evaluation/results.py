@@ -72,9 +72,9 @@ def load_cells(path: Path) -> list[Cell]:
         return []
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["version"] not in (1, VERSION):
+        if content["version"] != VERSION:
             raise ValueError(f"version {content['version']}, not {VERSION}")
-        shared = content.get("shared", {})
+        shared = content["shared"]
         return [Cell(**cell | {name: shared[name][cell[name]] for name in shared}) for cell in content["cells"]]
     except (ValueError, LookupError, TypeError) as error:
         raise InputError(f"{path} holds no results of inbedder evaluate ({error}). Choose another -o.") from error

@@ -17,6 +17,8 @@ from inbedder.errors import InputError, shown
 
 KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 """What an output may be that is no regular file; the rest are sockets."""
+_UMASK_AT_IMPORT = os.umask(0o077)
+os.umask(_UMASK_AT_IMPORT)
 
 
 @contextmanager
@@ -44,7 +46,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         with temporary.open("rb+") as file:
-            temporary.chmod(0o666 & ~umask() if mode is None else mode)
+            temporary.chmod(0o666 & ~read_umask() if mode is None else mode)
             os.fsync(file.fileno())
         os.replace(temporary, target)
         _sync_folder(target.parent)
@@ -153,11 +155,13 @@ def _cannot_write(path: str | os.PathLike[str], error: OSError) -> InputError:
     return InputError(f"Cannot write {shown(str(path))}: {error.strerror or error}. Choose another -o, or make room there.")
 
 
-def umask() -> int:
-    """What this process takes away from the rights of a new file."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def read_umask() -> int:
+    """Read this process's umask. Linux lists it; elsewhere it can only be read by setting it, which is done once, at import."""
+    with suppress(OSError):
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+        if line := re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE):
+            return int(line[1], 8)
+    return _UMASK_AT_IMPORT
 
 
 def sha256_of(path: Path) -> str:

@@ -2,6 +2,8 @@ import errno
 import os
 import socket
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -71,14 +73,17 @@ def test_an_existing_file_keeps_its_mode(tmp_path, mode):
     assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", mode)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="a umask is POSIX's")
 def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path):
-    mask = os.umask(0o027)
-    try:
-        with atomic_write(tmp_path / "a.txt") as temporary:
-            temporary.write_text("new")
-    finally:
-        os.umask(mask)
+    code = "import inbedder.files, sys\nwith inbedder.files.atomic_write(sys.argv[1]) as temporary: temporary.write_text('new')"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.txt")], check=True, umask=0o027)
     assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
+def test_writing_a_file_never_sets_the_umask_of_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda _mask: pytest.fail("another thread's new file would get other rights"))
+    with atomic_write(tmp_path / "a.txt") as temporary:
+        temporary.write_text("new")
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -35,7 +35,7 @@ from torch import Tensor
 from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.hub import EMBEDDING, SETTINGS_FILE, Settings, hub_file
+from inbedder.backbones.hub import SETTINGS_FILE, Settings, hub_file
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
 from inbedder.backbones.weights import Found, Loaded
@@ -61,7 +61,7 @@ def refuse_answering(found: Found, options: ModelOptions) -> None:
         ModelError: When its settings do not say that it is an embedding model.
     """
     name = found.adapter or found.base
-    if hub_file(name, SETTINGS_FILE, options.revision) and found.settings.backbone not in EMBEDDING:
+    if hub_file(name, SETTINGS_FILE, options.revision) and found.settings.backbone != "embedding":
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
 
 

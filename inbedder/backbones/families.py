@@ -17,7 +17,7 @@ from transformers.models.auto import modeling_auto
 from inbedder.backbones.base import Backbone
 from inbedder.backbones.causal import causal_backbone
 from inbedder.backbones.embedding import embedding_backbone, encoder_class, refuse_answering
-from inbedder.backbones.hub import EMBEDDING, MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
+from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.prepacked import prepack
@@ -134,7 +134,7 @@ def _is_sentence_model(name: str, revision: str | None) -> bool:
     name = resolve_name(name)
     if Path(name).is_file() or hub_file(name, MODULES_FILE, revision) is None:
         return False
-    return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone in EMBEDDING
+    return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone == "embedding"
 
 
 def load_model(options: ModelOptions) -> Loaded:

@@ -15,8 +15,6 @@ from inbedder.errors import ModelError
 
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
-EMBEDDING = ("embedding", "instructor")
-"""What ``inbedder.json`` calls an embedding model, now and at first."""
 PAIRS_FILE = "conditional.json"
 WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
 
@@ -32,7 +30,7 @@ class Settings:
     mask_length: int | None = None
     """Masks after the prompt."""
     backbone: str | None = None
-    """"embedding" (or "instructor") for an embedding model; None where the model's configuration tells."""
+    """"embedding" for an embedding model; None where the model's configuration tells."""
     late_interaction: bool | None = None
     """Whether a masked LM was trained to read text and question apart."""
     max_new_tokens: int | None = None

@@ -126,7 +126,8 @@ class MaskedBackbone:
         self.weight_files: Any = None
         self.position_limit = position_limit(model)
         end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
-        self.end: int = end
+        self.end: int | None = end
+        """The token that ends an answer; where the tokenizer has none, an answer fills every mask."""
 
     @cached_property
     def _words(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -202,7 +203,10 @@ class MaskedBackbone:
         attention = inputs["attention_mask"]
         if pooling == "avg-gen":
             return is_mask
-        return attention if pooling == "avg-all" else attention & ~is_mask & (inputs["input_ids"] != self.end)
+        if pooling == "avg-all":
+            return attention
+        kept = attention & ~is_mask
+        return kept if self.end is None else kept & (inputs["input_ids"] != self.end)
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
@@ -233,7 +237,8 @@ class MaskedBackbone:
         logits[..., [special for special in self.tokenizer.all_special_ids if special < size and special != self.end]] = float(
             "-inf"
         )
-        logits[:, 0, self.end] = float("-inf")
+        if self.end is not None:
+            logits[:, 0, self.end] = float("-inf")
         prompts = prompts.repeat_interleave(sampling.n, 0)
         banned = is_letter.expand(len(prompts), -1).scatter(1, prompts, False)
         ended = torch.zeros(len(prompts), dtype=torch.bool, device=logits.device)
@@ -246,8 +251,9 @@ class MaskedBackbone:
                 closed[rows, prompts[rows, places + 1]] = False
             scores = logits[:, mask].repeat_interleave(sampling.n, 0).masked_fill(closed, float("-inf"))
             token = scores.argmax(-1) if sampling.temperature == 0 else draw(scores, sampling, numbers[:, mask])
-            token = token.masked_fill(ended, self.end)
-            ended = ended | (token == self.end)
+            if self.end is not None:
+                token = token.masked_fill(ended, self.end)
+                ended = ended | (token == self.end)
             banned = banned | ((stems == stems[token].unsqueeze(1)) & (~is_piece[token] & ~ended).unsqueeze(1))
             answers.append(token)
         return torch.stack(answers, 1).view(batch, sampling.n, masks)

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from inbedder.cli.assigning import assign
-from inbedder.cli.ends import INTERRUPTED, TERMINATED, ends
 from inbedder.cli.groups import cluster
 from inbedder.cli.kept import cache
 from inbedder.cli.models import app as models_app
@@ -19,6 +18,7 @@ from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serving import serve
+from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 from inbedder.cli.texts import answer, embed
 from inbedder.cli.wordings import compare_wordings
 
@@ -66,7 +66,7 @@ def main() -> None:
         warnings.filterwarnings("ignore", category=category)
     warnings.showwarning = lambda message, *_: say(f"warning: {message}")
     try:
-        with ends():
+        with handle_signals():
             app()
     except InbedderError as error:
         _fail(f"error: {error}")

@@ -191,7 +191,7 @@ def save_modules(folder: Path, width: int, encoding: Encoding) -> None:
     write_json(folder / "1_Pooling" / "config.json", pooling)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": encoding.max_length, "do_lower_case": False})
     write_json(folder / MODULES_FILE, modules)
-    write_json(folder / SETTINGS_FILE, {"backbone": "instructor", "template": encoding.template})
+    write_json(folder / SETTINGS_FILE, {"backbone": "embedding", "template": encoding.template})
 
 
 def write_json(path: Path, content: Any) -> None:

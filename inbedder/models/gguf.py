@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.files import sha256_of, umask
+from inbedder.files import read_umask, sha256_of
 from inbedder.models.checksums import digest_of
 from inbedder.models.home import home_folder
 
@@ -69,7 +69,7 @@ def convert(file: Path, folder: Path) -> None:
         manifest = {"file": file.name, "sha256": sha256_of(file), "written": written}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         for path in (partial, *partial.iterdir()):
-            path.chmod((0o777 if path.is_dir() else 0o666) & ~umask())
+            path.chmod((0o777 if path.is_dir() else 0o666) & ~read_umask())
         shutil.rmtree(folder, ignore_errors=True)
         partial.rename(folder)
     except OSError as error:

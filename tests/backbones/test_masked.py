@@ -3,13 +3,14 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from tokenizers import processors
+from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from inbedder import InBedder
 from inbedder.backbones.masked import scoring_in_float32
 from inbedder.errors import InputError, ModelError
 from inbedder.options import Sampling
-from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close
+from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close, wordpiece_tokenizer
 
 ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 
@@ -188,10 +189,54 @@ def test_filter_words_leave_out_masks_that_predict_them(make_model, monkeypatch)
     assert np.abs(expected.numpy() - model.encode("I love cats", "Why?", filter_words=["it"])).max() < 1e-5
 
 
-def test_mask_tokens_written_in_a_text_are_not_pooled(make_model):
-    model = InBedder(make_model("xlm-roberta"))
-    model.encode("a <mask> b </s>", "What <mask>?")
-    assert len(model.answer(["a <mask> b </s>", "plain"], "What <mask>?")) == 2
+@pytest.mark.parametrize("family", MASKED)
+def test_mask_tokens_written_in_a_text_are_not_pooled(make_model, family):
+    model = InBedder(make_model(family))
+    mask, mask_id = model.tokenizer.tokenizer.mask_token, model.tokenizer.tokenizer.mask_token_id
+    text, instruction = f"a {mask} b", f"What {mask}?"
+    passed: list[torch.Tensor] = []
+    model.backbone.body.embeddings.register_forward_pre_hook(
+        lambda _module, _args, kwargs: passed.append(kwargs["input_ids"]), with_kwargs=True
+    )
+    vector = model.encode(text, instruction)
+    (ids,) = passed
+    answer_masks = torch.arange(ids.shape[1] - 4, ids.shape[1] - 1)  # three masks, then the end
+    assert (ids[0] == mask_id).nonzero().flatten().tolist() == answer_masks.tolist()
+    reference = AutoModelForMaskedLM.from_pretrained(make_model(family)).eval()
+    with torch.inference_mode():
+        states = reference(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+    assert np.abs(states[0, answer_masks].mean(0).numpy() - vector).max() < 1e-5
+    written = model.tokenizer.tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert mask_id in written  # the tokenizer itself would have made it a mask
+
+
+@pytest.fixture
+def folder_without_end(make_model, tmp_path):
+    """Folder of a masked LM whose tokenizer has neither an end nor a separator."""
+    model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
+    model.resize_token_embeddings(len(wordpiece_tokenizer()), mean_resizing=False)
+    model.save_pretrained(tmp_path)
+    backend = wordpiece_tokenizer().backend_tokenizer
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 2)])
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "mask_token": "[MASK]"}
+    PreTrainedTokenizerFast(tokenizer_object=backend, **special).save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_without_an_end_token_answers_fill_every_mask_with_words(folder_without_end):
+    model = InBedder(folder_without_end)
+    assert model.backbone.end is None
+    filled = model.answer(TEXTS, "What?")
+    assert all(len(answer.split()) == 3 for answer in filled)
+    assert len({answer.split()[0] for answer in filled}) > 1
+
+
+def test_without_an_end_token_prompts_are_pooled_whole(folder_without_end):
+    model = InBedder(folder_without_end, pooling="avg-ppt", mask_length=1)
+    whole = InBedder(folder_without_end, pooling="avg-all", mask_length=1).encode("I love cats", "Why?")
+    mask = InBedder(folder_without_end, pooling="avg-gen", mask_length=1).encode("I love cats", "Why?")
+    count = len(model.tokenizer(["I love cats"], ["Why?"])[0].ids)
+    assert np.abs(model.encode("I love cats", "Why?") - (whole * count - mask) / (count - 1)).max() < 1e-5
 
 
 def test_a_model_without_trained_head_embeds_but_does_not_answer(make_model):

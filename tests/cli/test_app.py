@@ -54,52 +54,6 @@ def test_other_packages_warnings_for_developers_are_not_shown_and_ours_are(monke
     assert capsys.readouterr().err == "warning: 2 texts were cut\n"
 
 
-SWALLOWED = {
-    "a bare except": """
-try:
-    os.kill(os.getpid(), NUMBER)
-    time.sleep(1)
-except:
-    print("swallowed", flush=True)
-""",
-    "a destructor": """
-class Held:
-    def __del__(self):
-        os.kill(os.getpid(), NUMBER)
-        time.sleep(0.01)
-        print("not reached", flush=True)
-held = Held()
-del held
-print("swallowed", flush=True)
-""",
-    "a weak reference's callback": """
-class Held:
-    pass
-held = Held()
-watched = weakref.ref(held, lambda _: (os.kill(os.getpid(), NUMBER), time.sleep(0.01)))
-del held
-print("swallowed", flush=True)
-""",
-}
-
-
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("place", SWALLOWED)
-def test_an_end_that_is_swallowed_is_tried_again(folder, place, sent, code):
-    swallowing = SWALLOWED[place].replace("NUMBER", str(int(sent)))
-    ended = run_as_command(swallowing + "time.sleep(30)")
-    assert (ended.returncode, ended.stdout) == (code, "swallowed\n"), ended.stderr
-    assert "Interrupted; no half file was left." in ended.stderr
-
-
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("place", SWALLOWED)
-def test_an_end_that_is_swallowed_at_the_last_moment_is_told(folder, place, sent, code):
-    ended = run_as_command(SWALLOWED[place].replace("NUMBER", str(int(sent))).replace("time.sleep(1)", "pass"))
-    assert (ended.returncode, ended.stdout) == (code, "swallowed\n"), ended.stderr
-    assert "Interrupted; no half file was left." in ended.stderr
-
-
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_end_that_is_on_its_way_is_left_the_time_to_clean_up(folder, sent, code):
     cleaning = f"""
@@ -114,6 +68,21 @@ finally:
     assert (ended.returncode, ended.stdout) == (code, "cleaned up\n"), ended.stderr
 
 
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_command_at_once(folder, first, second):
+    cleaning = f"""
+try:
+    os.kill(os.getpid(), {int(first)})
+    time.sleep(1)
+finally:
+    os.kill(os.getpid(), {int(second)})
+    print("still there", flush=True)
+"""
+    ended = run_as_command(cleaning)
+    assert (ended.returncode, ended.stdout) == (-second, ""), ended.stderr
+
+
 def test_a_signal_that_the_caller_has_it_ignore_is_ignored(folder):
     ended = run_as_command(
         f"os.kill(os.getpid(), {int(signal.SIGINT)}); print('still there')", "signal.signal(signal.SIGINT, signal.SIG_IGN)"
@@ -125,7 +94,7 @@ def run_as_command(body, before=""):
     """Run a body in place of a command, through typer as commands are."""
     indented = "".join(f"    {line}\n" for line in body.strip().splitlines())
     code = (
-        f"import os, signal, sys, time, weakref\nimport typer\n{before}\n"
+        f"import os, signal, sys, time\nimport typer\n{before}\n"
         f"import inbedder.cli\nmodule = sys.modules['inbedder.cli.app']\n"
         f"command = typer.Typer(add_completion=False)\n@command.command()\ndef body():\n{indented}"
         "module.app = command\nmodule.main()\n"

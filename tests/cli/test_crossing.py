@@ -60,9 +60,9 @@ def test_groups_are_followed_over_time(folder, monkeypatch, make_model, capsys):
     ("options", "message"),
     [
         (("--by", "sters"), "No column 'sters'"),
-        (("--over", "country"), "'de' is no date"),
+        (("--over", "country"), "'de' is not a date"),
         (("--over", "day", "--every", "fortnight"), "not by 'fortnight'"),
-        (("--over", "day", "--date-format", "%d.%m.%Y"), "'2024-03-01' is no date written as %d.%m.%Y"),
+        (("--over", "day", "--date-format", "%d.%m.%Y"), "'2024-03-01' is not a date written as %d.%m.%Y"),
     ],
 )
 def test_a_column_that_cannot_be_crossed_is_refused_before_the_model_is_loaded(folder, monkeypatch, capsys, options, message):

@@ -2,7 +2,6 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -19,8 +18,6 @@ from inbedder.grouping.report.page import render_report, save_report
 from inbedder.grouping.result import ClusterResult
 
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 
 class Page(HTMLParser):

@@ -1,12 +1,12 @@
 """The page as a user meets it, in a real browser: its security policy stays, keys and clicks are real."""
 
+from __future__ import annotations
+
 import csv
-import importlib
-import io
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -18,8 +18,13 @@ from inbedder.grouping.report.page import save_report
 from inbedder.tables import read_table
 from tests.grouping.test_page import grouping
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+sync_api = pytest.importorskip("playwright.sync_api")
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' {{ 7 * 7 }} <!-- ]]>"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ARGUMENTS = ["--disable-gpu", "--disable-quic"]
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-browser or google-chrome on the PATH")
 
 TOPIC = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
@@ -28,94 +33,127 @@ STARS = [5, 5, 4, 4, 1, 2, 1, 1, 5, None, 2, 1]
 DAYS = [f"2024-03-{1 + i // 4:02}" for i in range(12)]
 
 
-@pytest.fixture
-def browse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Open the page of some groupings."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "scripts"))
-    chromium = importlib.import_module("chromium")
-    opened = []
-
-    def browse(results: Any, change: Callable[[str], str] = str, **tables: Any) -> Any:
-        path = tmp_path / "page.html"
-        save_report(results, path, **tables)
-        path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
-        opened.append(chromium.Browser(tmp_path / "browser", path))
-        return opened[-1]
-
-    yield browse
-    for browser in opened:
-        browser.close()
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start the system's Chromium without a window."""
+    with (
+        sync_api.sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS) as browser,
+    ):
+        yield browser
 
 
 @pytest.fixture
-def page(browse: Callable[..., Any]) -> Any:
+def errors() -> list[str]:
+    """Collect what the page's script throws and what the browser blocks."""
+    return []
+
+
+@pytest.fixture
+def browse(browser: Browser, errors: list[str], tmp_path: Path) -> Iterator[Callable[..., Page]]:
+    """Open the report of some groupings in a profile of its own."""
+    with browser.new_context(viewport={"width": 1200, "height": 900}) as context:
+
+        def browse(results: Any, change: Callable[[str], str] = str, **tables: Any) -> Page:
+            path = tmp_path / "page.html"
+            save_report(results, path, **tables)
+            path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+            page = context.new_page()
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+            page.goto(path.as_uri())
+            return page
+
+        yield browse
+
+
+@pytest.fixture
+def page(browse: Callable[..., Page]) -> Page:
     """Two questions, a column and dates."""
     results = [grouping(TOPIC), grouping(MOOD, instruction="Is it <b>good</b>?")]
     tables = crosstab(results, {"stars": STARS})
     return browse(results, crossings=tables, timelines=over_time(results, DAYS, title="sent"))
 
 
-def shown_tab(page: Any) -> list[str]:
+def texts_of(page: Page, selector: str) -> list[str]:
+    return page.locator(selector).all_inner_texts()
+
+
+def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def downloaded_rows(page: Page, folder: Path) -> list[list[str]]:
+    with page.expect_download() as download:
+        page.click(".download")
+    assert download.value.suggested_filename == "texts.csv"
+    download.value.save_as(folder / "texts.csv")
+    with (folder / "texts.csv").open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.reader(file))
+
+
+def shown_tab(page: Page) -> list[str]:
     return list(page.evaluate("[...document.querySelectorAll('.panel:not([hidden])')].map(panel => panel.id)"))
 
 
-def listed(page: Any) -> list[str]:
-    return [text.split()[-1] for text in page.texts(".rows tbody td:nth-child(2)")]
+def listed(page: Page) -> list[str]:
+    return [text.split()[-1] for text in texts_of(page, ".rows tbody td:nth-child(2)")]
 
 
-def focused(page: Any) -> str:
+def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.className || document.activeElement.id"))
 
 
-def test_the_script_runs_and_no_other_does(browse: Callable[..., Any]) -> None:
+def test_the_script_runs_and_no_other_does(browse: Callable[..., Page], errors: list[str]) -> None:
     alien = "<script>document.documentElement.dataset.alien = 1</script></body>"
     some = grouping([0] * 8 + [1] * 4, texts=[f"{NASTY} {i}" for i in range(12)], instruction=NASTY)
     page = browse([some], lambda html: html.replace("</body>", alien))
     assert page.evaluate("({...document.documentElement.dataset})") == {"dots": "12"}
-    assert len(page.errors) == 1 and "Content Security Policy" in page.errors[0]
+    assert len(errors) == 1 and "Content Security Policy" in errors[0]
     page.click("#tab-texts")
-    assert page.texts(".rows tbody td:nth-child(2)")[3] == f"{NASTY} 3"
+    assert texts_of(page, ".rows tbody td:nth-child(2)")[3] == f"{NASTY} 3"
     assert page.evaluate("document.querySelectorAll('main img').length") == 0
 
 
-def test_tabs_open_by_mouse_and_keys_and_one_panel_is_shown(page: Any) -> None:
-    assert page.texts(".tab") == ["What is it?", "Is it <b>good</b>?", "Crossed", "Over time", "Texts"]
+def test_tabs_open_by_mouse_and_keys_and_one_panel_is_shown(page: Page, errors: list[str]) -> None:
+    assert texts_of(page, ".tab") == ["What is it?", "Is it <b>good</b>?", "Crossed", "Over time", "Texts"]
     assert shown_tab(page) == ["question-1"]
     page.click("#tab-crossed")
     assert shown_tab(page) == ["crossed"]
-    page.press("ArrowRight")
+    press(page, "ArrowRight")
     assert shown_tab(page) == ["over-time"]
-    page.press("End", "ArrowRight")
+    press(page, "End", "ArrowRight")
     assert shown_tab(page) == ["question-1"]
     assert page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.tabIndex)") == [0, -1, -1, -1, -1]
     assert page.evaluate("document.querySelector('[role=tab]').getAttribute('aria-selected')") == "true"
-    assert not page.errors
+    assert not errors
 
 
-def test_a_click_on_a_cell_opens_its_texts_and_back_returns_to_it(page: Any) -> None:
+def test_a_click_on_a_cell_opens_its_texts_and_back_returns_to_it(page: Page) -> None:
     page.click("#tab-crossed")
     page.click(".heat button[data-row='1'][data-column='1']")
     assert shown_tab(page) == ["texts"]
     assert listed(page) == ["6", "7"]
-    assert page.texts(".found") == ["2 of 12 texts — What is it? “2 word1, more1” · Is it <b>good</b>? “2 word1, more1”"]
+    assert texts_of(page, ".found") == ["2 of 12 texts — What is it? “2 word1, more1” · Is it <b>good</b>? “2 word1, more1”"]
     assert focused(page) == "heading-texts"
     page.click(".back")
     assert shown_tab(page) == ["crossed"]
     assert page.evaluate("document.activeElement.innerText.split('\\n')[0]") == "2"
 
 
-def test_keys_walk_through_a_table_say_what_a_cell_holds_and_open_it(page: Any) -> None:
+def test_keys_walk_through_a_table_say_what_a_cell_holds_and_open_it(page: Page) -> None:
     page.click("#tab-crossed")
     page.evaluate("document.querySelectorAll('.heat')[1].querySelector('button[tabindex=\"0\"]').focus()")
-    page.press("ArrowDown", "ArrowRight", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowDown")
+    press(page, "ArrowDown", "ArrowRight", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowDown")
     said = page.evaluate("document.querySelectorAll('.heat')[1].parentElement.nextElementSibling.innerText")
     assert said == "2 texts in “word1, more1” and “1”: 67% of the row, 50% of the column, lift 2.00, residual +1.4."
-    page.press("Enter")
+    press(page, "Enter")
     assert listed(page) == ["6", "7"]
     assert page.evaluate("document.querySelectorAll('.heat')[1].querySelectorAll('button[tabindex=\"0\"]').length") == 1
 
 
-def test_cells_show_lift_or_residuals_when_asked(page: Any) -> None:
+def test_cells_show_lift_or_residuals_when_asked(page: Page) -> None:
     page.click("#tab-crossed")
     first = "document.querySelector('.heat button b').textContent"
     assert page.evaluate(first) == "4"
@@ -124,61 +162,59 @@ def test_cells_show_lift_or_residuals_when_asked(page: Any) -> None:
         assert page.evaluate(first) == number
 
 
-def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Any) -> None:
+def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Page) -> None:
     page.click(".search")
-    page.type("TEXT 1")
+    page.keyboard.insert_text("TEXT 1")
     either = [str(i) for i in range(12) if "1" in f"{i} {TOPIC[i]} {MOOD[i]}"]
     assert shown_tab(page) == ["texts"] and listed(page) == either != list(map(str, range(12)))
     assert focused(page).startswith("search")
-    page.type("1")
+    page.keyboard.insert_text("1")
     assert listed(page) == ["11"]
-    page.press("Escape")
+    press(page, "Escape")
     assert len(listed(page)) == 12
     page.evaluate(
         "(s => { s.value = '3'; s.dispatchEvent(new Event('change')); })(document.querySelectorAll('.filters select')[2])"
     )
-    assert listed(page) == ["0", "1", "8"] and page.texts(".found") == ["3 of 12 texts — stars “5”"]
+    assert listed(page) == ["0", "1", "8"] and texts_of(page, ".found") == ["3 of 12 texts — stars “5”"]
     page.click(".clear")
     assert len(listed(page)) == 12
-    assert page.texts(".found") == ["12 of 12 texts"]
+    assert texts_of(page, ".found") == ["12 of 12 texts"]
 
 
-def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Callable[..., Any]) -> None:
+def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Callable[..., Page], tmp_path: Path) -> None:
     texts = ['=HYPERLINK("x")', "plain", 'with "quotes", and commas', "-1+1", "ünï 😀"]
     some = grouping([0, 1, 0, 0, 0], texts=texts, answers=["@sum", "b", "c", "d", ""])
     page = browse([some], crossings=crosstab(some, {"stars": [1, 2, 3, 4, -5]}))
     page.click(".open")
-    page.click(".download")
-    path = page.downloaded("texts.csv")
-    content = path.read_bytes().decode("utf-8-sig")
-    lines = list(csv.reader(io.StringIO(content)))
+    lines = downloaded_rows(page, tmp_path)
     name = "What is it?"
     assert lines[0] == ["row", "text", f"{name} (number)", f"{name} (group)", f"{name} (answer)", "stars"]
     assert [line[1] for line in lines[1:]] == ["'" + texts[0], texts[2], "'" + texts[3], texts[4]]
     assert lines[1] == ["1", "'" + texts[0], "1", "word0, more0", "'@sum", "1"]
     assert [line[5] for line in lines[1:]] == ["1", "3", "4", "-5"]  # a number is no formula
-    assert [record["row"] for record in read_table(str(path), "text").records] == ["1", "3", "4", "5"]
+    assert [record["row"] for record in read_table(str(tmp_path / "texts.csv"), "text").records] == ["1", "3", "4", "5"]
 
 
-def test_texts_that_fit_no_group_have_no_number_in_the_list_the_filter_and_the_csv(browse: Callable[..., Any]) -> None:
+def test_texts_that_fit_no_group_have_no_number_in_the_list_the_filter_and_the_csv(
+    browse: Callable[..., Page], tmp_path: Path
+) -> None:
     page = browse([grouping([0, 0, 0, 1, 1, 2], left_out=2), grouping([0, 1, 0, 1, 0, 1])])
-    assert [item.split("fits")[0].strip() for item in page.texts(".legend li") if "fits" in item] == [""]
+    assert [item.split("fits")[0].strip() for item in texts_of(page, ".legend li") if "fits" in item] == [""]
     assert page.evaluate("[...document.querySelector('select[data-dimension]').options].map(option => option.text)") == [
         "all", "1 word0, more0", "2 word1, more1", "fits no group"
     ]  # fmt: skip
     page.click(".open")
     page.click(".clear")
-    page.click(".download")
-    lines = list(csv.reader(io.StringIO(page.downloaded("texts.csv").read_bytes().decode("utf-8-sig"))))
+    lines = downloaded_rows(page, tmp_path)
     assert lines[-1][2:4] == ["", "fits no group"]
     assert lines[1][2:4] == ["1", "word0, more0"]
 
 
-def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Any) -> None:
-    page.click(".legend button", 1)
+def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Page) -> None:
+    page.locator(".legend button").nth(1).click()
     page.evaluate("document.querySelector('.plane').focus()")
-    page.press("Escape", "ArrowRight", "ArrowRight", "ArrowRight")
-    shown = page.texts(".tip")[0].split("\n\n")
+    press(page, "Escape", "ArrowRight", "ArrowRight", "ArrowRight")
+    shown = texts_of(page, ".tip")[0].split("\n\n")
     assert shown[0] == "2 word1, more1" and shown[1] in {"text 6", "text 7", "text 8"} and shown[2] == "“answer 1”"
     assert shown[3].startswith("Is it <b>good</b>?")
     assert page.evaluate("[...document.querySelectorAll('.legend button')].map(b => b.ariaPressed).slice(0, 3)") == [
@@ -186,48 +222,48 @@ def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Any) -
         "true",
         "false",
     ]
-    page.press("Enter")
+    press(page, "Enter")
     assert shown_tab(page) == ["texts"] and listed(page) == [shown[1].split()[-1]]
 
 
-def test_a_period_of_a_chart_opens_its_texts(page: Any) -> None:
+def test_a_period_of_a_chart_opens_its_texts(page: Page) -> None:
     page.click("#tab-over-time")
     chart = page.evaluate("(b => [b.x, b.y, b.width, b.height])(document.querySelector('.chart').getBoundingClientRect())")
     row = page.evaluate("Number(document.querySelector('.chart').dataset.row)")
-    page.move(chart[0] + chart[2] / 6, chart[1] + 30)
+    page.mouse.move(chart[0] + chart[2] / 6, chart[1] + 30)
     texts = [str(i) for i in range(4) if TOPIC[i] == row]
-    assert page.texts(".foot .readout")[0] == f"2024-03-01: {len(texts)} of 4 texts, {25 * len(texts)}%"
-    page.click_at(chart[0] + chart[2] / 6, chart[1] + 30)
+    assert texts_of(page, ".foot .readout")[0] == f"2024-03-01: {len(texts)} of 4 texts, {25 * len(texts)}%"
+    page.mouse.click(chart[0] + chart[2] / 6, chart[1] + 30)
     assert listed(page) == texts and shown_tab(page) == ["texts"]
 
 
 def test_a_square_of_the_density_opens_the_texts_that_stand_there(
-    browse: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    browse: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maps, "MAX_DOTS", 10)
     monkeypatch.setattr(page_data, "MAX_ROWS", 30)
     page = browse([grouping([0] * 30 + [1] * 10, embeddings=np.repeat(np.eye(4, 8), 10, axis=0).astype(np.float32))])
     page.evaluate("document.querySelector('.plane').focus()")
-    page.press("Escape", "ArrowRight")
-    assert "10 texts here, such as" in page.texts(".tip")[0]
-    page.press("Enter")
-    assert 0 < len(listed(page)) < 10 and "one place on the map of What is it?" in page.texts(".found")[0]
-    assert "random sample of 30 of the 40 texts" in page.texts("#texts .note")[0]
+    press(page, "Escape", "ArrowRight")
+    assert "10 texts here, such as" in texts_of(page, ".tip")[0]
+    press(page, "Enter")
+    assert 0 < len(listed(page)) < 10 and "one place on the map of What is it?" in texts_of(page, ".found")[0]
+    assert "random sample of 30 of the 40 texts" in texts_of(page, "#texts .note")[0]
 
 
-def test_fifty_rows_are_listed_at_a_time(browse: Callable[..., Any]) -> None:
+def test_fifty_rows_are_listed_at_a_time(browse: Callable[..., Page]) -> None:
     page = browse([grouping([0] * 120)])
     page.click("#tab-texts")
-    assert len(listed(page)) == 50 and page.texts(".next") == ["Show 50 more"]
+    assert len(listed(page)) == 50 and texts_of(page, ".next") == ["Show 50 more"]
     page.click(".next")
-    assert len(listed(page)) == 100 and page.texts(".next") == ["Show 20 more"]
+    assert len(listed(page)) == 100 and texts_of(page, ".next") == ["Show 20 more"]
     page.click(".next")
     assert len(listed(page)) == 120
     assert page.evaluate("document.querySelector('.next').hidden")
 
 
-def test_print_shows_every_part_and_no_controls(page: Any) -> None:
-    page.look(media="print")
+def test_print_shows_every_part_and_no_controls(page: Page) -> None:
+    page.emulate_media(media="print")
     panels = "[...document.querySelectorAll('.panel')].filter(one => getComputedStyle(one).display !== 'none').map(one => one.id)"
     assert page.evaluate(panels) == ["question-1", "question-2", "crossed", "over-time"]
     controls = "[...document.querySelectorAll('.search, .tab, .shows, .open')].filter(one => one.offsetParent).length"
@@ -235,18 +271,18 @@ def test_print_shows_every_part_and_no_controls(page: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1400])
-def test_no_part_is_wider_than_the_window(page: Any, width: int) -> None:
-    page.resize(width, 800)
+def test_no_part_is_wider_than_the_window(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
     for tab in range(5):
-        page.click(".tab", tab)
+        page.locator(".tab").nth(tab).click()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_light_and_dark_paper_differ_and_text_stands_out_on_both(page: Any) -> None:
+def test_light_and_dark_paper_differ_and_text_stands_out_on_both(page: Page) -> None:
     page.click("#tab-crossed")
     papers = []
     for scheme in ("light", "dark"):
-        page.look(prefers_color_scheme=scheme)
+        page.emulate_media(color_scheme=scheme)
         papers.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.evaluate(CONTRAST) >= 4.5
     assert papers == ["rgb(246, 246, 243)", "rgb(18, 20, 25)"]
