@@ -60,9 +60,10 @@ def assign(
     groupings: list[Grouping] = []
     for place in folders:
         grouping = Grouping.load(place, **model_options)
-        known = opened.get(grouping.origin.shared)
+        spec_key = grouping.provenance.spec.key()
+        known = opened.get(spec_key)
         groupings.append(grouping if known is None and model is None else Grouping.load(place, known or model, **model_options))
-        opened[grouping.origin.shared] = groupings[-1].model
+        opened[spec_key] = groupings[-1].model
     table = read_texts(source, text_column, skip_bad, delimiter)
     found = []
     for place, grouping in zip(folders, groupings, strict=True):

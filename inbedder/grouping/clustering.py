@@ -17,8 +17,8 @@ from inbedder.grouping.deduplicate import merge_duplicate_groups
 from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords, measure_agreement
 from inbedder.grouping.namers import Namer
 from inbedder.grouping.naming import collect_contents, find_namer, get_namer_name, name_groups
-from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels, check_groups, make_regrouping, partition
+from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.stability import measure_stability
 from inbedder.grouping.wordings import check_wordings, encode_wordings
@@ -54,8 +54,8 @@ def cluster(
 
     Args:
         texts: n texts, at least one.
-        instruction: The aspect to group by, as a question; None is ``@generic``, as for ``InBedder.encode``. A list holds the
-            question in several wordings: grouped is the mean of the vectors of length 1 under each.
+        instruction: The aspect to group by, as a question; None groups general-purpose vectors and names the groups by the
+            words of their texts. A list holds the question in several wordings: grouped is the mean of the vectors of length 1 under each.
         model: An ``InBedder``, the name of one, or None for the bundled default.
         k: Number of groups, or "auto": at most 50, see ``choose_number``.
         seed: Seed of k-means.
@@ -103,9 +103,10 @@ def cluster(
     answers = _answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)
     merge, regroup = k == "auto" and groups.branches is None, make_regrouping(method, len(rows), min_size)
     labels, left_out, notes = merge_duplicate_groups(answers, groups.labels, left_out=groups.left_out, merge=merge)
-    words = find_keywords(answers, labels) if embedder.backbone.answers else find_keywords(rows, labels, weighting="standing-out")
+    answered = question is not None and embedder.backbone.answers
+    words = find_keywords(answers, labels) if answered else find_keywords(rows, labels, weighting="standing-out")
     return ClusterResult(
-        instruction=question or embedder.defaults.any or "(no instruction)",
+        instruction=NO_INSTRUCTION if question is None else question,
         texts=rows,
         labels=labels,
         keywords=words,
@@ -120,7 +121,7 @@ def cluster(
         choice=groups.choice,
         branches=groups.branches,
         left_out=left_out,
-        origin=Origin.of(embedder, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
+        provenance=Provenance(embedder.spec, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
         notes=[*notes, *([NO_GROUP] if left_out == 0 else [])],
         index=texts.index if hasattr(texts, "iloc") else None,
     )
@@ -161,8 +162,10 @@ def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -
 def _answer_rows(
     embedder: InBedder, rows: Sequence[str], instruction: str | None, row_ids: NDArray[np.intp], options: dict[str, Any]
 ) -> list[str]:
-    """Answer some rows; the other answers are empty, and all are if the model does not answer."""
+    """Answer some rows; the other answers are empty, and all are if nothing is asked or the model does not answer."""
     answers = [""] * len(rows)
+    if instruction is None:
+        return answers
     if not embedder.backbone.answers:
         logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
         return answers

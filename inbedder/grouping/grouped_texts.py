@@ -17,8 +17,8 @@ from inbedder.grouping.fitting import measure_fit
 if TYPE_CHECKING:
     from inbedder.grouping.choosing import Choice
     from inbedder.grouping.explain import LabelAgreement
-    from inbedder.grouping.origin import Origin
     from inbedder.grouping.partition import Labels
+    from inbedder.grouping.provenance import Provenance
     from inbedder.vectors import Vectors
 
 LEFT_OUT = "fits no group"
@@ -60,7 +60,7 @@ class GroupedTexts:
     """Branch of the tree that each cluster belongs to, k numbers from 0; None without a tree."""
     left_out: int | None = None
     """Number of the cluster of texts that fit none; None if every text fits one."""
-    origin: Origin | None = None
+    provenance: Provenance | None = None
     """Model, settings and instruction."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the reader: which groups were merged or have the same answers."""

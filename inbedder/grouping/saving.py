@@ -20,8 +20,8 @@ from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.fitting import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
 from inbedder.grouping.namers import GroupContents
 from inbedder.grouping.naming import deduplicate_names, find_namer, name_groups
-from inbedder.grouping.origin import Origin
 from inbedder.grouping.partition import Labels
+from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.saved_files import make_damage_error, read_grouping_files, write_grouping_files
 from inbedder.prompting import check_texts
 from inbedder.vectors import Vectors, unit
@@ -65,7 +65,7 @@ class _Batch(NamedTuple):
 class Grouping:
     """Groups that outlive their corpus. ``ClusterResult.save`` makes one, ``Grouping.load`` opens it."""
 
-    origin: Origin
+    provenance: Provenance
     """Model, settings and instruction."""
     groups: list[StoredGroup]
     """The groups, k."""
@@ -84,13 +84,13 @@ class Grouping:
 
     def __repr__(self) -> str:
         groups = ", ".join(f"{group.name!r}: {group.size}" for group in self.groups)
-        return f"Grouping({self.question!r}, {self.origin.model!r}, {{{groups}}})"
+        return f"Grouping({self.question!r}, {self.provenance.spec.model!r}, {{{groups}}})"
 
     @property
     def question(self) -> str:
         """What was asked, in one line."""
-        instruction = self.origin.instruction
-        return " / ".join(instruction) if isinstance(instruction, list) else instruction or "(no instruction)"
+        instruction = self.provenance.instruction
+        return " / ".join(instruction) if isinstance(instruction, list) else instruction or NO_INSTRUCTION
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +111,7 @@ class Grouping:
         Raises:
             InputError: When nobody knows which model made its vectors, or it has no groups.
         """
-        if result.origin is None:
+        if result.provenance is None:
             raise InputError("This grouping does not say which model made it. Make it with cluster().")
         count = len(result.keywords) - (result.left_out is not None)
         if not count:
@@ -129,7 +129,7 @@ class Grouping:
                 directions = directions[np.isin(members, sample)]
             distances.append(measure_member_distances(directions, centres[-1], len(members)))
         labels = np.repeat(np.arange(count), [len(group_distances) for group_distances in distances])
-        grouping = cls(result.origin, groups, np.stack(centres), labels, np.concatenate(distances))
+        grouping = cls(result.provenance, groups, np.stack(centres), labels, np.concatenate(distances))
         grouping._embedder = model
         return grouping
 
@@ -141,7 +141,8 @@ class Grouping:
             folder: Where ``save`` put it.
             model: The model that it was made with, already loaded, or under another name (its folder was moved); None loads it
                 by the name that was kept, when it is first needed.
-            **load_options: Keyword arguments of ``InBedder`` that decide no vector: cache, cache_size, device, dtype.
+            **load_options: Keyword arguments of ``InBedder``, such as cache and device; those that would change vectors are
+                refused.
 
         Returns:
             The grouping.
@@ -153,16 +154,16 @@ class Grouping:
         metadata, (centres, labels, distances) = read_grouping_files(folder, ("centres", "labels", "distances"))
         try:
             groups = [StoredGroup(**group) for group in metadata["groups"]]
-            grouping = cls(Origin(**metadata["origin"]), groups, centres, labels, distances, load_options)
-        except (KeyError, TypeError, ValueError) as error:
+            grouping = cls(Provenance.from_dict(metadata["provenance"]), groups, centres, labels, distances, load_options)
+        except (InputError, KeyError, TypeError, ValueError) as error:
             raise make_damage_error(Path(folder), f"its settings are not whole ({error!r})") from error
         if reason := grouping._find_contradiction():
             raise make_damage_error(Path(folder), reason)
         if isinstance(model, InBedder):
-            grouping.origin.check(model)
+            grouping.provenance.check(model)
             grouping._embedder = model
         elif model is not None:
-            grouping._embedder = grouping.origin.open(model, **load_options)
+            grouping._embedder = grouping.provenance.load_model(model, **load_options)
         return grouping
 
     def _find_contradiction(self) -> str | None:
@@ -179,7 +180,7 @@ class Grouping:
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
             return f"labels beyond its {count} groups"
         texts = [text for group in self.groups for text in (group.name, *group.keywords, *group.examples, *group.answers)]
-        return None if all(isinstance(text, str) for text in (*texts, self.origin.namer)) else "a name is no text"
+        return None if all(isinstance(text, str) for text in (*texts, self.provenance.namer)) else "a name is no text"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write json and npy files, all of them or nothing.
@@ -190,14 +191,14 @@ class Grouping:
         Raises:
             InputError: When the folder cannot be used.
         """
-        metadata = {"origin": asdict(self.origin), "groups": [asdict(group) for group in self.groups]}
+        metadata = {"provenance": self.provenance.to_dict(), "groups": [asdict(group) for group in self.groups]}
         write_grouping_files(folder, metadata, {"centres": self.centres, "labels": self.labels, "distances": self.distances})
 
     @property
     def model(self) -> InBedder:
         """The model, which is loaded when it is first needed."""
         if self._embedder is None:
-            self._embedder = self.origin.open(**self.load_options)
+            self._embedder = self.provenance.load_model(**self.load_options)
         return self._embedder
 
     def rename(self, names: Mapping[int, str]) -> None:
@@ -286,13 +287,13 @@ class Grouping:
             raise InputError("There is no text to put into groups.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if embeddings is None:
-            vectors = self.origin.encode(self.model, texts, **options)
+            vectors = self.provenance.encode(self.model, texts, **options)
         else:
             vectors = unit(known_vectors("embeddings", embeddings, len(texts)))
         if vectors.shape[1] != self.centres.shape[1]:
             width = self.centres.shape[1]
             raise InputError(f"The groups are made of vectors of {width} numbers, and these have {vectors.shape[1]}.")
-        return _Batch(texts, vectors, self.origin.answer(self.model, texts, **options), index)
+        return _Batch(texts, vectors, self.provenance.answer(self.model, texts, **options), index)
 
     def _assign_batch(self, batch: _Batch) -> Assignment:
         labels, distances = find_nearest_centres(batch.vectors, self.centres)
@@ -328,13 +329,13 @@ class Grouping:
             phrases = _list_phrases(group)
             answers = phrases if group.answers else [""] * len(phrases)
             contents.append(GroupContents(phrases, answers, unit([centre] * len(phrases)), group_words))
-        if self.origin.namer.startswith("model"):  # a title only needs its own group's answers
+        if self.provenance.namer.startswith("model"):  # a title only needs its own group's answers
             contents = []
         stored_count = len(contents)
         for rows, group_words in zip(clusters, words[len(self.groups) :], strict=True):
             texts, answers = [batch.texts[row] for row in rows], [batch.answers[row] for row in rows]
             contents.append(GroupContents(texts, answers, batch.vectors[rows], group_words))
-        return name_groups(find_namer(self.origin.namer, self.model), contents)[stored_count:]
+        return name_groups(find_namer(self.provenance.namer, self.model), contents)[stored_count:]
 
 
 def _count_answers(answers: Iterable[str]) -> dict[str, int]:

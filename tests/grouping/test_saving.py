@@ -184,8 +184,8 @@ def test_a_model_that_was_moved_is_found_by_its_new_name(make_model, tmp_path):
     [
         ({"groups": []}, "0 groups but centres of shape"),
         ({"groups": [{"name": "a"}] * 3}, "its settings are not whole"),
-        ({"origin": {}}, "its settings are not whole"),
-        ({"origin": None}, "its settings are not whole"),
+        ({"provenance": {}}, "its settings are not whole"),
+        ({"provenance": None}, "its settings are not whole"),
     ],
 )
 def test_settings_that_are_not_whole_are_damage(grouping, tmp_path, changes, told):
@@ -259,7 +259,7 @@ def test_the_rows_of_a_column_of_pandas_keep_its_index(grouping):
 def test_new_groups_are_named_by_the_namer_of_the_kept_ones(model, tmp_path, monkeypatch, namer):
     cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=namer).save(tmp_path / "kept")
     grouping = Grouping.load(tmp_path / "kept", model)
-    assert grouping.origin.namer == namer
+    assert grouping.provenance.namer == namer
     asked = []
 
     def named(found, of_model):
@@ -279,13 +279,13 @@ def test_a_namer_without_a_name_leaves_new_groups_to_the_words(model, tmp_path):
         TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=lambda groups: [f"g {i}" for i in range(len(groups))]
     )
     grouping = Grouping.of(mine, model)
-    assert grouping.origin.namer == "words"
+    assert grouping.provenance.namer == "words"
     grouping.update(TEXTS[:30], embeddings=others(30))
     assert len(grouping.names) == 4 and grouping.names[3].strip()
 
 
 def test_the_most_central_answer_names_a_new_group_too(model, monkeypatch):
     grouping = Grouping.of(cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer="central"), model)
-    monkeypatch.setattr(type(grouping.origin), "answer", lambda *_args, **_options: ["late delivery"] * 30)
+    monkeypatch.setattr(type(grouping.provenance), "answer", lambda *_args, **_options: ["late delivery"] * 30)
     grouping.update(TEXTS[:30], embeddings=others(30))
     assert grouping.names[3] == "late delivery"
