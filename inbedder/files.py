@@ -77,7 +77,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _cannot_write(path, error) from error
     try:
         yield temporary
-        temporary.chmod(0o777 & ~umask())
+        temporary.chmod(0o777 & ~read_umask())
         if target.is_dir():
             target.rmdir()
         os.replace(temporary, target)

@@ -55,7 +55,8 @@ def cluster(
     Args:
         texts: n texts, at least one.
         instruction: The aspect to group by, as a question; None groups general-purpose vectors and names the groups by the
-            words of their texts. A list holds the question in several wordings: grouped is the mean of the vectors of length 1 under each.
+            words of their texts. A list holds the question in several wordings: the mean of the vectors of length 1 under each
+            is grouped.
         model: An ``InBedder``, the name of one, or None for the bundled default.
         k: Number of groups, or "auto": at most 50, see ``choose_number``.
         seed: Seed of k-means.

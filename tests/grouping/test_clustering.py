@@ -124,12 +124,18 @@ def test_groups_of_a_model_that_does_not_answer_are_named_by_their_texts(make_mo
     model = InBedder(make_model("bert"), backbone="instructor")
     texts = [f"lovely cats purr {i}" for i in range(13)] + [f"crushed lamp arrived {i}" for i in range(11)]
     with caplog.at_level("INFO", "inbedder"):
-        result = cluster(texts, None, model, k=2, embeddings=blobs((13, 11)))
+        result = cluster(texts, "What is it?", model, k=2, embeddings=blobs((13, 11)))
     assert "does not answer: groups are named by the words of their texts" in caplog.text
-    assert result.instruction == "(no instruction)"
     assert result.answers == [""] * 24
     assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
     assert result.head_words == [[], []]
+
+
+def test_without_a_question_groups_are_named_by_their_texts_and_nothing_is_answered(make_model):
+    texts = [f"lovely cats purr {i}" for i in range(13)] + [f"crushed lamp arrived {i}" for i in range(11)]
+    result = cluster(texts, None, InBedder(make_model("opt")), k=2, embeddings=blobs((13, 11)))
+    assert (result.instruction, result.answers) == ("(no instruction)", [""] * 24)
+    assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
 
 
 def test_groupings_are_compared_by_what_they_hold_and_print_no_corpus(make_model):
