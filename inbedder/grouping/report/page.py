@@ -97,6 +97,7 @@ def render_report(
     over_time = list(zip(timeline_heats, timelines, map(page_data.make_charts, timelines), strict=True))
     if any(heat.rows >= len(views) for heat in timeline_heats):
         raise InputError("A timeline is of a grouping that is not among the results. Make it from these results.")
+    every_heat = [*heats, *timeline_heats]
     return _fill_template(
         title=title,
         total=len(texts),
@@ -109,7 +110,7 @@ def render_report(
         heats=heats,
         over_time=over_time,
         answered=any(any(result.answers) for result in results),
-        data=page_data.collect_page_data(results, views, dimensions, [*heats, *timeline_heats], row_ids, numbers or range(1, len(texts) + 1)),
+        data=page_data.collect_page_data(results, views, dimensions, every_heat, row_ids, numbers or range(1, len(texts) + 1)),
         light=LIGHT,
         dark=DARK,
         size=(WIDTH, HEIGHT),
