@@ -85,11 +85,7 @@ def cluster(
     seed = seed_number(seed)
     if embeddings is not None:
         known_vectors("embeddings", embeddings, len(rows))
-    wordings = None
-    if instruction is not None and not isinstance(instruction, str):
-        if embeddings is not None:
-            raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
-        wordings = check_wordings(instruction)
+    wordings = _check_question_wordings(instruction, embeddings)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     namer = find_namer(namer, embedder)
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
@@ -126,6 +122,15 @@ def cluster(
         notes=[*notes, *([NO_GROUP] if left_out == 0 else [])],
         index=texts.index if hasattr(texts, "iloc") else None,
     )
+
+
+def _check_question_wordings(instruction: str | Sequence[str] | None, embeddings: Vectors | None) -> list[str] | None:
+    """Check the wordings of the question; None if it is a single one."""
+    if instruction is None or isinstance(instruction, str):
+        return None
+    if embeddings is not None:
+        raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
+    return check_wordings(instruction)
 
 
 def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,16 +23,12 @@ MAX_TITLE_WORDS = 5
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
+@dataclass(frozen=True, eq=False)
 class TitleWriter:
     """A namer (``namers.Namer``) whose names a model writes, greedily."""
 
-    def __init__(self, model: InBedder) -> None:
-        """Take a model.
-
-        Args:
-            model: One that answers, in words of its own where it can, such as ``small``.
-        """
-        self.model = model
+    model: InBedder
+    """A model that answers, preferably in words of its own, such as ``small``."""
 
     def __call__(self, groups: Sequence[GroupContents], /) -> list[str]:
         """Write one title per group.

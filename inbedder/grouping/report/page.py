@@ -17,16 +17,8 @@ from inbedder.errors import InputError
 from inbedder.files import atomic_write
 from inbedder.grouping.crossing import CrossTable, crosstab
 from inbedder.grouping.naming import deduplicate_group_names
+from inbedder.grouping.report import page_data
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
-from inbedder.grouping.report.page_data import (
-    MAX_CHARACTERS,
-    ROW_TEXT,
-    Dimensions,
-    collect_page_data,
-    make_charts,
-    make_heat,
-    sample_rows,
-)
 from inbedder.grouping.report.views import DARK, LIGHT, make_view
 from inbedder.tokenization import clean_text
 
@@ -97,27 +89,28 @@ def render_report(
     every_table = [*crossings, *(timeline.table for timeline in timelines)]
     if any(len(side.category_of) != len(texts) for table in every_table for side in (table.rows, table.columns)):
         raise InputError("A cross table or a timeline is of other texts than the results. Make it from these results.")
-    row_ids = sample_rows(results)
+    row_ids = page_data.sample_rows(results)
     views = [make_view(result) for result in results]
-    dimensions = Dimensions(results)
-    heats = [make_heat(table, dimensions) for table in crossings]
-    over_time = [(make_heat(timeline.table, dimensions), timeline, make_charts(timeline)) for timeline in timelines]
-    if any(heat.rows >= len(views) for heat, _, _ in over_time):
+    dimensions = page_data.Dimensions(results)
+    heats = [page_data.make_heat(table, dimensions) for table in crossings]
+    timeline_heats = [page_data.make_heat(timeline.table, dimensions) for timeline in timelines]
+    over_time = list(zip(timeline_heats, timelines, map(page_data.make_charts, timelines), strict=True))
+    if any(heat.rows >= len(views) for heat in timeline_heats):
         raise InputError("A timeline is of a grouping that is not among the results. Make it from these results.")
-    every_heat = [*heats, *(heat for heat, _, _ in over_time)]
+    every_heat = [*heats, *timeline_heats]
     return _fill_template(
         title=title,
         total=len(texts),
         shown_count=len(row_ids),
-        cut=any(len(texts[row]) > ROW_TEXT for row in row_ids),
-        longest=ROW_TEXT,
-        room=MAX_CHARACTERS,
+        cut=any(len(texts[row]) > page_data.ROW_TEXT for row in row_ids),
+        longest=page_data.ROW_TEXT,
+        room=page_data.MAX_CHARACTERS,
         views=views,
         dimensions=[(dimensions.title(number), kind.names) for number, kind in enumerate(dimensions.all)],
         heats=heats,
         over_time=over_time,
         answered=any(any(result.answers) for result in results),
-        data=collect_page_data(results, views, dimensions, every_heat, row_ids, numbers or range(1, len(texts) + 1)),
+        data=page_data.collect_page_data(results, views, dimensions, every_heat, row_ids, numbers or range(1, len(texts) + 1)),
         light=LIGHT,
         dark=DARK,
         size=(WIDTH, HEIGHT),
