@@ -31,7 +31,7 @@ from inbedder.conditional.rated_rows import COLUMNS, LEAST, MOST, Rated, contras
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.prompting import PromptTemplate, read_prompts
-from inbedder.tokenization import PromptTokenizer, clean_text
+from inbedder.tokenization import clean_text
 
 REPLACEMENT = (LEAST + MOST) / 2
 """The rating that stands for an answer out of format."""
@@ -158,9 +158,7 @@ def load_generative(name: str) -> InBedder:
     kind = model.backbone.kind
     if kind not in read_prompts("csts")["few_shot"]["after"]:
         raise ModelError(f"{name} is a {kind} model; few-shot prompting needs a generative one (causal or encoder-decoder).")
-    model.template = template(kind)
-    model.tokenizer = PromptTokenizer(model.backbone.tokenizer, model.template, model.tokenizer.max_length)
-    return model
+    return model.replace(template=template(kind))
 
 
 @app.command()

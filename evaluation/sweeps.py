@@ -35,8 +35,7 @@ from inbedder.backbones.base import decodes
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write
-from inbedder.models.bundled import BASE_NAME
-from inbedder.options import Reencoding
+from inbedder.options import BASE_NAME, Reencoding
 from inbedder.prompting import resolve_instruction
 from inbedder.vectors import Vectors
 

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from finetune.sources import file_records
 from inbedder.errors import InbedderError, InputError
 from inbedder.files import atomic_write, check_target
-from inbedder.models.bundled import BASE_NAME
+from inbedder.options import BASE_NAME
 from inbedder.vectors import unit
 
 LOOKED_AT = 32

@@ -31,6 +31,7 @@ from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.files import atomic_folder
+from inbedder.pooling import POOLINGS
 from inbedder.prompting import read_prompts, resolve_instruction
 from inbedder.tokenization import special_edges
 
@@ -206,8 +207,7 @@ def _built_in(model: InBedder, home: Path) -> list[tuple[str, str, str]]:
     about = {"transformer_task": "feature-extraction", "modality_config": reads, "module_output_name": "token_embeddings"}
     _write_json(home / "sentence_bert_config.json", {**about, "max_seq_length": model.tokenizer.max_length})
     width = model.backbone.model.config.get_text_config().hidden_size
-    mode = {"1st-gen": "lasttoken", "last-token": "lasttoken", "cls": "cls"}.get(model.pooling, "mean")
-    modules: list[Any] = [Pooling(width, mode, include_prompt=model.pooling != "text-mean")]
+    modules: list[Any] = [Pooling(width, POOLINGS[model.pooling].mode, include_prompt=model.pooling != "text-mean")]
     if kind == "masked":
         words = [str(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
         modules.insert(0, WordWeights(words, {str(tokenizer.mask_token): 1.0}, unknown_word_weight=0.0))

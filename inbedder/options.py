@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from inbedder.errors import InputError, ModelError, shown, shown_names
+from inbedder.pooling import describe_poolings
 
 if TYPE_CHECKING:
     from inbedder.prompting import PromptTemplate
@@ -349,10 +350,8 @@ class EncodingOptions(_Checked):
 
     pooling: str | None = _option(
         None,
-        "Which hidden states become the vector. 1st-gen: the state that predicts the answer's first word (default of decoders); "
-        "avg-gen: the mean over the answer (default of masked LMs); last-gen: the answer's last state; avg-ppt: the mean over "
-        "the prompt; avg-all: over prompt and answer; re-enc: the answers themselves, embedded. Embedding models: text-mean, "
-        "mean, cls or last-token. The authors' names, such as fst_gen_layer_32, are understood.",
+        f"Which hidden states become the vector. {describe_poolings()}. The authors' names, such as fst_gen_layer_32, are "
+        "understood.",
         check=_string,
     )
     layer: int = _option(

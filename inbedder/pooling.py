@@ -19,17 +19,101 @@ Embedding models, which answer nothing, have others: sentence-transformers' "mea
 from __future__ import annotations
 
 import re
-
-import torch
-from torch import Tensor
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from inbedder.errors import InputError
 
-POOLINGS = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all", "re-enc")
-DECODED = ("avg-gen", "last-gen", "avg-all")
-"""Those that read the states of a decoded answer."""
-TEXT_POOLINGS = ("text-mean", "mean", "cls", "last-token")
-"""Of embedding models."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KeepPositions = Callable[["Tensor", "Tensor"], "Tensor"]
+"""From prompt positions, bool (batch, P), and generated ones, bool (batch, G - 1), to those that count, (batch, P + G - 1)."""
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """One way to make a vector of hidden states."""
+
+    help: str
+    """What it reads, for ``--help``."""
+    families: tuple[str, ...]
+    """Families of models that have it; a family's default is the first pooling that names it."""
+    reads_answer: bool = False
+    """Whether it reads the states of a decoded answer."""
+    keep: KeepPositions | None = None
+    """The positions that it averages over, of models that answer."""
+    mode: str = "mean"
+    """sentence-transformers' name of it."""
+
+
+def _keep_first(prompt: Tensor, generated: Tensor) -> Tensor:
+    return _join(last_true(prompt), generated & False)
+
+
+def _keep_prompt(prompt: Tensor, generated: Tensor) -> Tensor:
+    first = last_true(prompt)
+    single = first & (prompt.sum(1, keepdim=True) == 1)
+    return _join((prompt & ~first) | single, generated & False)
+
+
+def _join(prompt: Tensor, generated: Tensor) -> Tensor:
+    import torch
+
+    return torch.cat([prompt, generated], 1)
+
+
+POOLINGS = {
+    "1st-gen": Pooling(
+        "the state that predicts the answer's first word (default of decoders)",
+        ("causal", "seq2seq"),
+        keep=_keep_first,
+        mode="lasttoken",
+    ),
+    "avg-gen": Pooling(
+        "the mean over the answer (default of masked LMs)",
+        ("causal", "seq2seq", "masked"),
+        reads_answer=True,
+        keep=lambda prompt, generated: _join(last_true(prompt), generated),
+    ),
+    "last-gen": Pooling(
+        "the answer's last state",
+        ("causal", "seq2seq"),
+        reads_answer=True,
+        keep=lambda prompt, generated: last_true(_join(last_true(prompt), generated)),
+    ),
+    "avg-ppt": Pooling("the mean over the prompt", ("causal", "seq2seq", "masked"), keep=_keep_prompt),
+    "avg-all": Pooling("the mean over prompt and answer", ("causal", "masked"), reads_answer=True, keep=_join),
+    "re-enc": Pooling("the answers themselves, embedded", ()),
+    "text-mean": Pooling("the mean over the text without its instruction", ("embedding",)),
+    "mean": Pooling("the mean over all tokens", ("embedding",)),
+    "cls": Pooling("the first token", ("embedding",), mode="cls"),
+    "last-token": Pooling("the last token", ("embedding",), mode="lasttoken"),
+}
+"""The one list of poolings: families, help and the export read it."""
+
+
+def poolings_of(family: str) -> tuple[str, ...]:
+    """List the poolings of a family's hidden states.
+
+    Args:
+        family: "causal", "seq2seq", "masked" or "embedding".
+
+    Returns:
+        Their names, the family's default first.
+    """
+    return tuple(name for name, pooling in POOLINGS.items() if family in pooling.families)
+
+
+def describe_poolings() -> str:
+    """Describe every pooling in half a sentence, for ``--help``.
+
+    Returns:
+        One line.
+    """
+    return "; ".join(f"{name}: {pooling.help}" for name, pooling in POOLINGS.items())
+
 
 _AUTHORS_NAMES = {
     "fst_gen": "1st-gen",
@@ -55,13 +139,14 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
     Raises:
         InputError: When the name is unknown.
     """
-    if name in POOLINGS:
+    if name in POOLINGS and "embedding" not in POOLINGS[name].families:
         return name, None
     match = re.fullmatch(r"([a-z]+_[a-z]+)(?:_layer_(\d+))?", name)
     if match and match[1] in _AUTHORS_NAMES:
         return _AUTHORS_NAMES[match[1]], int(match[2]) if match[2] else None
-    others = f"embedding models have {', '.join(TEXT_POOLINGS)}"
-    raise InputError(f"Unknown pooling {name!r}. Choose one of: {', '.join(POOLINGS)} ({others}).")
+    others = poolings_of("embedding")
+    known = ", ".join(known for known in POOLINGS if known not in others)
+    raise InputError(f"Unknown pooling {name!r}. Choose one of: {known} (embedding models have {', '.join(others)}).")
 
 
 def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
@@ -101,6 +186,8 @@ def kept_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
     Returns:
         bool, shape (batch, G - 1): entry j stands for the position that predicted y_{j+1}; never all False, unless G = 1.
     """
+    import torch
+
     keep = ~torch.isin(predicted[:, 1:], excluded)
     if keep.shape[1]:
         keep[:, 0] |= ~keep.any(1)
@@ -119,18 +206,9 @@ def kept_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
         bool, shape (batch, P + G - 1).
 
     Raises:
-        InputError: When the pooling is not one of hidden states.
+        InputError: When the pooling is not one of hidden states of a prompt and its answer.
     """
-    first = last_true(prompt)
-    if pooling == "1st-gen":
-        return torch.cat([first, torch.zeros_like(generated)], 1)
-    if pooling == "avg-gen":
-        return torch.cat([first, generated], 1)
-    if pooling == "last-gen":
-        return last_true(torch.cat([first, generated], 1))
-    if pooling == "avg-ppt":
-        alone = first & (prompt.sum(1, keepdim=True) == 1)
-        return torch.cat([(prompt & ~first) | alone, torch.zeros_like(generated)], 1)
-    if pooling == "avg-all":
-        return torch.cat([prompt, generated], 1)
-    raise InputError(f"{pooling!r} does not pool hidden states of a prompt and its answer.")
+    keep = POOLINGS[pooling].keep if pooling in POOLINGS else None
+    if keep is None:
+        raise InputError(f"{pooling!r} does not pool hidden states of a prompt and its answer.")
+    return keep(prompt, generated)

@@ -177,7 +177,7 @@ class VectorSpec:
         Returns:
             The spec of their cache entries.
         """
-        neutral = {"subtract_instruction": False, "add_generic": False, "beside": None, "normalize": False}
+        neutral: dict[str, Any] = {"subtract_instruction": False, "add_generic": False, "beside": None, "normalize": False}
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)
 

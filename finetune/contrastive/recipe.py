@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from finetune.recipe import SHARED, Above0, Count, Lora, Schedule, Section, Whole, checked, with_sources
-from inbedder.models.bundled import BASE_NAME
+from inbedder.options import BASE_NAME
 
 
 @dataclass(frozen=True)

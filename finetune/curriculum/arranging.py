@@ -19,7 +19,7 @@ import numpy as np
 
 from finetune.curriculum.tours import Floats, order_tasks, tour_similarity
 from inbedder.errors import InputError
-from inbedder.models.bundled import BASE_NAME
+from inbedder.options import BASE_NAME
 from inbedder.reencode import sentence_vectors
 from inbedder.vectors import unit
 

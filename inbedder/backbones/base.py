@@ -12,7 +12,7 @@ from inbedder.arguments import whole_number
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
-from inbedder.pooling import DECODED, parse_pooling
+from inbedder.pooling import POOLINGS, parse_pooling
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def decodes(backbone: Backbone, pooling: str) -> bool:
     Returns:
         False for the prompt's own states, for masks, and for "re-enc", which reads no states.
     """
-    return pooling in DECODED and backbone.kind in ("causal", "seq2seq")
+    return POOLINGS[pooling].reads_answer and backbone.kind in ("causal", "seq2seq")
 
 
 def check_answers(backbone: Backbone, name: str) -> None:

@@ -30,7 +30,7 @@ from inbedder.backbones.transformer import (
 from inbedder.backbones.weights import Loaded
 from inbedder.batching import pad
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import kept_generated, kept_positions, masked_mean
+from inbedder.pooling import kept_generated, kept_positions, masked_mean, poolings_of
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class CausalBackbone:
     called = "A causal LM"
     continues_prompt = True
     bare = False
-    poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
+    poolings: tuple[str, ...] = poolings_of("causal")
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:

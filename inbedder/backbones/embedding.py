@@ -42,7 +42,7 @@ from inbedder.backbones.weights import Found, Loaded
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import TEXT_POOLINGS, masked_mean
+from inbedder.pooling import masked_mean, poolings_of
 from inbedder.prompting import get_template, template_names
 from inbedder.tokenization import PromptTokens, special_edges
 
@@ -145,7 +145,7 @@ class EmbeddingBackbone:
         self.precision = dtype_name(model)
         self.tokenizer = tokenizer
         self.after = modules.after.to(model.device).eval().requires_grad_(False)
-        self.poolings: tuple[str, ...] = tuple(sorted(TEXT_POOLINGS, key=lambda pooling: pooling != modules.pooling))
+        self.poolings: tuple[str, ...] = tuple(sorted(poolings_of("embedding"), key=lambda pooling: pooling != modules.pooling))
         self.answers = False
         self.adapter: str | None = None
         self.weight_files: Any = None

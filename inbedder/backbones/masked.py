@@ -30,7 +30,7 @@ from inbedder.backbones.transformer import (
 from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
-from inbedder.pooling import masked_mean
+from inbedder.pooling import masked_mean, poolings_of
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class MaskedBackbone:
     called = "A masked LM"
     continues_prompt = False
     bare = False
-    poolings: tuple[str, ...] = ("avg-gen", "avg-ppt", "avg-all")
+    poolings: tuple[str, ...] = poolings_of("masked")
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Wrap a loaded model.

@@ -33,11 +33,12 @@ from inbedder.backbones.file_checks import (
 from inbedder.backbones.hub import MODULES_FILE, hub_file, not_loaded, read_table
 from inbedder.errors import ModelError
 from inbedder.files import is_inside
+from inbedder.pooling import POOLINGS, poolings_of
 
 logger = logging.getLogger(__name__)
 
-POOLINGS = {"mean": "mean", "cls": "cls", "lasttoken": "last-token"}
-"""sentence-transformers' poolings that are known here, and their names here."""
+POOLINGS_BY_MODE = {POOLINGS[name].mode: name for name in poolings_of("embedding")}
+"""sentence-transformers' poolings that are known here, and their names here; "mean" is text-mean where no prompt is pooled."""
 _LEGACY = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 _NOT_NEEDED = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.gguf", "onnx/*", "openvino/*"]
@@ -222,11 +223,11 @@ def _pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
     ]
     modes = [named] if isinstance(named, str) else list(named) or ["mean"]
     pooled = settings.get("include_prompt")
-    if len(modes) > 1 or modes[0] not in POOLINGS or (modes[0] == "cls" and pooled is False):
+    if len(modes) > 1 or modes[0] not in POOLINGS_BY_MODE or (modes[0] == "cls" and pooled is False):
         without = " without the prompt" if pooled is False else ""
-        raise ModelError(f"{name} pools by {' and '.join(modes)}{without}. Known here: {', '.join(POOLINGS)}.")
+        raise ModelError(f"{name} pools by {' and '.join(modes)}{without}. Known here: {', '.join(POOLINGS_BY_MODE)}.")
     if modes[0] != "mean":
-        return POOLINGS[modes[0]]
+        return POOLINGS_BY_MODE[modes[0]]
     if pooled is None:
         pooled = not explicit
         logger.info(

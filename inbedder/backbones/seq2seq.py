@@ -28,7 +28,7 @@ from inbedder.backbones.transformer import (
 from inbedder.backbones.weights import Loaded
 from inbedder.batching import pad
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import last_true, masked_mean
+from inbedder.pooling import last_true, masked_mean, poolings_of
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Seq2SeqBackbone:
     called = "A seq2seq LM"
     continues_prompt = False
     bare = False
-    poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt")
+    poolings: tuple[str, ...] = poolings_of("seq2seq")
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -35,7 +35,7 @@ from inbedder.backbones.transformer import check_layer, pad_id_of, special_ids, 
 from inbedder.backbones.weights import Found, choose_dtype, device_of
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import kept_generated, kept_positions, masked_mean
+from inbedder.pooling import kept_generated, kept_positions, masked_mean, poolings_of
 from inbedder.tokenization import PromptTokens
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class VllmBackbone:
     called = "A causal LM"
     continues_prompt = True
     bare = False
-    poolings: tuple[str, ...] = ("1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all")
+    poolings: tuple[str, ...] = poolings_of("causal")
     mask_length = 0
 
     def __init__(self, found: Found, model: Elsewhere, generation: GenerationConfig, options: Mapping[str, Any]) -> None:

@@ -159,7 +159,7 @@ def answer(
     from inbedder.legibility import warn_of_unreadable
 
     warn_of_unreadable(table.texts, embedder)
-    sampling = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
+    sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
     replies = embedder.answer(table.texts, instruction, batch_size=batch_size, **sampling)
     answers = [[reply] if isinstance(reply, str) else reply for reply in replies]
     if output is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 from inbedder.backbones.base import Backbone, check_pooling, decodes
 from inbedder.backbones.hub import Settings
@@ -54,7 +55,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
     )
 
 
-def _first(*values: object) -> object:
+def _first(*values: Any) -> Any:
     """The first value that is not None."""
     return next(value for value in values if value is not None)
 

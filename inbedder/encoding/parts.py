@@ -258,7 +258,7 @@ class Parts:
                     part.to(device)
         except (RuntimeError, AssertionError) as error:
             raise ModelError(f"{name} cannot be moved to {device} ({error}).") from error
-        for other in (self.base and self.base.loaded, self.second_model):
+        for other in (None if self.base is None else self.base.loaded, self.second_model):
             if other is not None:
                 other.to(device)
         place = {"device": str(device)}

@@ -229,7 +229,7 @@ class PromptRunner:
             InputError: When an instruction leaves no room for a text.
         """
         count = len(questions[0])
-        if count > 1 and (reason := why_not_shared(self.backbone, self.encoding.pooling, self.tokenizer.template)):
+        if count > 1 and (reason := why_not_shared(self.backbone, str(self.encoding.pooling), self.tokenizer.template)):
             logger.info("Each instruction reads the texts again: %s.", reason)
             each = [[(row[number],) for row in questions] for number in range(count)]
             return np.concatenate([self.vectors(texts, single, filter_words, pace) for single in each])

@@ -14,8 +14,17 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 from inbedder.errors import InputError, shown, shown_names
 from inbedder.options import all_options, info_of
 
+MODEL_OPTIONS: dict[str, Any] = {
+    option.name: (info_of(option).kind | None, None)
+    for option in all_options()
+    if option.name not in ("model", "trust_remote_code")
+}
+"""Every option of a model is a setting of the server too, for all its models; types and defaults here. A server runs no code
+from a model's repository."""
+_OptionSettings: Any = create_model("_OptionSettings", __base__=BaseSettings, **MODEL_OPTIONS)
 
-class _ServerSettings(BaseSettings):
+
+class Settings(_OptionSettings):  # type: ignore[misc]
     """Settings of a server. Counts that a request may not exceed are answered with 413 or 422."""
 
     model_config = SettingsConfigDict(env_prefix="INBEDDER_", extra="forbid", hide_input_in_errors=True)
@@ -105,16 +114,6 @@ class _ServerSettings(BaseSettings):
         if not key or not all("!" <= character <= "~" for character in key):
             raise InputError("The API key is empty or holds other than visible ASCII characters. Choose another one.")
         return key
-
-
-MODEL_OPTIONS: dict[str, Any] = {
-    option.name: (info_of(option).kind | None, None)
-    for option in all_options()
-    if option.name not in ("model", "trust_remote_code")
-}
-"""Every option of a model is a setting of the server too, for all its models; types and defaults here. A server runs no code
-from a model's repository."""
-Settings = create_model("Settings", __base__=_ServerSettings, **MODEL_OPTIONS)
 
 
 def is_loopback(host: str) -> bool:

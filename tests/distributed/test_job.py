@@ -107,7 +107,7 @@ class TestWithRayInstalled:
         ("options", "error", "says"),
         [
             ({"model": "no/such-model"}, ModelError, "Cannot load the model 'no/such-model'"),
-            ({"poling": "avg-gen"}, InputError, "InBedder takes no poling"),
+            ({"poling": "avg-gen"}, InputError, "There is no option 'poling'"),
             ({"machines": Machines(workers=0)}, InputError, "must be at least 1"),
             ({"text_column": "txt"}, InputError, "No column 'txt'"),
         ],
@@ -131,12 +131,12 @@ class TestWithRayInstalled:
         assert rows[0]["reason"].startswith("not JSON")
         assert rows[1]["reason"] == "column 'text' is 5, not text."
 
-    def test_a_row_that_the_model_fails_on_does_not_take_others_with_it(self, make_model):
+    def test_a_row_that_the_model_fails_on_does_not_take_others_with_it(self, make_model, tmp_path):
         import pyarrow
 
         from inbedder.distributed.pipeline import Embedder
 
-        worker = Embedder({"model": make_model("bert"), "dtype": "float32"}, {"instruction": ASKED}, 1)
+        worker = Embedder(tmp_path, {"model": make_model("bert"), "dtype": "float32"}, {"instruction": ASKED}, 1)
         plain = worker.model.encode
         texts = [f"{i} cats" for i in range(9)]
 
