@@ -83,3 +83,11 @@ def test_texts_that_come_under_no_name_are_missed(model):
 def test_values_that_ask_for_what_is_done_anyway_are_taken(model):
     usual = {"output_value": "sentence_embedding", "precision": "float32", "truncate_dim": None, "pool": None, "chunk_size": None}
     np.testing.assert_array_equal(model.encode("a", QUESTION, device="cpu", **usual), model.encode("a", QUESTION))
+
+
+def test_prompts_of_none_leave_the_checkpoints_own_query_prompt(make_model):
+    model = InBedder(make_model("headless-bert"), backbone="embedding", template="e5-instruct")
+    own_prompt = model.encode_query("a")
+    assert np.abs(own_prompt - model.encode("a", "")).max() > 1e-3
+    np.testing.assert_array_equal(model.encode_query("a", prompt=None, prompt_name=None), own_prompt)
+    np.testing.assert_array_equal(model.encode_document("a", prompt=None, prompt_name=None), model.encode_document("a"))

@@ -1,4 +1,6 @@
+import re
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from inbedder import InBedder
 from inbedder.backbones import revision
 from inbedder.backbones.weights import find_model
 from inbedder.errors import ModelError
+from inbedder.models.bundled import ADAPTERS
 from inbedder.options import ModelOptions
 
 
@@ -69,3 +72,28 @@ def test_settings_of_an_adapter_count_as_they_were_when_it_was_loaded(make_model
     config = tmp_path / "adapter_config.json"
     config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 16'))
     assert model.spec.files == before != InBedder(tmp_path).spec.files
+
+
+def test_the_same_files_have_the_same_revision_under_every_name(make_model, tmp_path, monkeypatch):
+    folder = Path(make_model("bert"))
+    shutil.copytree(folder, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path)
+    specs = [InBedder(name).spec for name in (folder, str(folder), "copy", tmp_path / "copy")]
+    assert len({spec.key() for spec in specs}) == 1
+    assert specs[0].differences(specs[-1], exact=True) == []
+
+
+def test_the_bundled_model_is_the_same_by_its_name_and_by_its_folder():
+    assert InBedder("mini").spec.key() == InBedder(ADAPTERS["mini"]).spec.key()
+
+
+def test_the_dtype_of_a_model_and_the_version_of_transformers_do_not_change_its_files(make_model, tmp_path):
+    shutil.copytree(make_model("bert"), tmp_path / "m")
+    before = InBedder(tmp_path / "m").spec
+    config = tmp_path / "m" / "config.json"
+    config.write_text(re.sub(r'"transformers_version": "[^"]*"', '"transformers_version": "4.0.0"', config.read_text()))
+    assert InBedder(tmp_path / "m").spec.files == before.files
+    assert InBedder(tmp_path / "m", dtype="bfloat16").spec.differences(before) == []
+    assert InBedder(tmp_path / "m", dtype="bfloat16").spec.differences(before, exact=True) == [
+        "precision was 'bfloat16' and is 'float32'"
+    ]

@@ -1,0 +1,72 @@
+import subprocess
+import sys
+from dataclasses import fields
+from inspect import signature
+
+import numpy as np
+import pytest
+import torch
+
+from inbedder import InBedder
+from inbedder.errors import InbedderError, InputError
+from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, all_options, info_of
+
+
+def test_the_options_are_free_of_torch():
+    code = "import sys, inbedder.options; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_signature_of_a_model_has_every_option_with_its_default():
+    parameters = list(signature(InBedder).parameters.values())
+    assert [parameter.name for parameter in parameters] == [option.name for option in all_options()]
+    assert [parameter.default for parameter in parameters] == [option.default for option in all_options()]
+
+
+def test_every_option_has_a_help_that_ends_a_sentence():
+    for option in [*all_options(), *fields(Reencoding)]:
+        assert len(info_of(option).help) > 15 and info_of(option).help.endswith("."), option.name
+
+
+def test_defaults_pass_their_own_checks():
+    assert Options.parse() == Options(ModelOptions(), EncodingOptions())
+    assert Options.parse().changes() == {}
+
+
+def test_values_are_brought_into_one_form():
+    options = Options.parse(device=torch.device("cpu"), dtype=torch.bfloat16, layer=np.int64(2), filter_words=["a"])
+    assert options.changes() == {"device": "cpu", "dtype": "bfloat16", "layer": 2, "filter_words": ("a",)}
+    assert Options.parse(dtype=np.float32).model.dtype == "float32"
+    assert Options.parse(seed=7) == Options.parse()  # a greedy answer has no seed
+
+
+def test_an_unknown_option_is_refused_with_those_that_there_are():
+    with pytest.raises(InputError, match=r"There is no option 'poling'. InBedder takes: 'add_generic'"):
+        Options.parse(poling="avg-gen")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_length": 0},
+        {"layer": 1.5},
+        {"truncation_side": "middle"},
+        {"temperature": -1},
+        {"top_p": 0},
+        {"seed": -1},
+        {"reencoding": 3},
+        {"filter_words": "the"},
+        {"normalize": 1},
+        {"cache_size": "5G"},
+        {"model": None},
+        {"backbone": "onnx", "dtype": "float32"},
+    ],
+    ids=str,
+)
+def test_a_value_out_of_range_is_refused(options):
+    with pytest.raises(InbedderError):
+        Options.parse(**options)
+
+
+def test_shared_options_are_those_of_lengths_places_and_precision():
+    assert Options.parse().shared().keys() == {"device", "dtype", "cache", "cache_size", "max_length", "truncation_side"}
