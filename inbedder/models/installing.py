@@ -56,42 +56,18 @@ ADAPTER_OF = {"small": "inbedder-small==0.1.0"}
 
 
 def adapter_file(name: str) -> Path:
-    """Where the adapter of a bundled model lies, or would lie.
-
-    Args:
-        name: A bundled model, such as "small".
-
-    Returns:
-        A path, which need not exist.
-    """
+    """Return the path of a bundled model's adapter; it need not exist."""
     return Path(__file__).resolve().parent / name / "adapter_model.safetensors"
 
 
 def installed_folder(base: str) -> Path | None:
-    """Where a base is installed; None where it is not.
-
-    Args:
-        base: A name of ``BASES``.
-
-    Returns:
-        A folder that transformers loads.
-    """
+    """Return the folder of an installed base of ``BASES``; None where it is not installed."""
     folder = home_folder() / "models" / base
     return folder if (folder / MANIFEST).is_file() else None
 
 
 def base_of(name: str) -> str:
-    """The base that a bundled model needs.
-
-    Args:
-        name: A bundled model, such as "small", or a base itself.
-
-    Returns:
-        A name of ``BASES``.
-
-    Raises:
-        InputError: When there is nothing to install under that name.
-    """
+    """Find the base in ``BASES`` that a bundled model needs; a base is its own. Refuse a name that cannot be installed."""
     base = BASE_OF.get(name, name)
     if base not in BASES:
         raise InputError(f"Nothing can be installed under the name {name!r}. Choose one of: {', '.join((*BASE_OF, *BASES))}.")
