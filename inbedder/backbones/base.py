@@ -79,7 +79,7 @@ class Backbone(Protocol):
         Args:
             prompts: Tokenized prompts, mask tokens included where the model fills masks.
             pooling: One of ``poolings``.
-            layer: 0 .. L, or negative from the end; L counts a seq2seq model's encoder for avg-ppt, its decoder otherwise.
+            layer: 0 .. L, or negative from the end; of a seq2seq model's encoder for avg-ppt, else of its decoder.
             sampling: ``max_new_tokens`` of an answer that is decoded, sampled where the temperature is above 0; masked and
                 embedding models ignore it.
             filter_ids: Ids of words whose states are left out as those of special tokens are (paper, section 4.3); a masked LM

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def refuse_answering(found: Found, options: ModelOptions) -> None:
-    """Refuse a model whose settings say that it was fine-tuned to answer."""
+    """Refuse a fine-tuned model whose settings do not say that it is an embedding model."""
     name = found.adapter or found.base
     if hub_file(name, SETTINGS_FILE, options.revision) and found.settings.backbone != "embedding":
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
