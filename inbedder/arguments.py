@@ -46,17 +46,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 
 
 def seed_number(value: Any) -> int:
-    """Take a seed.
-
-    Args:
-        value: What was given.
-
-    Returns:
-        The seed.
-
-    Raises:
-        InputError: When it is no whole number from 0 to 2**32 - 1.
-    """
+    """Take a seed: a whole number from 0 to 2**32 - 1."""
     return whole_number("seed", value, 0, LARGEST_SEED)
 
 

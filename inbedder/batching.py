@@ -16,14 +16,7 @@ CPU_TOKEN_BUDGET = TOKEN_BUDGET // 4
 
 
 def token_budget(device: torch.device) -> int:
-    """Return the maximum number of padded tokens in one batch.
-
-    Args:
-        device: The model's.
-
-    Returns:
-        ``CPU_TOKEN_BUDGET`` or ``TOKEN_BUDGET``.
-    """
+    """Return the maximum number of padded tokens in one batch on a device: ``CPU_TOKEN_BUDGET`` or ``TOKEN_BUDGET``."""
     return CPU_TOKEN_BUDGET if device.type == "cpu" else TOKEN_BUDGET
 
 

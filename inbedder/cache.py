@@ -255,11 +255,7 @@ class Store:
             raise InputError(f"{self.path} cannot be read ({error}). {cure(self.path)}") from error
 
     def verify(self) -> list[str]:
-        """Check the file and every entry.
-
-        Returns:
-            What is wrong, one line each; nothing when all is well.
-        """
+        """Check the file and every entry; return one line per damage."""
         return cache_checks.check(self._connection(), self.path)
 
     def repair(self) -> int:

@@ -19,15 +19,7 @@ LAST_ID = 2**63 - 1
 
 
 def check(connection: sqlite3.Connection, path: Path) -> list[str]:
-    """What is wrong with a file.
-
-    Args:
-        connection: To the file.
-        path: The file, to name it.
-
-    Returns:
-        One line for each damage; nothing when all is well.
-    """
+    """Check a file, named by ``path`` in the messages; return one line per damage."""
     wrong: list[str] = []
     try:
         wrong += [str(line) for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]

@@ -15,27 +15,13 @@ _SHORT.maxstring = _SHORT.maxother = LONGEST_SHOWN
 
 
 def shown(value: object) -> str:
-    """A name or a value as messages show it: its repr, cut at 200 characters, so that no control sequence reaches a terminal.
-
-    Args:
-        value: Anything, however long or deep.
-
-    Returns:
-        At most 200 printable characters.
-    """
+    """Format any value for a message: its repr, cut at 200 characters, so that no control sequence reaches a terminal."""
     text = _SHORT.repr(value)
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
 
 
 def shown_names(names: Sequence[object]) -> str:
-    """Names in a message, set apart by commas.
-
-    Args:
-        names: Any number.
-
-    Returns:
-        The first twenty, each as ``shown`` shows it, and how many more there are.
-    """
+    """Format names for a message: the first twenty, each by ``shown`` and separated by commas, and how many more there are."""
     more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(map(shown, names[:NAMES_SHOWN])) + more
 

@@ -108,15 +108,7 @@ def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLi
 
 
 def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
-    """Whether what is read is also what would be written, by whatever name.
-
-    Args:
-        source: A file or folder, or "-" for standard input.
-        path: Another; it need not be there.
-
-    Returns:
-        Whether both are there and are one.
-    """
+    """Whether a source ("-" is standard input) and a path, which need not exist, are the same file under any name."""
     try:
         status = os.fstat(sys.stdin.fileno()) if source == "-" else os.stat(source)
         return os.path.samestat(status, os.stat(path))

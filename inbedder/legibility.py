@@ -42,15 +42,7 @@ FEWEST_TEXTS = 3
 
 
 def is_unreadable(text: str, tokenizer: Any) -> bool:
-    """Whether a tokenizer spells most of a text, or does not know it.
-
-    Args:
-        text: Any text.
-        tokenizer: A fast tokenizer of transformers.
-
-    Returns:
-        False also where the text is too short to tell.
-    """
+    """Whether a fast tokenizer spells most of a text, or does not know it; False where the text is too short to tell."""
     text = clean_text(text[:READ])
     encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).encodings[0]
     tokens = unknown = unknown_letters = 0

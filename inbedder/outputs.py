@@ -44,14 +44,7 @@ def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
 
 
 def import_parquet() -> tuple[Any, Any]:
-    """Pyarrow and its parquet module.
-
-    Returns:
-        Both.
-
-    Raises:
-        MissingExtraError: When pyarrow is not installed.
-    """
+    """Import pyarrow and its parquet module, or raise MissingExtraError."""
     try:
         import pyarrow
         import pyarrow.parquet

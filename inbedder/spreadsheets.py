@@ -21,14 +21,7 @@ LARGEST_NUMBER = 2**53
 
 
 def import_openpyxl() -> Any:
-    """Openpyxl.
-
-    Returns:
-        The module.
-
-    Raises:
-        MissingExtraError: When it is not installed.
-    """
+    """Import openpyxl, or raise MissingExtraError."""
     try:
         import openpyxl
         import openpyxl.cell.cell

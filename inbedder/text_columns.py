@@ -17,14 +17,7 @@ EMPTY = ("is empty (NaN)", "is empty")
 
 
 def columns_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of all columns, in the order in which they appear.
-
-    Args:
-        records: Rows, which may differ in their columns.
-
-    Returns:
-        Each name once.
-    """
+    """Collect the names of all columns, each once, in the order in which they appear; rows may differ in their columns."""
     return list(dict.fromkeys(str(name) for record in records for name in record))
 
 

@@ -180,14 +180,7 @@ class PromptTokenizer:
         return pairs
 
     def ids_of(self, words: Sequence[str]) -> list[int]:
-        """Ids of words at the start of a text and within it.
-
-        Args:
-            words: Any words.
-
-        Returns:
-            The ids of all their tokens, sorted.
-        """
+        """Collect the sorted ids of words' tokens at the start of a text and within it."""
         ids: set[int] = set()
         for word in words:
             for form in (word, " " + word):

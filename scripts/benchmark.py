@@ -93,7 +93,8 @@ def in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int
     """Lean passes over batches in the order the texts come."""
     prompts = model.tokenizer(rows, [instruction] * len(rows))
     batches = [prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size)]
-    return torch.cat([model.backbone.embed(batch, model.pooling, model.layer, model.sampling) for batch in batches]).numpy()
+    reading = (model.pooling, model.layer, model.options.encoding.sampling)
+    return torch.cat([model.backbone.embed(batch, *reading) for batch in batches]).numpy()
 
 
 def causal_cases(family: str, shape: str) -> Iterator[Case]:
@@ -152,10 +153,7 @@ def mini_cases() -> Iterator[Case]:
         fresh = InBedder(add_generic=False)
 
         def cold() -> Any:
-            from inbedder.cache import Store
-
-            fresh.store = Store(folder / f"cold-{next(turn)}")
-            return fresh.encode(rows, QUESTIONS[0])
+            return fresh.replace(cache=folder / f"cold-{next(turn)}").encode(rows, QUESTIONS[0])
 
         return cold, lambda: kept.encode(rows, QUESTIONS[0])
 

@@ -106,7 +106,7 @@ def ways(name: str, weights: Sequence[float]) -> dict[str, Read]:
     """How the model reads, by what its column is called; with and without generic vectors where it adds them."""
     model = InBedder(name)
     found: dict[str, Read] = {name: model.encode}
-    if model.add_generic:
+    if model.options.encoding.add_generic:
         alone = InBedder(name, add_generic=False)
         found[f"{name}, answer alone"] = alone.encode
         for weight in weights:

@@ -43,17 +43,7 @@ def adapter_folder(name: str, revision: str | None) -> str | None:
 
 
 def read_config(adapter: Path) -> dict[str, Any]:
-    """Read what an adapter is.
-
-    Args:
-        adapter: Its folder.
-
-    Returns:
-        Its ``adapter_config.json``.
-
-    Raises:
-        ModelError: When the file is damaged, the kind is not known, or rank and alpha of a LoRA are no numbers above 0.
-    """
+    """Read ``adapter_config.json``; refuse a damaged file, an unknown kind, and a LoRA whose rank or alpha is not above 0."""
     path = adapter / ADAPTER_CONFIG
     config = read_table(path)
     if config.get("peft_type") not in KINDS:
@@ -73,17 +63,7 @@ def read_config(adapter: Path) -> dict[str, Any]:
 
 
 def read_weights(adapter: Path) -> dict[str, Tensor]:
-    """Read the weights of an adapter.
-
-    Args:
-        adapter: Its folder.
-
-    Returns:
-        Tensors by name, each once.
-
-    Raises:
-        ModelError: When they are missing, pickled, damaged or none.
-    """
+    """Read an adapter's tensors by name, each once; refuse weights that are missing, pickled, damaged or empty."""
     path = check_adapter_weights(adapter)
     try:
         tensors: dict[str, Tensor] = load_file(path)
@@ -96,18 +76,7 @@ def read_weights(adapter: Path) -> dict[str, Tensor]:
 
 
 def base_of(adapter: str, settings: Settings) -> str:
-    """The model that an adapter was trained on.
-
-    Args:
-        adapter: Its folder.
-        settings: What its training left beside it, whose base comes first.
-
-    Returns:
-        A folder or a hub id.
-
-    Raises:
-        ModelError: When the adapter cannot be used, or does not say.
-    """
+    """Find the folder or hub id that an adapter was trained on: its settings' base comes before that of its configuration."""
     base = settings.base or read_config(Path(adapter)).get("base_model_name_or_path")
     if not base:
         raise ModelError(f"The adapter {adapter} does not say which model it belongs to (base_model_name_or_path).")
@@ -205,19 +174,7 @@ def _unfit(adapter: str | Path, reason: str) -> ModelError:
 
 
 def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
-    """The model with an adapter.
-
-    Args:
-        model: The adapter's base; changed in place.
-        adapter: Its folder.
-        merge: Whether it is merged into the weights, or left beside them.
-
-    Returns:
-        The model.
-
-    Raises:
-        ModelError: When the adapter is damaged, or was trained on another base.
-    """
+    """Merge the adapter in a folder into ``model``, in place, or leave it beside the weights; refuse one that does not fit."""
     if merge and load_merged(model, Path(adapter)):
         return model
     read_config(Path(adapter))

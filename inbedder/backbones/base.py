@@ -74,28 +74,65 @@ class Backbone(Protocol):
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool the states of one batch: float32, shape (batch, d), on the model's device."""
+        """Pool the states of one batch of prompts.
+
+        Args:
+            prompts: Tokenized prompts, mask tokens included where the model fills masks.
+            pooling: One of ``poolings``.
+            layer: 0 .. L, or negative from the end; of a seq2seq model's encoder for avg-ppt, else of its decoder.
+            sampling: ``max_new_tokens`` of an answer that is decoded, sampled where the temperature is above 0; masked and
+                embedding models ignore it.
+            filter_ids: Ids of words whose states are left out as those of special tokens are (paper, section 4.3); a masked LM
+                leaves a mask out of avg-gen where its head predicts one of them.
+
+        Returns:
+            float32, shape (batch, d), on the model's device.
+
+        Raises:
+            ModelError: When the model has no such layer, or cannot give its states.
+            InputError: When ``filter_ids`` are given to an embedding model, which gives no answer.
+        """
         ...
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Answer one batch of prompts, ``sampling.n`` times each."""
+        """Answer one batch of prompts.
+
+        Args:
+            prompts: As for ``embed``.
+            sampling: Length, number, temperature, top_p and seed of the answers. A prompt's draws depend on the seed and its own
+                tokens, not on the batch.
+
+        Returns:
+            ``sampling.n`` answers per prompt.
+
+        Raises:
+            ModelError: When the model has no answer head.
+        """
         ...
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """Apply the answer head to vectors of the last layer, shape (m, d): the ``top`` likeliest tokens of each."""
+        """Apply the answer head to vectors of the last layer.
+
+        Args:
+            vectors: float, shape (m, d).
+            top: Number of tokens per vector.
+
+        Returns:
+            The likeliest tokens of each vector without special tokens; m empty lists where there is no answer head to read with.
+        """
         ...
 
 
 def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[str, int]:
-    """The pooling and the layer, the authors' names understood.
+    """Resolve a pooling and its layer; the authors' names, such as ``fst_gen_layer_32``, are understood.
 
     Args:
         backbone: The model.
-        pooling: One of its poolings, an old name such as ``fst_gen_layer_32``, or None for its default.
+        pooling: One of its poolings, an old name, or None for its default.
         layer: 0 .. L, or negative from the end.
 
     Returns:
-        The pooling, and the layer as asked or as named.
+        The pooling, and the layer: the one that an old name states, else ``layer``.
 
     Raises:
         ModelError: When the model has no such pooling or layer.
@@ -113,28 +150,12 @@ def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[
 
 
 def decodes(backbone: Backbone, pooling: str) -> bool:
-    """Whether a pooling reads the states of an answer that is decoded token by token, and so could be drawn.
-
-    Args:
-        backbone: The model.
-        pooling: One of its poolings.
-
-    Returns:
-        False for the prompt's own states, for masks, and for "re-enc", which reads no states.
-    """
+    """Whether a pooling reads the states of an answer that is decoded token by token, and so can be sampled."""
     return POOLINGS[pooling].reads_answer and backbone.kind in ("causal", "seq2seq")
 
 
 def check_answers(backbone: Backbone, name: str) -> None:
-    """Refuse to answer with a model that cannot.
-
-    Args:
-        backbone: The model.
-        name: What the user calls it.
-
-    Raises:
-        ModelError: When it has no language-model head, or one that was never trained.
-    """
+    """Refuse to answer with a model (``name`` to its user) that has no language-model head, or one that was never trained."""
     if backbone.bare:
         raise ModelError(
             f"{name} is an embedding model: it embeds and does not answer. "

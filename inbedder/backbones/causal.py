@@ -55,13 +55,7 @@ class CausalBackbone:
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:
-        """Wrap a loaded model.
-
-        Args:
-            model: Any ``AutoModelForCausalLM``.
-            tokenizer: Its tokenizer.
-            padding_side: "left" or "right" for poolings that decode nothing; the vectors are the same.
-        """
+        """Wrap a loaded model; ``padding_side``, "left" or "right", is for poolings that decode nothing and changes no vector."""
         self.model = model.eval()
         self.precision = dtype_name(model)
         self.body = body_of(model)
@@ -86,18 +80,7 @@ class CausalBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch.
-
-        Args:
-            prompts: Tokenized prompts.
-            pooling: One of ``poolings``.
-            layer: 0 .. L, or negative from the end.
-            sampling: ``max_new_tokens`` of the answer, which is drawn where the temperature is above 0.
-            filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
-
-        Returns:
-            float32, shape (batch, d).
-        """
+        """Pool one batch, as ``Backbone.embed``."""
         layer = check_layer(layer, self.num_layers)
         decodes = pooling in ("avg-gen", "last-gen", "avg-all")
         inputs = self._inputs(prompts, "left" if decodes else self.padding_side)
@@ -136,15 +119,7 @@ class CausalBackbone:
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Answer one batch of prompts.
-
-        Args:
-            prompts: Tokenized prompts.
-            sampling: Length, number, temperature, top_p and seed of the answers.
-
-        Returns:
-            ``sampling.n`` answers per prompt.
-        """
+        """Answer one batch, as ``Backbone.answer``."""
         inputs = self._inputs(prompts, "left")
         inputs.pop("position_ids", None)
         numbers = uniform_numbers(prompts, sampling, sampling.max_new_tokens)
@@ -152,15 +127,7 @@ class CausalBackbone:
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """Apply the language-model head to vectors of the last layer.
-
-        Args:
-            vectors: float, shape (m, d).
-            top: How many tokens a vector.
-
-        Returns:
-            The likeliest tokens of each vector, special tokens left out.
-        """
+        """Apply the language-model head, as ``Backbone.read_vectors``."""
         logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype))
         return likeliest_words(logits, self.tokenizer, top)
 
@@ -180,7 +147,7 @@ def generated_answers(
         tokenizer: Its tokenizer.
         inputs: Padded prompts.
         sampling: Length, number, temperature and top_p of the answers.
-        numbers: What decides the draws, as ``uniform_numbers`` gives it.
+        numbers: The numbers that decide the draws, from ``uniform_numbers``.
         prompt_length: How many leading positions of the output are the prompt's.
 
     Returns:

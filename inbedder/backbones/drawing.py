@@ -24,28 +24,20 @@ COLDEST = 1e-30
 
 
 def prompt_seed(seed: int, ids: Sequence[int]) -> int:
-    """The seed of one prompt's stream.
-
-    Args:
-        seed: What the user gave.
-        ids: The prompt's tokens.
-
-    Returns:
-        48 bits, other ones for every change of either.
-    """
+    """Hash the user's seed and a prompt's token ids to the 48-bit seed of that prompt's stream."""
     return int.from_bytes(hashlib.blake2b(json.dumps([seed, list(ids)]).encode(), digest_size=6).digest(), "little")
 
 
 def uniform_numbers(prompts: Sequence[PromptTokens], sampling: Sampling, count: int) -> Tensor:
-    """The numbers that decide which tokens are drawn.
+    """Draw the numbers that decide which tokens are sampled.
 
     Args:
         prompts: Tokenized prompts.
-        sampling: How many answers per prompt, and the seed.
-        count: Longest answer in tokens.
+        sampling: Number of answers per prompt, and the seed.
+        count: Maximum length of an answer in tokens.
 
     Returns:
-        float32 in [0, 1), shape (batch * n, count): the answers of one prompt stand together.
+        float32 in [0, 1), shape (batch * n, count); the answers to one prompt are adjacent.
     """
     streams = (np.random.default_rng(prompt_seed(sampling.seed, prompt.ids.tolist())) for prompt in prompts)
     return torch.from_numpy(np.concatenate([stream.random((sampling.n, count), dtype=np.float32) for stream in streams]))
@@ -80,16 +72,7 @@ def next_numbers(prompts: Sequence[PromptTokens], sampling: Sampling, device: to
 
 
 def next_token(scores: Tensor, sampling: Sampling, numbers: Iterator[Tensor]) -> Tensor:
-    """The likeliest token of each row, or a drawn one.
-
-    Args:
-        scores: Logits, shape (rows, vocabulary).
-        sampling: Temperature (0 is greedy) and top_p.
-        numbers: Of ``next_numbers``; one step is taken.
-
-    Returns:
-        Token ids, shape (rows,).
-    """
+    """Choose a token id per row of logits, shape (rows, vocabulary): the likeliest, or one sampled with the next ``numbers``."""
     return draw(scores.float(), sampling, next(numbers)) if sampling.temperature else scores.argmax(-1)
 
 
@@ -97,24 +80,11 @@ class DrawnTokens(LogitsProcessor):  # type: ignore[misc]
     """Leaves one token of each row, the drawn one, so that greedy decoding takes it."""
 
     def __init__(self, sampling: Sampling, numbers: Tensor) -> None:
-        """Keep what decides the draws.
-
-        Args:
-            sampling: Temperature and top_p.
-            numbers: Of ``uniform_numbers``, on the model's device.
-        """
+        """Keep the temperature, top_p and ``uniform_numbers`` (on the model's device) that decide the draws."""
         self.sampling = sampling
         self.columns = iter(numbers.T)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """All but the drawn token of each row ruled out.
-
-        Args:
-            input_ids: What stands so far, shape (rows, positions).
-            scores: Logits, shape (rows, vocabulary).
-
-        Returns:
-            0 at the drawn token and -inf elsewhere, of the same shape.
-        """
+        """Rule out all but the sampled token of each row: 0 there and -inf elsewhere, shape (rows, vocabulary)."""
         token = draw(scores.float(), self.sampling, next(self.columns))
         return torch.full_like(scores, float("-inf")).scatter(1, token.unsqueeze(1), 0.0)

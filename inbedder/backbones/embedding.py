@@ -51,32 +51,24 @@ if TYPE_CHECKING:
 
 
 def refuse_answering(found: Found, options: ModelOptions) -> None:
-    """Refuse a model that was fine-tuned to answer.
-
-    Args:
-        found: The model.
-        options: The revision.
-
-    Raises:
-        ModelError: When its settings do not say that it is an embedding model.
-    """
+    """Refuse a fine-tuned model whose settings do not say that it is an embedding model."""
     name = found.adapter or found.base
     if hub_file(name, SETTINGS_FILE, options.revision) and found.settings.backbone != "embedding":
         raise ModelError(f"{name} was fine-tuned to answer, not to embed beside an instruction. Leave the backbone out.")
 
 
 def embedding_backbone(loaded: Loaded, options: ModelOptions) -> tuple[EmbeddingBackbone, Settings]:
-    """The backbone of a loaded encoder.
+    """Wrap a checkpoint of sentence-transformers, or any encoder, which then has text-mean and Normalize.
 
     Args:
-        loaded: A checkpoint of sentence-transformers, or any encoder, which then has text-mean and Normalize.
-        options: As the user gave them: whether the backbone was named, and the revision.
+        loaded: The loaded encoder.
+        options: The user's options: whether the backbone was named, and the revision.
 
     Returns:
         The backbone, and the template and prompts that it wants.
 
     Raises:
-        ModelError: When it is not of a form that is known here.
+        ModelError: When its modules are of an unknown form.
     """
     name, settings = loaded.adapter or loaded.base, loaded.settings
     modules = read_modules(name, options.revision, explicit=options.kind is not None)
@@ -89,17 +81,7 @@ def embedding_backbone(loaded: Loaded, options: ModelOptions) -> tuple[Embedding
 
 
 def encoder_class(config: PretrainedConfig) -> Any:
-    """The class that loads a model without its head, and of an encoder-decoder the encoder alone.
-
-    Args:
-        config: The checkpoint's configuration.
-
-    Returns:
-        A class of transformers with ``from_pretrained``.
-
-    Raises:
-        ModelError: When it is an encoder-decoder whose encoder transformers does not load alone.
-    """
+    """Choose the transformers class that loads a model without its head, and of an encoder-decoder only the encoder."""
     if config.model_type in modeling_auto.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES:
         return AutoModelForTextEncoding
     if getattr(config, "is_encoder_decoder", False):
@@ -133,14 +115,7 @@ class EmbeddingBackbone:
         modules: SentenceModules,
         padding_side: str = "right",
     ) -> None:
-        """Wrap a loaded model.
-
-        Args:
-            model: Any encoder or decoder without a head.
-            tokenizer: Its tokenizer.
-            modules: What follows the model.
-            padding_side: "left" or "right"; the vectors are the same.
-        """
+        """Wrap a loaded encoder or decoder without a head, and the modules that follow it; the padding side changes no vector."""
         self.model = model.eval()
         self.precision = dtype_name(model)
         self.tokenizer = tokenizer
@@ -180,21 +155,10 @@ class EmbeddingBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch in one pass.
+        """Pool one batch in one pass, as ``Backbone.embed``; Dense and Normalize are applied.
 
-        Args:
-            prompts: Tokenized prompts; one without any token counts as one padding token.
-            pooling: "text-mean", "mean", "cls" or "last-token". A text-mean that would be of nothing is a mean.
-            layer: 0 .. L, or negative from the end.
-            sampling: Not used: nothing is decoded.
-            filter_ids: None: there is no answer to leave words out of.
-
-        Returns:
-            float32, shape (batch, d), Dense and Normalize applied.
-
-        Raises:
-            ModelError: When another layer than the last is asked of a model whose Dense was trained on the last.
-            InputError: When words are to be left out.
+        A prompt without any token counts as one padding token; a text-mean over nothing is a mean. A Dense was trained on the
+        last layer, so with one ModelError refuses any other layer.
         """
         layer = check_layer(layer, self.num_layers)
         if layer != self.num_layers and list(self.after.parameters()):
@@ -221,25 +185,9 @@ class EmbeddingBackbone:
         return 0 if offset is None else int(offset) + 1
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> NoReturn:
-        """Refuse: there is no answer head.
-
-        Args:
-            prompts: Not used.
-            sampling: Not used.
-
-        Raises:
-            ModelError: Always.
-        """
+        """Refuse with a ModelError: there is no answer head."""
         raise ModelError("An embedding model embeds and does not answer.")
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """No words: there is no answer head.
-
-        Args:
-            vectors: float, shape (m, d).
-            top: Not used.
-
-        Returns:
-            m empty lists.
-        """
+        """Return m empty lists: there is no answer head."""
         return [[] for _ in vectors]

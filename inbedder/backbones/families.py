@@ -72,17 +72,7 @@ FAMILIES = {
 
 
 def model_kind(config: PretrainedConfig) -> str:
-    """Tell the kind of a model from its configuration, never from its name.
-
-    Args:
-        config: The checkpoint's configuration.
-
-    Returns:
-        "causal", "masked" or "seq2seq".
-
-    Raises:
-        ModelError: When the architecture has no language-model head in transformers.
-    """
+    """Tell "causal", "masked" or "seq2seq" from a configuration, never a name; refuse a model without a language-model head."""
     architecture = (getattr(config, "architectures", None) or [""])[0]
     if getattr(config, "is_encoder_decoder", False):
         return "seq2seq"
@@ -138,17 +128,7 @@ def _is_sentence_model(name: str, revision: str | None) -> bool:
 
 
 def load_model(options: ModelOptions) -> Loaded:
-    """Load weights and tokenizer; merge an adapter unless its base is quantized.
-
-    Args:
-        options: The model and how it is loaded.
-
-    Returns:
-        The model, and what is known of it.
-
-    Raises:
-        ModelError: When the model is not found, of no known kind, or an option does not fit.
-    """
+    """Load weights and tokenizer; merge an adapter unless its base is quantized. Errors are those of ``load_backbone``."""
     found = find_model(options)
     kind = options.kind or model_kind(found.config)
     family = FAMILIES.get(kind)

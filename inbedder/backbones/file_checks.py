@@ -21,56 +21,25 @@ _TABLES = ("config.json", "tokenizer_config.json", "generation_config.json", "sp
 
 
 def check_sums(name: str, revision: str | None = None) -> None:
-    """Refuse a model whose files are not those that its ``checksums.json`` names; one without is taken as it is.
-
-    Args:
-        name: A folder or a hub id.
-        revision: Branch, tag or commit on the hub.
-
-    Raises:
-        ModelError: When a file is missing or differs.
-    """
+    """Refuse a model whose files differ from those that its ``checksums.json`` names; a model without one is accepted."""
     check_checksums(lambda file: hub_file(name, file, revision))
 
 
 def check_tables(folder: Path) -> None:
-    """Refuse a folder with a damaged json file, which transformers would pass over or fail at without naming it.
-
-    Args:
-        folder: A model's folder; of a hub id nothing is looked at.
-
-    Raises:
-        ModelError: When one is no table.
-    """
+    """Refuse a folder with a damaged json file, which transformers would pass over or fail at without naming it."""
     for file in _TABLES:
         if (folder / file).is_file():
             read_table(folder / file)
 
 
 def check_whole(name: str) -> None:
-    """Refuse a base that is an adapter itself: transformers would load that too, whatever its file is.
-
-    Args:
-        name: The folder or hub id of an adapter's base.
-
-    Raises:
-        ModelError: When it is.
-    """
+    """Refuse a base (folder or hub id) that is an adapter itself: transformers would load that too, whatever its file is."""
     if hub_file(name, ADAPTER_CONFIG, None) is not None:
         raise ModelError(f"{name} is an adapter itself, so no other can stand on it. Merge it into its base first.")
 
 
 def check_weights(name: str, revision: str | None = None, weights: str | None = None) -> None:
-    """Refuse a model whose weights are pickled or elsewhere.
-
-    Args:
-        name: The folder or hub id of a whole model.
-        revision: Branch, tag or commit on the hub.
-        weights: What its configuration calls its weights (``transformers_weights``), or None.
-
-    Raises:
-        ModelError: When they are not safetensors in the model's own folder.
-    """
+    """Refuse a model whose weights, by default or as ``transformers_weights`` names them, are not safetensors in its folder."""
     index = weights if weights is not None else INDEX
     if weights is not None and not (is_inside(weights) and weights.endswith((".safetensors", ".safetensors.index.json"))):
         raise ModelError(f"config.json of {name} names the weights {weights!r}; they must be safetensors in its own folder.")
@@ -97,15 +66,7 @@ def no_weights(folder: Path) -> ModelError:
 
 
 def check_index(path: Path, folder: Path | None) -> None:
-    """Refuse an index that leads to other than safetensors beside it.
-
-    Args:
-        path: The index.
-        folder: The model's folder, whose shards must be there; None for a hub id.
-
-    Raises:
-        ModelError: When it is damaged, leads elsewhere, or a shard is missing.
-    """
+    """Refuse a damaged index, or one that leads to other than safetensors beside it; in a ``folder`` its shards must exist."""
     table = read_table(path)
     shards = table.get("weight_map")
     if not isinstance(shards, dict) or not shards or not isinstance(table.get("metadata"), dict):
@@ -120,17 +81,7 @@ def check_index(path: Path, folder: Path | None) -> None:
 
 
 def check_adapter_weights(adapter: Path) -> Path:
-    """Refuse an adapter whose weights are not safetensors.
-
-    Args:
-        adapter: Its folder.
-
-    Returns:
-        The file of its weights.
-
-    Raises:
-        ModelError: When there is none.
-    """
+    """Find the safetensors file of an adapter's weights; refuse an adapter without one."""
     path = adapter / ADAPTER_WEIGHTS
     if path.is_file():
         return path

@@ -67,17 +67,7 @@ def hub_file(name: str, file: str, revision: str | None) -> Path | None:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """Read a json file that must hold a table.
-
-    Args:
-        path: The file.
-
-    Returns:
-        What it holds.
-
-    Raises:
-        ModelError: When it cannot be read, is no JSON, or holds something else.
-    """
+    """Read a json file that must hold a table; refuse any other with a ModelError."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
@@ -104,18 +94,7 @@ _SETTINGS: dict[str, type] = {
 
 
 def read_settings(name: str, revision: str | None) -> Settings:
-    """What fine-tuning wrote beside a model; nothing where it wrote none.
-
-    Args:
-        name: A folder or a hub id.
-        revision: Branch, tag or commit on the hub.
-
-    Returns:
-        The settings.
-
-    Raises:
-        ModelError: When the file is damaged, or a setting is of another kind.
-    """
+    """Read the settings that fine-tuning wrote beside a model, empty where it wrote none; refuse damaged ones."""
     path = hub_file(name, SETTINGS_FILE, revision)
     if path is None:
         return Settings()

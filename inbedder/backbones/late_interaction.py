@@ -38,14 +38,7 @@ AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
 def prepare(model: PreTrainedModel) -> None:
-    """Let a model attend as ``attend`` does.
-
-    Args:
-        model: BERT as a masked LM.
-
-    Raises:
-        ModelError: When it is another kind of model, or has no second token type.
-    """
+    """Let a BERT masked LM attend as ``attend`` does; refuse another kind of model, or one without a second token type."""
     if model.config.model_type != "bert" or model.config.type_vocab_size < 2:
         raise ModelError(f"late_interaction is for BERT with two token types; {model.config.model_type!r} is none.")
     model.set_attn_implementation(ATTENTION)
@@ -78,16 +71,7 @@ class LateInteractionBackbone(MaskedBackbone):
     """A masked LM trained to read text and question apart."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
-        """Wrap a loaded model.
-
-        Args:
-            model: A masked LM built as BERT is.
-            tokenizer: Its tokenizer.
-            mask_length: How many masks follow a prompt.
-
-        Raises:
-            ModelError: When mask_length is below 1, or the model cannot read so.
-        """
+        """Wrap a masked LM built as BERT is; refuse one that cannot read text and instruction separately."""
         super().__init__(model, tokenizer, mask_length)
         prepare(model)
 
@@ -131,18 +115,7 @@ class LateInteractionBackbone(MaskedBackbone):
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch, each text and each question read once.
-
-        Args:
-            prompts: Tokenized prompts, masks included, the text first.
-            pooling: "avg-gen", "avg-ppt" or "avg-all".
-            layer: 0 .. L, or negative from the end.
-            sampling: Not used: nothing is decoded.
-            filter_ids: Ids of words that are left out of avg-gen where the head predicts them (section 4.3).
-
-        Returns:
-            float32, shape (batch, d).
-        """
+        """Pool one batch, as ``Backbone.embed``, each text and each question read once; the prompts' texts must come first."""
         if pooling != "avg-gen" or filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
         model, mask_id = self.model, int(self.tokenizer.mask_token_id)

@@ -54,15 +54,7 @@ def passing_only(model: M, place: nn.Module, keep: Tensor) -> M:
 
 
 def kept_alone(output: Any, keep: Tensor) -> Any:
-    """A module's output at the kept positions.
-
-    Args:
-        output: Of a body or of an attention; its first item has shape (batch, positions, d).
-        keep: Positions, bool, shape (batch, positions), the same number in each row.
-
-    Returns:
-        The same kind of output, its first item of shape (batch, kept, d).
-    """
+    """Reduce the output of a body or attention from states (batch, positions, d) to the kept positions (batch, kept, d)."""
     states = output[0]
     rows = states[keep].view(keep.shape[0], -1, states.shape[-1])
     if isinstance(output, tuple):
@@ -72,13 +64,9 @@ def kept_alone(output: Any, keep: Tensor) -> Any:
 
 
 def scoring_in_float32(model: M) -> M:
-    """A model of one's own that scores words in float32: in 16 bits words that are nearly as likely would score the same.
+    """Copy a masked LM, weights shared, to score words in float32: in 16 bits nearly as likely words would score the same.
 
-    Args:
-        model: A masked LM.
-
-    Returns:
-        A copy that shares the model's weights; the model itself where its head is in float32, or quantized.
+    The model itself comes back where its head is in float32, or quantized.
     """
     head = cast("PreTrainedModel", model).get_output_embeddings()
     if not isinstance(head, nn.Linear) or head.weight.dtype not in (torch.bfloat16, torch.float16):
@@ -103,16 +91,7 @@ class MaskedBackbone:
     poolings: tuple[str, ...] = poolings_of("masked")
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
-        """Wrap a loaded model.
-
-        Args:
-            model: Any ``AutoModelForMaskedLM``.
-            tokenizer: Its tokenizer.
-            mask_length: How many masks follow a prompt.
-
-        Raises:
-            ModelError: When mask_length is below 1.
-        """
+        """Wrap a loaded model; ``mask_length`` masks follow a prompt, at least 1 or a ModelError is raised."""
         if mask_length < 1:
             raise ModelError(f"mask_length must be at least 1 for a masked LM, not {mask_length}.")
         self.model = model.eval()
@@ -172,18 +151,7 @@ class MaskedBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch in one pass without logits.
-
-        Args:
-            prompts: Tokenized prompts, masks included.
-            pooling: "avg-gen", "avg-ppt" or "avg-all".
-            layer: 0 .. L, or negative from the end.
-            sampling: Not used: nothing is decoded.
-            filter_ids: Ids of words that are left out of avg-gen where the head predicts them (section 4.3).
-
-        Returns:
-            float32, shape (batch, d).
-        """
+        """Pool one batch in one pass without logits, as ``Backbone.embed``."""
         inputs, is_mask = self._inputs(prompts)
         if pooling == "avg-gen" and not filter_ids and check_layer(layer, self.num_layers) == self.num_layers:
             masks: Tensor = passing_only(self.body, self._last_mixing, is_mask)(**inputs)[0]
@@ -210,18 +178,11 @@ class MaskedBackbone:
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Fill the masks of one batch in one pass, then read them from the first to the last.
+        """Fill the masks of one batch in one pass, then read them from the first to the last, as ``Backbone.answer``.
 
         The masks do not see each other's words, so a word that stands already, or one of its stem, is not said again; a piece of
         a word is said only behind what stands before it in the prompt, and a single letter only where the prompt has it, so that
         no word is made up; nothing follows the end, and of special tokens the end alone is said, not at the first mask.
-
-        Args:
-            prompts: Tokenized prompts, masks included.
-            sampling: n, temperature, top_p and seed.
-
-        Returns:
-            n answers per prompt.
         """
         inputs, is_mask = self._inputs(prompts)
         model = scoring_in_float32(passing_only(self.model, self._last_mixing, is_mask))
@@ -260,15 +221,7 @@ class MaskedBackbone:
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """Apply the answer head to vectors of the last layer.
-
-        Args:
-            vectors: float, shape (m, d).
-            top: How many tokens a vector.
-
-        Returns:
-            The likeliest tokens of each vector that are words or parts of words.
-        """
+        """Apply the answer head, as ``Backbone.read_vectors``; only words and parts of words come back."""
         states = vectors.to(self.model.device, self.model.dtype)
         mask = torch.full((len(states), 1), self.tokenizer.mask_token_id, device=self.model.device)
 

@@ -42,17 +42,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
     """A masked LM whose vectors come from an int8 graph."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
-        """Export, or find, the graph.
-
-        Args:
-            model: Any ``AutoModelForMaskedLM``, float32 on a CPU.
-            tokenizer: Its tokenizer.
-            mask_length: How many masks follow a prompt.
-
-        Raises:
-            MissingExtraError: When ONNX Runtime is not installed.
-            ModelError: When the model cannot be exported, or is not on a CPU.
-        """
+        """Export or find the graph of a float32 model on a CPU; refuse any other, and one that cannot be exported."""
         super().__init__(model, tokenizer, mask_length)
         if model.device.type != "cpu":
             raise ModelError(
@@ -65,18 +55,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch.
-
-        Args:
-            prompts: Tokenized prompts, masks included.
-            pooling: "avg-gen", "avg-ppt" or "avg-all".
-            layer: 0 .. L, or negative from the end; other than the last are torch's.
-            sampling: Not used: nothing is decoded.
-            filter_ids: Ids of words that are left out of avg-gen; with them the vectors are torch's.
-
-        Returns:
-            float32, shape (batch, d).
-        """
+        """Pool one batch, as ``Backbone.embed``; torch computes layers other than the last, and vectors with filtered words."""
         if filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
         inputs, is_mask = self._inputs(prompts)
@@ -90,15 +69,7 @@ class OnnxLateInteractionBackbone(OnnxMaskedBackbone, LateInteractionBackbone):
 
 
 def example_prompts(tokenizer: PreTrainedTokenizerBase, mask_length: int) -> list[PromptTokens]:
-    """Prompts of two lengths, from which a graph is made.
-
-    Args:
-        tokenizer: The model's.
-        mask_length: How many masks follow a prompt.
-
-    Returns:
-        Two prompts.
-    """
+    """Tokenize two prompts of different lengths, from which a graph is exported."""
     prompting = PromptTokenizer(tokenizer, get_template("compact"), mask_length=mask_length)
     return prompting(["a b c d e f g h", "a b c"], ["a b c d", "a b"])
 
@@ -109,19 +80,7 @@ def _as_graph(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
-    """The int8 graph of a model without its head, from the cache folder or made now.
-
-    Args:
-        body: The model, float32 on a CPU.
-        example: A batch of its inputs, by name.
-
-    Returns:
-        An .onnx file.
-
-    Raises:
-        MissingExtraError: When ONNX Runtime is not installed.
-        ModelError: When the model cannot be exported.
-    """
+    """Find the int8 .onnx file of a headless float32 model in the cache folder, or export it with an ``example`` batch."""
     try:
         versions = [f"{package} {version(package)}" for package in PACKAGES]
     except PackageNotFoundError as error:

@@ -88,16 +88,7 @@ class Scratch:
         self._memory: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Memory of a shape, whatever stands in it; taken again under its name, it is the same.
-
-        Args:
-            name: What for.
-            shape: The shape.
-            dtype: The dtype, always the same for a name.
-
-        Returns:
-            A tensor.
-        """
+        """Take memory of a shape, its contents undefined: the same for the same name, whose dtype never changes."""
         size = math.prod(shape)
         if name not in self._memory or len(self._memory[name]) < size:
             self._memory[name] = torch.empty(size, dtype=dtype)

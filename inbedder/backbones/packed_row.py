@@ -33,17 +33,7 @@ class Parts:
 
 
 def parts_of(ids: Ids, question: int, response: int, after: Ids) -> Parts:
-    """Take a prompt apart.
-
-    Args:
-        ids: The prompt's token ids.
-        question: Where the instruction begins.
-        response: Where the masks begin.
-        after: The special tokens that close an input; they close each part.
-
-    Returns:
-        The parts.
-    """
+    """Split a prompt at the starts of its question and of its masks; the closing special tokens ``after`` end both parts."""
     return Parts(np.concatenate([ids[:question], after]), np.concatenate([ids[question:response], after]))
 
 
@@ -137,14 +127,9 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device,
 
 
 def _rows(first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Sequences that stand one behind the other, each in a row of its own.
+    """Lay sequences that follow one another from ``first`` on in rows of their own.
 
-    Args:
-        first: Where the first begins.
-        lengths: How long each is.
-
-    Returns:
-        Places of their tokens, and which of these are there, shape (sequences, longest or, where that is long, a bit more).
+    Returns their tokens' places and which of these exist, shape (sequences, longest, rounded up to ``ALIGNED`` where long).
     """
     count = int(lengths.max())
     if count >= LONG:

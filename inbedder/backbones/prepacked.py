@@ -25,12 +25,7 @@ class PrepackedLinear(nn.Linear):
     """A linear layer that shares its weights with torch's own, and holds them a second time as oneDNN wants them."""
 
     def __init__(self, linear: nn.Linear, *, gelu: bool = False) -> None:
-        """Lay out the weights.
-
-        Args:
-            linear: The layer.
-            gelu: Whether GELU follows, which is then part of this layer.
-        """
+        """Lay out a linear layer's weights; a GELU that follows becomes part of this layer."""
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
@@ -83,11 +78,9 @@ class PrepackedLinear(nn.Linear):
 
 
 def prepack(model: nn.Module) -> None:
-    """Let a model's linear layers compute by oneDNN, where that can be had and takes no more memory than is there for it.
+    """Let a model in evaluation mode compute its linear layers with oneDNN, where that is available and the memory suffices.
 
-    Args:
-        model: Any model in evaluation mode. Its weights stay its own, and what is done to them later counts, unless it is done to
-            their ``data``, of which torch tells nobody.
+    The weights stay the model's own, and later changes to them count, except to their ``data``, which torch does not report.
     """
     linear = {name: module for name, module in model.named_modules() if type(module) is nn.Linear}
     if not linear or not all(can_prepack(module.weight) for module in linear.values()):

@@ -75,11 +75,7 @@ class WeightFiles:
         return hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
 
     def check(self) -> None:
-        """Refuse files that are no longer what they were.
-
-        Raises:
-            ModelError: When one changed.
-        """
+        """Raise a ModelError when a file changed."""
         for state in self.states:
             path = Path(state[0])
             if not path.is_file() or state_of(path) != state:
@@ -87,15 +83,7 @@ class WeightFiles:
 
 
 def keep_revision(backbone: Backbone, files: WeightFiles) -> None:
-    """Let a backbone remember what it was loaded from; the revision of all but large weights is taken now.
-
-    Args:
-        backbone: The model.
-        files: As they were before it was loaded.
-
-    Raises:
-        ModelError: When a file changed since.
-    """
+    """Record in a backbone the files it was loaded from, and now the revision of all but large weights; refuse changed files."""
     backbone.weight_files = files
     if sum(size for _, _, size, _ in files.states) <= AT_ONCE:
         _ = files.revision

@@ -115,16 +115,7 @@ def read_modules(name: str, revision: str | None, *, explicit: bool) -> Sentence
 
 
 def check_width(after: nn.Sequential, width: int, name: str) -> None:
-    """Refuse Dense layers that do not take what stands before them.
-
-    Args:
-        after: What follows the pooling.
-        width: Length of a pooled vector.
-        name: What the user calls the model.
-
-    Raises:
-        ModelError: When a layer takes vectors of another length.
-    """
+    """Refuse Dense layers that do not take vectors of the ``width`` before them."""
     for layer in (module for module in after.modules() if isinstance(module, nn.Linear)):
         if layer.in_features != width:
             raise ModelError(
@@ -142,17 +133,7 @@ def module_files(folder: Path) -> list[Path]:
 
 
 def sentence_folder(name: str) -> Path:
-    """The folder of a model that sentence-transformers shall load, downloaded where ``name`` is a hub id, and looked through.
-
-    Args:
-        name: A folder or a hub id.
-
-    Returns:
-        The folder; nothing in it leads sentence-transformers to a pickle, to code or out of the folder.
-
-    Raises:
-        ModelError: When the model is not found, or not so.
-    """
+    """Find or download the folder that sentence-transformers loads; refuse one that leads to a pickle, to code or elsewhere."""
     folder = Path(name)
     if not folder.is_dir():
         try:

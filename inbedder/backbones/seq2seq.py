@@ -53,12 +53,7 @@ class Seq2SeqBackbone:
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Wrap a loaded model.
-
-        Args:
-            model: Any ``AutoModelForSeq2SeqLM``.
-            tokenizer: Its tokenizer.
-        """
+        """Wrap a loaded model."""
         self.model = model.eval()
         self.precision = dtype_name(model)
         self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
@@ -81,18 +76,7 @@ class Seq2SeqBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch.
-
-        Args:
-            prompts: Tokenized prompts.
-            pooling: One of ``poolings``.
-            layer: 0 .. L of the encoder (avg-ppt) or of the decoder, or negative from the end.
-            sampling: ``max_new_tokens`` of the answer, which is drawn where the temperature is above 0.
-            filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
-
-        Returns:
-            float32, shape (batch, d).
-        """
+        """Pool one batch, as ``Backbone.embed``."""
         inputs = self._inputs(prompts)
         if pooling == "avg-ppt":
             layer = check_layer(layer, self.encoder_layers)
@@ -134,28 +118,12 @@ class Seq2SeqBackbone:
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Answer one batch of prompts.
-
-        Args:
-            prompts: Tokenized prompts.
-            sampling: Length, number, temperature, top_p and seed of the answers.
-
-        Returns:
-            ``sampling.n`` answers per prompt.
-        """
+        """Answer one batch, as ``Backbone.answer``."""
         numbers = uniform_numbers(prompts, sampling, sampling.max_new_tokens)
         return generated_answers(self.model, self.tokenizer, self._inputs(prompts), sampling, numbers, prompt_length=1)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """Apply the language-model head to vectors of the decoder's last layer.
-
-        Args:
-            vectors: float, shape (m, d).
-            top: How many tokens a vector.
-
-        Returns:
-            The likeliest tokens of each vector, special tokens left out.
-        """
+        """Apply the language-model head to vectors of the decoder's last layer, as ``Backbone.read_vectors``."""
         logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype))
         return likeliest_words(logits, self.tokenizer, top)

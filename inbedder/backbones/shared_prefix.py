@@ -27,16 +27,7 @@ if TYPE_CHECKING:
 
 
 def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -> str | None:
-    """Why prompts of one text cannot share its states.
-
-    Args:
-        backbone: The model.
-        pooling: What is asked of it.
-        template: How prompts are made.
-
-    Returns:
-        The reason, or None when they can.
-    """
+    """Explain why prompts of one text cannot share its states under a pooling and template; None when they can."""
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 

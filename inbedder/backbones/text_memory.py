@@ -36,36 +36,20 @@ class TextMemory:
     """Keys and values of texts, shape (layers, 2, heads, tokens, width) each, by their token ids."""
 
     def __init__(self, limit: int) -> None:
-        """Keep nothing yet.
-
-        Args:
-            limit: Most bytes of keys and values.
-        """
+        """Start an empty memory of at most ``limit`` bytes of keys and values."""
         self.limit, self.size = limit, 0
         self._kept: OrderedDict[bytes, Tensor] = OrderedDict()
         self._lock = Lock()
 
     def find(self, ids: bytes) -> Tensor | None:
-        """Take what was read, if it is kept, and count that as a use.
-
-        Args:
-            ids: Token ids, as bytes.
-
-        Returns:
-            Its keys and values, or None.
-        """
+        """Look up the keys and values of token ids, given as bytes, and count that as a use; None where there are none."""
         with self._lock:
             if ids in self._kept:
                 self._kept.move_to_end(ids)
             return self._kept.get(ids)
 
     def keep(self, ids: bytes, states: Tensor) -> None:
-        """Keep what was read, and drop what was used least recently where there is no room.
-
-        Args:
-            ids: Token ids, as bytes.
-            states: Their keys and values.
-        """
+        """Store the keys and values of token ids, and drop the least recently used where there is no room."""
         size = states.numel() * states.element_size()
         if size > self.limit:
             return
@@ -79,20 +63,7 @@ class TextMemory:
 
 
 def memory_for(backbone: Backbone, pooling: str, template: PromptTemplate, size: str | int) -> TextMemory:
-    """An empty memory for a model.
-
-    Args:
-        backbone: The model.
-        pooling: How its states become a vector.
-        template: Pattern of its prompts.
-        size: Most memory, in bytes or such as "2G".
-
-    Returns:
-        The memory.
-
-    Raises:
-        InputError: When the model cannot read on from what it has read, or there is no limit.
-    """
+    """Create an empty memory of a size in bytes or such as "2G"; refuse a model, pooling or template that cannot share a text."""
     limit = parse_size(size)
     reason = why_not_shared(backbone, pooling, template)
     if reason or not isinstance(backbone, CausalBackbone):

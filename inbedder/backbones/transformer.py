@@ -19,18 +19,7 @@ _TABLES = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 
 
 def blocks_of(body: nn.Module, count: int) -> nn.ModuleList:
-    """The transformer blocks of a model without its head.
-
-    Args:
-        body: The model.
-        count: How many blocks the configuration promises.
-
-    Returns:
-        The blocks in order.
-
-    Raises:
-        ModelError: When no list of that many blocks is found.
-    """
+    """Find the ``count`` transformer blocks of a model without its head, in order; refuse a model where there is no such list."""
     for module in body.modules():
         if isinstance(module, nn.ModuleList) and len(module) == count:
             return module
@@ -38,18 +27,7 @@ def blocks_of(body: nn.Module, count: int) -> nn.ModuleList:
 
 
 def check_layer(layer: int, num_layers: int) -> int:
-    """Count a negative layer from the end.
-
-    Args:
-        layer: -1 - num_layers .. num_layers.
-        num_layers: L.
-
-    Returns:
-        0 .. num_layers.
-
-    Raises:
-        ModelError: When the model has no such layer.
-    """
+    """Count a negative layer from the end: 0 .. num_layers; refuse one that the model does not have."""
     if not -num_layers - 1 <= layer <= num_layers:
         raise ModelError(f"No layer {layer}: the model has layers 0 (embeddings) to {num_layers}, or -1 for the last.")
     return layer if layer >= 0 else num_layers + 1 + layer
@@ -153,16 +131,7 @@ def dtype_name(model: PreTrainedModel) -> str:
 
 
 def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int) -> list[list[str]]:
-    """The likeliest tokens, special tokens left out.
-
-    Args:
-        logits: Shape (m, vocabulary).
-        tokenizer: The model's.
-        top: How many tokens per row.
-
-    Returns:
-        m lists of decoded tokens.
-    """
+    """Decode the ``top`` likeliest tokens of each row of logits, shape (m, vocabulary), without special tokens."""
     logits = logits.float()
     logits[:, [token_id for token_id in tokenizer.all_special_ids if token_id < logits.shape[1]]] = float("-inf")
     best = logits.topk(min(top, logits.shape[1])).indices.tolist()
@@ -170,15 +139,7 @@ def likeliest_words(logits: Tensor, tokenizer: PreTrainedTokenizerBase, top: int
 
 
 def distinct_words(tokens: Sequence[str], top: int) -> list[str]:
-    """The first tokens that are words, each once.
-
-    Args:
-        tokens: Decoded tokens.
-        top: At most so many words.
-
-    Returns:
-        Words in lower case.
-    """
+    """Take the first ``top`` decoded tokens that are words, each once, in lower case."""
     words: list[str] = []
     for token in tokens:
         word = token.strip().lower()

@@ -100,17 +100,7 @@ def vllm_backbone(found: Found, kind: str, options: ModelOptions) -> VllmBackbon
 
 
 def read_options(backbone: str) -> dict[str, Any]:
-    """Read vLLM's options.
-
-    Args:
-        backbone: "vllm", or "vllm: {name: value, ...}" in YAML.
-
-    Returns:
-        The options.
-
-    Raises:
-        InputError: When it is neither.
-    """
+    """Read vLLM's options from "vllm" or "vllm: {name: value, ...}" in YAML; refuse anything else with an InputError."""
     try:
         read = yaml.safe_load(backbone)
     except yaml.YAMLError:
@@ -183,21 +173,7 @@ class VllmBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch.
-
-        Args:
-            prompts: Tokenized prompts.
-            pooling: One of ``poolings``.
-            layer: The last one: -1 or L.
-            sampling: ``max_new_tokens`` of the answer, which is drawn where the temperature is above 0.
-            filter_ids: Ids of words whose states are left out as those of special tokens are (section 4.3).
-
-        Returns:
-            float32, shape (batch, d).
-
-        Raises:
-            ModelError: When another layer is asked for, or an engine does not start.
-        """
+        """Pool one batch, as ``Backbone.embed``; the layer must be the last, -1 or L."""
         if check_layer(layer, self.num_layers) != self.num_layers:
             raise ModelError(f"vLLM gives the last layer's states alone, not layer {layer}. Take backbone='causal' for others.")
         rows: list[list[int]] = [prompt.ids.tolist() for prompt in prompts]
@@ -217,33 +193,13 @@ class VllmBackbone:
         return torch.cat(pooled)
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Answer one batch of prompts.
-
-        Args:
-            prompts: Tokenized prompts.
-            sampling: Length, number, temperature, top_p and seed of the answers; a prompt's draws depend on the seed and on its
-                own tokens, not on the batch.
-
-        Returns:
-            ``sampling.n`` answers per prompt.
-
-        Raises:
-            ModelError: When the engine does not start.
-        """
+        """Answer one batch, as ``Backbone.answer``."""
         generated = self._generate([prompt.ids.tolist() for prompt in prompts], sampling)
         answers = [self.tokenizer.batch_decode(answer_ids, skip_special_tokens=True) for answer_ids in generated]
         return answers if sampling.temperature else [answer_ids * sampling.n for answer_ids in answers]
 
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """No words: the answer head stays in the engine.
-
-        Args:
-            vectors: float, shape (m, d).
-            top: How many tokens a vector.
-
-        Returns:
-            m empty lists.
-        """
+        """Return m empty lists: the answer head stays in the engine."""
         return [[] for _ in vectors]
 
     def close(self) -> None:

@@ -86,7 +86,9 @@ def cluster(
         raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
     check_kept(save, 1 if one_question else len(instructions))
     table = read_texts(source, text_column, skip_bad, delimiter)
-    _check_groups(count, len(table.texts), method, min_size)
+    from inbedder.grouping.partition import check_groups
+
+    check_groups(count, len(table.texts), method, min_size)  # before the model is loaded
     crossing = Crossing(table, by or [], over, every, date_format)
     given = {name: table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
@@ -99,13 +101,6 @@ def cluster(
     write_groups(results, table, crossing, output, guard_cells)
     crossing.show()
     save_groupings(results, save)
-
-
-def _check_groups(k: int | str, count: int, method: str, min_size: int | None) -> None:
-    """Find out before the model is loaded."""
-    from inbedder.grouping.partition import check_groups
-
-    check_groups(k, count, method, min_size)
 
 
 def _grouped(

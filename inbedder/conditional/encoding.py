@@ -102,14 +102,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
 
 
 def is_decoder(config: PretrainedConfig) -> bool:
-    """Whether a backbone reads from left to right.
-
-    Args:
-        config: The backbone's.
-
-    Returns:
-        True for a causal language model, with or without its head.
-    """
+    """Whether a backbone is a causal language model, with or without its head."""
     from transformers.models.auto import modeling_auto
 
     masked = modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
@@ -117,39 +110,17 @@ def is_decoder(config: PretrainedConfig) -> bool:
 
 
 def takes_pairs(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a tokenizer has [CLS] and [SEP].
-
-    Args:
-        tokenizer: Any.
-
-    Returns:
-        True for those of BERT-like models.
-    """
+    """Whether a tokenizer has [CLS] and [SEP], as those of BERT-like models do."""
     return tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
 
 
 def place_of(folder: Path, encoding: Encoding) -> Path:
-    """Where the backbone of a saved encoder lies.
-
-    Args:
-        folder: The encoder's.
-        encoding: Its settings.
-
-    Returns:
-        The folder itself, or ``backbone`` in it.
-    """
+    """Return the folder of a saved encoder's backbone: the encoder's own, or ``backbone`` in it."""
     return folder if encoding.is_plain else folder / "backbone"
 
 
 def scores_pairs(folder: Path | str) -> bool:
-    """Whether a folder holds an encoder that ``ConditionalEncoder.load`` alone reads.
-
-    Args:
-        folder: A folder, or any other name of a model.
-
-    Returns:
-        True where it does.
-    """
+    """Whether a folder, or any other name of a model, holds an encoder that only ``ConditionalEncoder.load`` reads."""
     return (Path(folder) / PAIRS_FILE).is_file() and not (Path(folder) / MODULES_FILE).is_file()
 
 
@@ -195,12 +166,7 @@ def save_modules(folder: Path, width: int, encoding: Encoding) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a json file, whole or not at all.
-
-    Args:
-        path: The file.
-        content: What it holds.
-    """
+    """Write a json file, whole or not at all."""
     with atomic_write(path) as temporary:
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -211,15 +211,7 @@ def crosstab(
 
 
 def cross(left: Categories, right: Categories) -> CrossTable:
-    """Count the texts in each pair of categories.
-
-    Args:
-        left: The rows.
-        right: The columns, of the same texts.
-
-    Returns:
-        The table.
-    """
+    """Count the texts in each pair of categories, the left ones as rows, the right ones, of the same texts, as columns."""
     counts = np.zeros((len(left.names), len(right.names)), dtype=np.int64)
     is_counted = (left.category_of >= 0) & (right.category_of >= 0)
     np.add.at(counts, (left.category_of[is_counted], right.category_of[is_counted]), 1)
@@ -227,14 +219,7 @@ def cross(left: Categories, right: Categories) -> CrossTable:
 
 
 def categorize_groups(result: GroupedTexts) -> Categories:
-    """Categorize texts by their group; those that fit none are a group too.
-
-    Args:
-        result: The grouping.
-
-    Returns:
-        Its groups in their order.
-    """
+    """Categorize texts by their group, in the grouping's order; those that fit none are a group too."""
     return Categories(result.instruction, list(result.names), result.labels)
 
 

@@ -68,14 +68,7 @@ def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[d
 
 
 def looks_like_dates(values: Sequence[Any]) -> bool:
-    """Whether a column holds dates throughout, and at least one: date objects, or strings in ISO 8601.
-
-    Args:
-        values: A column's values.
-
-    Returns:
-        True when each value that is not blank is a date.
-    """
+    """Whether each filled cell of a column, and at least one, is a date object or a string in ISO 8601."""
     filled = [value for value in values if not _is_blank(value)]
     return bool(filled) and all(
         bool(ISO_DAY.match(value.strip()) and _parse_text(value.strip()))

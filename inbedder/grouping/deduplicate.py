@@ -30,15 +30,7 @@ WordWeights = Counter[str]
 
 
 def measure_overlap(left: WordWeights, right: WordWeights) -> float:
-    """Measure the overlap of the words of two groups.
-
-    Args:
-        left: Weight of each word in one group.
-        right: The same of the other.
-
-    Returns:
-        0 to 1.
-    """
+    """Measure the overlap, 0 to 1, of the word weights of two groups."""
     left_total, right_total = left.total(), right.total()
     return float(sum(min(weight / left_total, right[word] / right_total) for word, weight in left.items()))
 

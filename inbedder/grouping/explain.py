@@ -180,12 +180,5 @@ def measure_agreement(labels: Labels, given_labels: Sequence[Any]) -> LabelAgree
 
 
 def is_blank(label: Any) -> bool:
-    """Check whether a cell holds no label.
-
-    Args:
-        label: Any value.
-
-    Returns:
-        True for None, NaN and white space.
-    """
+    """Whether a cell holds no label: None, NaN or white space."""
     return label is None or label != label or not str(label).strip()

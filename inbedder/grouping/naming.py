@@ -50,15 +50,7 @@ def find_namer(namer: str | Namer, model: InBedder) -> Namer:
 
 
 def get_namer_name(namer: Namer, model: InBedder) -> str:
-    """Get the name by which ``find_namer`` finds a namer again, for saving.
-
-    Args:
-        namer: A namer.
-        model: The model that answered.
-
-    Returns:
-        Its name; "words" for a callable of the user's own.
-    """
+    """Get the name by which ``find_namer`` finds a namer again, for saving: "words" for a callable of the user's own."""
     if isinstance(namer, TitleWriter):
         return "model" if namer.model is model else f"model:{namer.model.name}"
     return next((name for name, entry in NAMERS.items() if entry.name_groups is namer), "words")

@@ -113,14 +113,7 @@ def over_time(
 
 
 def find_changes(table: CrossTable) -> list[Change]:
-    """Test each group for a rising or falling share.
-
-    Args:
-        table: Groups by periods, the periods in their order.
-
-    Returns:
-        The change of each group.
-    """
+    """Test each group for a rising or falling share over a table's columns, the periods in their order."""
     from scipy.stats import false_discovery_control, norm, t
 
     totals = table.counts.sum(axis=0)

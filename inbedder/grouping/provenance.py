@@ -33,11 +33,7 @@ class Provenance:
     """What named the groups (``naming.get_namer_name``)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the provenance as JSON takes it.
-
-        Returns:
-            What ``from_dict`` takes.
-        """
+        """Return the provenance as JSON takes it."""
         return {"spec": self.spec.to_dict(), "instruction": self.instruction, "namer": self.namer}
 
     @classmethod
@@ -82,14 +78,7 @@ class Provenance:
         return embedder
 
     def check(self, embedder: InBedder) -> None:
-        """Refuse a model whose vectors cannot be compared with the grouping's.
-
-        Args:
-            embedder: A loaded model.
-
-        Raises:
-            InputError: When it is another, or is read in another way.
-        """
+        """Refuse a loaded model whose vectors cannot be compared with the grouping's."""
         self.spec.check(embedder.spec, "The grouping was made", ADVICE)
 
     def encode(self, embedder: InBedder, texts: list[str], **options: Any) -> Vectors:

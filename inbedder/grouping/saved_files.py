@@ -131,13 +131,5 @@ def _read_array(root: Path, entry: Any, name: str) -> NDArray[Any]:
 
 
 def make_damage_error(folder: Path, reason: str) -> InputError:
-    """Make the error for a grouping that cannot be used.
-
-    Args:
-        folder: Where it is.
-        reason: What is wrong with it.
-
-    Returns:
-        The error.
-    """
+    """Make the error for a grouping in a folder that cannot be used for a reason."""
     return InputError(f"The grouping in {shown(str(folder))} is damaged: {reason}. {REPAIR_ADVICE}")

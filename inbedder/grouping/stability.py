@@ -61,14 +61,7 @@ def measure_stability(
 
 
 def describe_stability(stability: float) -> Literal["stable", "shaky", ""]:
-    """Describe a group's stability in one word.
-
-    Args:
-        stability: 0 to 1.
-
-    Returns:
-        "stable" from 0.75 on, "shaky" below 0.6 (Hennig 2007), nothing between the two.
-    """
+    """Describe a group's stability: "stable" from 0.75 on, "shaky" below 0.6 (Hennig 2007), nothing between the two."""
     return "stable" if stability >= MIN_STABLE else "shaky" if stability < MAX_SHAKY else ""
 
 

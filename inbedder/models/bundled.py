@@ -51,14 +51,7 @@ def base_folder() -> Path:
 
 
 def is_checked_base(folder: str) -> bool:
-    """Tell whether a folder is the base whose weights are pinned by their SHA-256, so that no revision has to name them.
-
-    Args:
-        folder: Folder or hub id of a model.
-
-    Returns:
-        True for the base of ``mini``, whatever it is called.
-    """
+    """Whether a folder or hub id is the base of ``mini``, pinned by its SHA-256, so that no revision has to name its weights."""
     weights = Path(folder) / "model.safetensors"
     return weights.is_file() and weights.stat().st_size == BASE_BYTES and digest_of(weights) == BASE_SHA256
 

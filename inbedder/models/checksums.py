@@ -19,14 +19,7 @@ State = tuple[str, int, int, int]
 
 
 def state_of(path: Path) -> State:
-    """What changes when a file is written again.
-
-    Args:
-        path: The file.
-
-    Returns:
-        Its path, inode, size and time of change.
-    """
+    """Return what changes when a file is written again: its path, inode, size and time of change."""
     stat = path.stat()
     return str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns
 
@@ -37,14 +30,7 @@ def _digest(state: State) -> str:
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, computed again only when the file changed.
-
-    Args:
-        path: The file.
-
-    Returns:
-        64 hexadecimal digits.
-    """
+    """Return a file's SHA-256 in hexadecimal, computed again only when the file changed."""
     return _digest(state_of(path))
 
 

@@ -119,14 +119,7 @@ def _expand(file: Path, folder: Path) -> None:
 
 
 def check_converted(folder: Path) -> None:
-    """Refuse converted weights that are no longer what was written.
-
-    Args:
-        folder: A folder that ``convert`` wrote.
-
-    Raises:
-        ModelError: When a file is missing or changed.
-    """
+    """Refuse a folder that ``convert`` wrote when a file in it is missing or changed."""
     try:
         written = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["written"]
         damaged = [name for name, digest in written.items() if digest_of(folder / name) != digest]

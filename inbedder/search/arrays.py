@@ -45,28 +45,14 @@ def table_of(columns: Mapping[str, Any], schema: Any) -> Any:
 
 
 def fixed(vectors: Vectors) -> Any:
-    """Vectors as a column.
-
-    Args:
-        vectors: float32, shape (n, d).
-
-    Returns:
-        A pyarrow array of n fixed-size lists.
-    """
+    """Turn vectors, float32, shape (n, d), into a pyarrow array of n fixed-size lists."""
     import pyarrow as pa
 
     return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(vectors, dtype=np.float32).ravel(), vectors.shape[1])
 
 
 def matrix(column: Any) -> Vectors:
-    """A column of vectors as an array.
-
-    Args:
-        column: A pyarrow column of fixed-size lists without nulls, n rows.
-
-    Returns:
-        float32, shape (n, d).
-    """
+    """Turn a pyarrow column of n fixed-size lists without nulls into an array, float32, shape (n, d)."""
     width = column.type.list_size
     chunks = [np.asarray(chunk.flatten(), dtype=np.float32) for chunk in column.chunks]
     return np.concatenate([*chunks, np.empty(0, dtype=np.float32)]).reshape(-1, width)

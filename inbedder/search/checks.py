@@ -16,14 +16,7 @@ ROWS = 4096
 
 
 def verify(storage: Storage) -> list[str]:
-    """Read everything and check it.
-
-    Args:
-        storage: The table of an index.
-
-    Returns:
-        What is wrong, one line each.
-    """
+    """Read and check a whole index; return one line per damage."""
     wrong: list[str] = []
     if not storage.is_built:
         wrong.append(f"Its build did not finish; {len(storage):,} rows are committed. Build it again with the same table.")

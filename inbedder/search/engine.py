@@ -17,14 +17,7 @@ FULL = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EFBIG, errn
 
 
 def import_lancedb() -> Any:
-    """LanceDB.
-
-    Returns:
-        The package.
-
-    Raises:
-        MissingExtraError: When it is not installed.
-    """
+    """Import LanceDB, or raise MissingExtraError."""
     try:
         import lancedb
         import lancedb.index

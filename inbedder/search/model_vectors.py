@@ -66,14 +66,7 @@ def instructed_vectors(model: InBedder, texts: Sequence[str], instruction: str, 
 
 
 def column_of(instruction: str) -> str:
-    """The column of the vectors under an instruction.
-
-    Args:
-        instruction: A question, or ``@name``.
-
-    Returns:
-        A name made of a hash of the question.
-    """
+    """Name the column of the vectors under an instruction by a hash of its question."""
     return INSTRUCTED + blake2b(resolve_instruction(instruction).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

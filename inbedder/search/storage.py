@@ -37,12 +37,7 @@ class Storage:
     """The table of an index."""
 
     def __init__(self, folder: str | os.PathLike[str], table: Any) -> None:
-        """Take an open table; ``open`` and ``create`` make one.
-
-        Args:
-            folder: The index.
-            table: Its LanceDB table.
-        """
+        """Take an index's folder and open LanceDB table; ``open`` and ``create`` make one."""
         self.folder, self.table = Path(folder), table
 
     @classmethod
@@ -141,14 +136,7 @@ class Storage:
         return count
 
     def ids(self, where: str | None = None) -> list[str]:
-        """Ids of the rows, in no order.
-
-        Args:
-            where: A filter.
-
-        Returns:
-            The ids.
-        """
+        """Read the ids of the rows that a filter passes, in no order."""
         query = self.table.search().select([ID])
         found: list[str] = (query.where(where) if where else query).limit(None).to_arrow()[ID].to_pylist()
         return found
@@ -237,11 +225,7 @@ class Storage:
             self.table.update_field_metadata({"path": column, "metadata": facts})
 
     def make_indexes(self) -> None:
-        """Make the full-text index, and from ``EXACT_BELOW`` rows on one of the generic vectors, where they are missing.
-
-        Raises:
-            InputError: When they cannot be written.
-        """
+        """Make the full-text index, and from ``EXACT_BELOW`` rows on one of the generic vectors, where they are missing."""
         lancedb = import_lancedb()
         with engine_errors(self.folder):
             there = {index.columns[0] for index in self.table.list_indices()}
@@ -280,14 +264,7 @@ class Storage:
 
 
 def among(ids: Sequence[str]) -> str:
-    """The filter of rows that have one of some ids.
-
-    Args:
-        ids: Any strings.
-
-    Returns:
-        SQL; with no ids a filter that no row passes.
-    """
+    """Write the SQL filter of rows that have one of some ids; without ids no row passes it."""
     if not ids:
         return "false"
     return f"{ID} IN ({', '.join(quoted(name) for name in ids)})"

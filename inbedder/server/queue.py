@@ -43,11 +43,7 @@ class Ticket:
             self.waits_for.cancel()
 
     def check(self) -> None:
-        """Stop where the client has gone.
-
-        Raises:
-            CancelledError: When it has.
-        """
+        """Raise CancelledError where the client has gone."""
         if self.cancelled:
             raise CancelledError
 

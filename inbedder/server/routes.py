@@ -46,18 +46,7 @@ router = APIRouter(responses=PROBLEMS)
 
 
 def served(request: Request, name: str | None) -> ServedModel:
-    """The model that a request names.
-
-    Args:
-        request: The request.
-        name: A name, or None for the first model.
-
-    Returns:
-        The model.
-
-    Raises:
-        RefusalError: When there is none of that name.
-    """
+    """Find the model that a request names, the first where it names none; refuse an unknown name."""
     models: dict[str, ServedModel] = request.app.state.models
     if name is None:
         return next(iter(models.values()))

@@ -54,14 +54,7 @@ class ServedModel:
     """A loaded model and what waits for it."""
 
     def __init__(self, name: str, embedder: InBedder, settings: Settings, metrics: Metrics) -> None:
-        """Put a queue in front of a model.
-
-        Args:
-            name: What requests call it.
-            embedder: The model.
-            settings: The server's.
-            metrics: The server's.
-        """
+        """Put a queue in front of a model that requests call ``name``."""
         self.name, self.settings, self.metrics = name, settings, metrics
         self.queue = BatchQueue(settings.batch_size, metrics.passes.labels(name).observe, token_budget(embedder.device))
         if embedder.store is not None:

@@ -117,14 +117,7 @@ class Settings(_OptionSettings):  # type: ignore[misc]
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address can be reached from this machine alone.
-
-    Args:
-        host: A name or an address.
-
-    Returns:
-        True for localhost, 127.0.0.0/8 and ::1.
-    """
+    """Whether a host name or address (localhost, 127.0.0.0/8, ::1) can be reached only from this machine."""
     if host == "localhost":
         return True
     try:

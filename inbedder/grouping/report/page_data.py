@@ -53,14 +53,7 @@ class Chart:
 
 
 def sample_rows(results: Sequence[GroupedTexts]) -> NDArray[np.int64]:
-    """Sample the texts of the page if it cannot hold all.
-
-    Args:
-        results: The groupings.
-
-    Returns:
-        Row numbers from 0, in their order: all, or a random sample of as many as fit.
-    """
+    """Return the row numbers of the page's texts, from 0 and in order: all, or a random sample if it cannot hold all."""
     texts = results[0].texts
     characters = sum(min(len(text), ROW_TEXT) for text in texts)
     characters += sum(min(len(answer), ANSWER_TEXT) for result in results for answer in result.answers)
@@ -74,23 +67,12 @@ class Dimensions:
     """The categorizations of the texts that a page shows, each once."""
 
     def __init__(self, results: Sequence[GroupedTexts]) -> None:
-        """Start with the groupings.
-
-        Args:
-            results: One per question.
-        """
+        """Start with the groupings, one per question."""
         self.all = [categorize_groups(result) for result in results]
         self.questions = len(self.all)
 
     def find(self, categories: Categories) -> int:
-        """Find the number of a categorization, which is added if it is new.
-
-        Args:
-            categories: A grouping or a column.
-
-        Returns:
-            Its number from 0.
-        """
+        """Find the number of a categorization, from 0; a new one is added."""
         for number, known in enumerate(self.all):
             is_same = known.title == categories.title and known.names == categories.names
             if is_same and np.array_equal(known.category_of, categories.category_of):
@@ -99,28 +81,13 @@ class Dimensions:
         return len(self.all) - 1
 
     def title(self, number: int) -> str:
-        """Get the title of a categorization.
-
-        Args:
-            number: Its number.
-
-        Returns:
-            The question, or the column's name.
-        """
+        """Get the title of a categorization by its number: the question, or the column's name."""
         title = self.all[number].title
         return resolve_question(title) if number < self.questions else clip(title, ANSWER_TEXT)
 
 
 def make_heat(table: CrossTable, dimensions: Dimensions) -> Heat:
-    """Prepare a cross table for the page.
-
-    Args:
-        table: The table.
-        dimensions: The page's categorizations.
-
-    Returns:
-        The table with its colours.
-    """
+    """Prepare a cross table, with its colours, for the page."""
     from sklearn.metrics import adjusted_rand_score
 
     rows, columns = dimensions.find(table.rows), dimensions.find(table.columns)
@@ -130,14 +97,7 @@ def make_heat(table: CrossTable, dimensions: Dimensions) -> Heat:
 
 
 def make_charts(timeline: OverTime) -> list[Chart]:
-    """Prepare a grouping over time for the page.
-
-    Args:
-        timeline: The grouping over time.
-
-    Returns:
-        A chart per group, what changes most surely first.
-    """
+    """Prepare a grouping over time for the page: a chart per group, the most certain change first."""
     charts = [
         Chart(
             group=number,

@@ -74,14 +74,7 @@ class View:
 
 
 def make_view(result: GroupedTexts) -> View:
-    """Prepare a grouping for the page.
-
-    Args:
-        result: The grouping.
-
-    Returns:
-        What the page shows of it.
-    """
+    """Prepare a grouping for the page."""
     points, method = maps.project(result.embeddings)
     positions, groups = maps.place_points(points), categorize_groups(result)
     dense = len(positions) > maps.MAX_DOTS
@@ -155,14 +148,7 @@ def _list_label_shares(composition: dict[str, int]) -> list[tuple[str, int, floa
 
 
 def resolve_question(instruction: str) -> str:
-    """Resolve a named instruction to its question.
-
-    Args:
-        instruction: An instruction.
-
-    Returns:
-        Its question; an unknown name as it is.
-    """
+    """Resolve a named instruction to its question; an unknown name stays."""
     try:
         return resolve_instruction(instruction)
     except TemplateError:
@@ -170,14 +156,6 @@ def resolve_question(instruction: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """Clip a text to one line that encodes as UTF-8.
-
-    Args:
-        text: Any text.
-        limit: Maximum number of characters.
-
-    Returns:
-        The text in one line of at most ``limit`` characters, with an ellipsis where it was cut.
-    """
+    """Clip a text to one line of at most ``limit`` characters that encodes as UTF-8, with an ellipsis where it was cut."""
     line = " ".join(clean_text(text[: 8 * limit]).split())
     return line if len(line) <= limit and len(text) <= 8 * limit else line[: limit - 1].rstrip() + "…"
