@@ -46,6 +46,8 @@ class Pooling:
     """The positions that it averages over, of models that answer."""
     mode: str = "mean"
     """sentence-transformers' name of it."""
+    weigh: Callable[[Tensor], Tensor] = lambda kept: kept
+    """From the positions that count, 0 or 1, shape (batch, positions), to their weights in the mean."""
 
 
 def _keep_first(prompt: Tensor, generated: Tensor) -> Tensor:
@@ -147,6 +149,20 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
     others = poolings_of("embedding")
     known = ", ".join(known for known in POOLINGS if known not in others)
     raise InputError(f"Unknown pooling {name!r}. Choose one of: {known} (embedding models have {', '.join(others)}).")
+
+
+def weighted_mean(states: Tensor, weights: Tensor) -> Tensor:
+    """Average positions by weights, in float32.
+
+    Args:
+        states: Hidden states, shape (batch, positions, d).
+        weights: Not negative, shape (batch, positions); at least one per row is above 0.
+
+    Returns:
+        Means, float32, shape (batch, d).
+    """
+    states = states.float().masked_fill((weights == 0).unsqueeze(-1), 0.0)
+    return (states * weights.unsqueeze(-1)).sum(1) / weights.sum(1, keepdim=True)
 
 
 def masked_mean(states: Tensor, keep: Tensor) -> Tensor:

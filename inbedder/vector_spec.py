@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from inbedder.errors import InputError, shown
-from inbedder.options import EncodingOptions
+from inbedder.options import EncodingOptions, info_of
 
 NAMES_OF_FILES = ("model", "hub_revision")
 """Where the files are, which says nothing of what is in them: never compared, and no part of the key."""
@@ -117,6 +117,8 @@ class VectorSpec:
             A table that is equal for equal vectors.
         """
         table = {name: value for name, value in self.to_dict().items() if name not in NAMES_OF_FILES}
+        deciding = [option.name for option in fields(EncodingOptions) if info_of(option).decides_vectors]
+        table["encoding"] = {name: table["encoding"][name] for name in deciding}
         table["encoding"]["template"].pop("name", None)
         table["encoding"].pop("beside")  # a name, as the re-encoder's is; second_model and reencoder say which
         (table["encoding"]["reencoding"] or {}).pop("encoder", None)

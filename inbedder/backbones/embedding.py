@@ -42,7 +42,7 @@ from inbedder.backbones.weights import Found, Loaded
 from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import masked_mean, poolings_of
+from inbedder.pooling import POOLINGS, poolings_of, weighted_mean
 from inbedder.prompting import get_template, template_names
 from inbedder.tokenization import PromptTokens, special_edges
 
@@ -149,7 +149,7 @@ class EmbeddingBackbone:
         first = 0 if prompt.instruction[0] == prompt.instruction[1] and start <= opening else start
         kept[first : max(end, opening if first == 0 else 0)] = 1
         kept[len(prompt.ids) - closing :] = 1
-        return np.ones_like(kept) if pooling == "mean" or not kept.any() else kept
+        return np.ones_like(kept) if pooling != "text-mean" or not kept.any() else kept
 
     @torch.inference_mode()
     def embed(
@@ -174,7 +174,7 @@ class EmbeddingBackbone:
         device = self.model.device
         model, states = tapped(self.model, self.model, layer, self.num_layers)
         model(**{name: tensor.to(device) for name, tensor in inputs.items()}, **self.settings)
-        vectors: Tensor = self.after(masked_mean(states[0], kept.bool().to(device)))
+        vectors: Tensor = self.after(weighted_mean(states[0], POOLINGS[pooling].weigh(kept).to(device)))
         return vectors
 
     @cached_property

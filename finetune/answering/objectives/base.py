@@ -78,7 +78,7 @@ class VectorSettings(Section):
             RecipeError: When the model has another width.
         """
         assert self.subtract is not None
-        model = InBedder(self.subtract, subtract_instruction=False, beside="none")
+        model = InBedder(self.subtract, subtract_instruction=False, beside="none", normalize=False)
         vectors: list[Vectors] = []
         indices: list[int] = []
         for rows in splits:
