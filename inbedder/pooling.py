@@ -90,6 +90,12 @@ POOLINGS = {
     "re-enc": Pooling("the answers themselves, embedded", ()),
     "text-mean": Pooling("the mean over the text without its instruction", ("embedding",)),
     "mean": Pooling("the mean over all tokens", ("embedding",)),
+    "weighted-mean": Pooling(
+        "the mean over all tokens, later ones counting more (SGPT)",
+        ("embedding",),
+        mode="weightedmean",
+        weigh=lambda kept: kept * kept.cumsum(1),
+    ),
     "cls": Pooling("the first token", ("embedding",), mode="cls"),
     "last-token": Pooling("the last token", ("embedding",), mode="lasttoken"),
 }

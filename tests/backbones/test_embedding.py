@@ -32,11 +32,11 @@ def test_vectors_equal_sentence_transformers_without_the_prompt(make_sentence_mo
 
 
 @pytest.mark.parametrize("family", ["headless-bert", "roberta", "xlm-roberta", "t5", "llama"])
-@pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken"])
+@pytest.mark.parametrize("mode", ["mean", "cls", "lasttoken", "weightedmean"])
 def test_plain_checkpoints_equal_sentence_transformers(make_sentence_model, family, mode):
     folder = make_sentence_model(family, mode, include_prompt=True)
     model = InBedder(folder)
-    assert model.pooling == mode.replace("tt", "t-t")
+    assert model.pooling == mode.replace("tt", "t-t").replace("dm", "d-m")
     texts = ["cats", *PLAIN]
     for instruction in (None, ASKED):
         assert np.abs(model.encode(texts, instruction) - theirs(folder, texts, instruction)).max() < 1e-5
@@ -131,7 +131,7 @@ def test_a_batch_gives_what_single_texts_give(make_sentence_model, family, mode)
 
 
 @pytest.mark.parametrize("family", ["headless-bert", "roberta", "xlm-roberta", "t5", "llama", "qwen2", "opt"])
-@pytest.mark.parametrize("pooling", ["text-mean", "cls", "last-token"])
+@pytest.mark.parametrize("pooling", ["text-mean", "cls", "last-token", "weighted-mean"])
 def test_left_and_right_padding_give_the_same_vectors(make_sentence_model, family, pooling):
     right = InBedder(make_sentence_model(family), pooling=pooling)
     vectors = right.encode(TEXTS, ASKED)
