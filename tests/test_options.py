@@ -66,7 +66,3 @@ def test_an_unknown_option_is_refused_with_those_that_there_are():
 def test_a_value_out_of_range_is_refused(options):
     with pytest.raises(InbedderError):
         Options.parse(**options)
-
-
-def test_shared_options_are_those_of_lengths_places_and_precision():
-    assert Options.parse().shared().keys() == {"device", "dtype", "cache", "cache_size", "max_length", "truncation_side"}
