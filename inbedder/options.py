@@ -385,6 +385,15 @@ class EncodingOptions(_Checked):
         kind=int,
         panel="Answers",
     )
+    max_batch_tokens: int | None = _option(
+        None,
+        "Maximum number of padded tokens in one pass, which bounds memory; default: 16384 on a GPU, 4096 on a CPU.",
+        check=_at_least_one,
+        kind=int,
+        panel="Speed",
+        decides_vectors=False,
+        shared=True,
+    )
     temperature: float = _option(
         0.0,
         "Temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 is greedy.",

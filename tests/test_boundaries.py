@@ -46,7 +46,7 @@ CASES = {
     "normalize": ("masked", {}, {"normalize": True}),
 }
 """By option: the kind of model, the options that are held fixed, and a value of the option that changes vectors."""
-WITHOUT_EFFECT = {"model", "device", "revision", "trust_remote_code", "cache", "cache_size", "text_memory"}
+WITHOUT_EFFECT = {"model", "device", "revision", "trust_remote_code", "cache", "cache_size", "text_memory", "max_batch_tokens"}
 """Options that change no vector of a folder on a CPU."""
 PYTHON_ONLY = {"temperature", "top_p", "seed"}
 """Options that the command line does not offer: there the names are those of answers that are printed."""
@@ -113,6 +113,17 @@ def test_in_memory_the_option_changes_vectors_and_the_spec(case):
     assert before.shape != after.shape or np.abs(before - after).max() > 1e-4
     assert plain.spec.key() != changed.spec.key()
     assert plain.spec.differences(changed.spec, exact=True)
+
+
+def test_a_bound_on_the_tokens_of_a_pass_changes_no_vector_and_reaches_every_model(folders, monkeypatch):
+    model = InBedder(folders["paired"], max_batch_tokens=64)
+    expected = InBedder(folders["paired"]).encode(TEXTS * 4, QUESTION)
+    sizes, embed = [], model.backbone.embed
+    monkeypatch.setattr(model.backbone, "embed", lambda prompts, *rest: sizes.append(len(prompts)) or embed(prompts, *rest))
+    assert_close(model.encode(TEXTS * 4, QUESTION), expected)
+    assert sum(sizes) == len(set(TEXTS)) and sizes[0] == 1
+    assert model.second_model.options.encoding.max_batch_tokens == 64
+    assert model.spec.key() == InBedder(folders["paired"]).spec.key()
 
 
 def test_without_a_question_lengths_reach_the_base_encoder(folders):

@@ -211,6 +211,11 @@ class PromptRunner:
         self.backbone, self.tokenizer, self.encoding = backbone, tokenizer, encoding
         self.store, self._spec, self.text_memory = store, spec, text_memory
 
+    @property
+    def max_batch_tokens(self) -> int:
+        """Maximum number of padded tokens in one pass."""
+        return self.encoding.max_batch_tokens or token_budget(self.backbone.model.device)
+
     def vectors(
         self, texts: Sequence[str], questions: Sequence[tuple[str, ...]], filter_words: Sequence[str], pace: Pace
     ) -> Vectors:
@@ -234,7 +239,7 @@ class PromptRunner:
             each = [[(row[number],) for row in questions] for number in range(count)]
             return np.concatenate([self.vectors(texts, single, filter_words, pace) for single in each])
         filter_ids = self.tokenizer.ids_of(filter_words)
-        budget = token_budget(self.backbone.model.device) if count == 1 else TOKEN_BUDGET  # shared states are counted once each
+        budget = self.max_batch_tokens if count == 1 else TOKEN_BUDGET  # shared states are counted once each
         run_batch = self._embed_shared if count > 1 else lambda batch: self._embed(batch, filter_ids)
         space = self._space("vectors", pack_vector, unpack_vector, filter_words)
         results = run(self.tokenizer, texts, questions, run_batch, pace, max_tokens=budget, verb="Embedding", space=space)
@@ -278,7 +283,7 @@ class PromptRunner:
             return [[answers] for answers in self.backbone.answer([prompt for (prompt,) in batch], sampling)]
 
         space = self._space("answers", lambda texts: json.dumps(texts).encode(), json.loads, sampling=sampling)
-        questions, budget = [(instruction,) for instruction in instructions], token_budget(self.backbone.model.device)
+        questions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
         answers: list[list[str]] = [[] for _ in texts]
         results = run(self.tokenizer, texts, questions, answer_batch, pace, max_tokens=budget, verb="Answering", space=space)
         for rows, (row_answers,) in results:
