@@ -146,9 +146,7 @@ class InBedder:
     @property
     def template(self) -> PromptTemplate:
         """The pattern of its prompts."""
-        template = self.options.encoding.template
-        assert isinstance(template, PromptTemplate)
-        return template
+        return self.parts.template
 
     @property
     def precision(self) -> str:
@@ -163,7 +161,9 @@ class InBedder:
     @property
     def base_encoder(self) -> InBedder | None:
         """The model that reads texts without a question, loaded when it is first needed; None where this model does so itself."""
-        return self.parts.base_encoder
+        base = self.parts.base_encoder
+        assert base is None or isinstance(base, InBedder)
+        return base
 
     @cached_property
     def dimension(self) -> int:
@@ -516,7 +516,7 @@ class InBedder:
         """
         from inbedder.exporting import export
 
-        export(self, folder)
+        export(self.parts, folder)
 
     def __copy__(self) -> InBedder:
         return self.replace()

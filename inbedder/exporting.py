@@ -38,7 +38,7 @@ from inbedder.tokenization import special_edges
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from inbedder.embedder import InBedder
+    from inbedder.encoding.parts import Parts
 
 EXTRA = "sentence-transformers"
 MODEL_FOLDER = "model"
@@ -68,11 +68,11 @@ model.encode(texts, prompt={prompt})
 """
 
 
-def export(model: InBedder, folder: str | os.PathLike[str]) -> None:
+def export(parts: Parts, folder: str | os.PathLike[str]) -> None:
     """Write a folder that ``SentenceTransformer(folder)`` loads.
 
     Args:
-        model: The model.
+        parts: The model's.
         folder: A new or empty folder.
 
     Raises:
@@ -87,77 +87,79 @@ def export(model: InBedder, folder: str | os.PathLike[str]) -> None:
         sentence_transformers = version("sentence-transformers")
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", EXTRA) from error
-    weights = model.backbone.model
-    if not isinstance(weights, nn.Module) or model.options.model.quantization or model.options.model.is_onnx:
-        raise ModelError(f"The weights of {model!r} cannot be written. Load it with its usual backbone and no quantization.")
+    weights = parts.backbone.model
+    if not isinstance(weights, nn.Module) or parts.options.model.quantization or parts.options.model.is_onnx:
+        raise ModelError(
+            f"The weights of {parts.options.model.model} cannot be written. Load it with its usual backbone and no quantization."
+        )
     with atomic_folder(target) as temporary:
-        _write_folder(model, temporary, sentence_transformers)
+        _write_folder(parts, temporary, sentence_transformers)
 
 
-def _write_folder(model: InBedder, target: Path, sentence_transformers: str) -> None:
+def _write_folder(parts: Parts, target: Path, sentence_transformers: str) -> None:
     """Write all files; ``sentence_transformers`` is the installed version."""
-    chat = None if model.backbone.kind == "embedding" else _chat_tokenizer(model)
-    plain = _is_prefix(model) if model.backbone.kind == "embedding" else chat is not None
+    chat = None if parts.backbone.kind == "embedding" else _chat_tokenizer(parts)
+    plain = _is_prefix(parts) if parts.backbone.kind == "embedding" else chat is not None
     home = target if plain else target / MODEL_FOLDER
     home.mkdir(exist_ok=True)
-    _write_model(model, chat or model.backbone.tokenizer, home)
-    if plain or model.backbone.kind == "embedding":
-        _write_modules(home, _built_in(model, home))
+    _write_model(parts, chat or parts.backbone.tokenizer, home)
+    if plain or parts.backbone.kind == "embedding":
+        _write_modules(home, _built_in(parts, home))
     if not plain:
         _write_modules(target, [("0", MODEL_FOLDER, OWN_MODULE)])
-        _write_json(home / SPEC_FILE, model.spec.to_dict())
-    prompts = {"query": "", "document": ""} | _prompts(model)
+        _write_json(home / SPEC_FILE, parts.spec.to_dict())
+    prompts = {"query": "", "document": ""} | _prompts(parts)
     default = prompts.pop("", None)
     if default:
         prompts["default"] = default
     config: dict[str, Any] = {"__version__": {"sentence_transformers": sentence_transformers}, "similarity_fn_name": "cosine"}
     config |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
     _write_json(target / "config_sentence_transformers.json", config)
-    (target / "README.md").write_text(_card(model, plain), encoding="utf-8")
+    (target / "README.md").write_text(_card(parts, plain), encoding="utf-8")
 
 
-def _reads_states_as_they_are(model: InBedder) -> bool:
+def _reads_states_as_they_are(parts: Parts) -> bool:
     """Whether a vector is the last layer's pooled states, which built-in modules give."""
-    encoding = model.options.encoding
-    combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or model.second_model is not None
-    return encoding.layer in (-1, model.backbone.num_layers) and not combined and model.parts.base is None
+    encoding = parts.options.encoding
+    combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or parts.second_model is not None
+    return encoding.layer in (-1, parts.backbone.num_layers) and not combined and parts.base is None
 
 
-def _is_late_interaction(model: InBedder) -> bool:
+def _is_late_interaction(parts: Parts) -> bool:
     """Whether a masked LM reads text and question apart, which no module of sentence-transformers does."""
-    return isinstance(model.backbone, LateInteractionBackbone)
+    return isinstance(parts.backbone, LateInteractionBackbone)
 
 
-def _is_prefix(model: InBedder) -> bool:
+def _is_prefix(parts: Parts) -> bool:
     """Whether an embedding model's prompt is an instruction's words in front of the text."""
     return (
-        _reads_states_as_they_are(model)
-        and model.template.bare
-        and model.template.instruction_of("") is not None
+        _reads_states_as_they_are(parts)
+        and parts.template.bare
+        and parts.template.instruction_of("") is not None
         and not (
-            model.template.fixed_parts[2] or model.template.pattern.endswith("{instruction}") or model.template.without_input
+            parts.template.fixed_parts[2] or parts.template.pattern.endswith("{instruction}") or parts.template.without_input
         )
     )
 
 
-def _chat_tokenizer(model: InBedder) -> PreTrainedTokenizerBase | None:
+def _chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
     """The tokenizer, with a chat template that makes our prompts of system and user messages; None where there is none."""
-    read = {"masked": "avg-gen", "causal": "1st-gen"}.get(model.backbone.kind)
+    read = {"masked": "avg-gen", "causal": "1st-gen"}.get(parts.backbone.kind)
     if (
-        model.pooling != read
-        or not _reads_states_as_they_are(model)
-        or model.tokenizer.truncation_side != "right"
-        or _is_late_interaction(model)
+        str(parts.options.encoding.pooling) != read
+        or not _reads_states_as_they_are(parts)
+        or parts.tokenizer.truncation_side != "right"
+        or _is_late_interaction(parts)
     ):
         return None
-    tokenizer = deepcopy(model.backbone.tokenizer)
+    tokenizer = deepcopy(parts.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]
     opening, closing = special_edges(encoding)
     edges = [
         tokenizer.convert_ids_to_tokens(ids) for ids in (encoding.ids[:opening], encoding.ids[len(encoding.ids) - closing :])
     ]
-    behind = [*[tokenizer.mask_token] * model.backbone.mask_length, *edges[1]]
-    tokenizer.chat_template = _chat_template(model, "".join(edges[0]), "".join(behind))
+    behind = [*[tokenizer.mask_token] * parts.backbone.mask_length, *edges[1]]
+    tokenizer.chat_template = _chat_template(parts, "".join(edges[0]), "".join(behind))
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -166,15 +168,15 @@ def _chat_tokenizer(model: InBedder) -> PreTrainedTokenizerBase | None:
             messages = [{"role": "user", "content": text}]
             messages = [{"role": "system", "content": instruction}, *messages] if instruction else messages
             ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]
-            asked = instruction or resolve_instruction(model.defaults.any)
-            if list(ids) != model.tokenizer([text], [asked])[0].ids.tolist():
+            asked = instruction or resolve_instruction(parts.defaults.any)
+            if list(ids) != parts.tokenizer([text], [asked])[0].ids.tolist():
                 return None
     return tokenizer
 
 
-def _chat_template(model: InBedder, opening: str, closing: str) -> str:
+def _chat_template(parts: Parts, opening: str, closing: str) -> str:
     """Our template in Jinja: the system message is the instruction, the last message the text."""
-    template = model.template
+    template = parts.template
     slots = {"{input}": "text", "{instruction}": "asked"}
     before, between, after = template.fixed_parts
     first, second = ("text", "asked") if template.text_first else ("asked", "text")
@@ -182,7 +184,7 @@ def _chat_template(model: InBedder, opening: str, closing: str) -> str:
     if template.without_input:
         before, after = template.without_input.split("{instruction}")
         whole = f"({whole}) if text else ({_joined(opening + before, slots['{instruction}'], after + closing)})"
-    default = json.dumps(resolve_instruction(model.defaults.any))
+    default = json.dumps(resolve_instruction(parts.defaults.any))
     return (
         "{%- set text = messages[-1]['content'] -%}"
         f"{{%- set asked = messages[0]['content'] if messages[0]['role'] == 'system' else {default} -%}}"
@@ -195,23 +197,29 @@ def _joined(*parts: str) -> str:
     return " ~ ".join(part if number % 2 else json.dumps(part) for number, part in enumerate(parts))
 
 
-def _built_in(model: InBedder, home: Path) -> list[tuple[str, str, str]]:
+def _built_in(parts: Parts, home: Path) -> list[tuple[str, str, str]]:
     """Write sentence-transformers' own modules: name, folder and class of each."""
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
-    kind, tokenizer = model.backbone.kind, model.backbone.tokenizer
+    kind, tokenizer = parts.backbone.kind, parts.backbone.tokenizer
     reads = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     if kind != "embedding":
         reads["message"] = {**reads["text"], "format": "flat"}
     about = {"transformer_task": "feature-extraction", "modality_config": reads, "module_output_name": "token_embeddings"}
-    _write_json(home / "sentence_bert_config.json", {**about, "max_seq_length": model.tokenizer.max_length})
-    width = model.backbone.model.config.get_text_config().hidden_size
-    modules: list[Any] = [Pooling(width, POOLINGS[model.pooling].mode, include_prompt=model.pooling != "text-mean")]
+    _write_json(home / "sentence_bert_config.json", {**about, "max_seq_length": parts.tokenizer.max_length})
+    width = parts.backbone.model.config.get_text_config().hidden_size
+    modules: list[Any] = [
+        Pooling(
+            width,
+            POOLINGS[str(parts.options.encoding.pooling)].mode,
+            include_prompt=str(parts.options.encoding.pooling) != "text-mean",
+        )
+    ]
     if kind == "masked":
         words = [str(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
         modules.insert(0, WordWeights(words, {str(tokenizer.mask_token): 1.0}, unknown_word_weight=0.0))
-    for layer in getattr(model.backbone, "after", ()):
+    for layer in getattr(parts.backbone, "after", ()):
         if isinstance(layer, nn.Sequential):
             linear, activation = layer
             dense = Dense(linear.in_features, linear.out_features, linear.bias is not None, activation)
@@ -219,7 +227,7 @@ def _built_in(model: InBedder, home: Path) -> list[tuple[str, str, str]]:
             modules.append(dense)
         else:
             modules.append(Normalize())
-    if model.options.encoding.normalize and not isinstance(modules[-1], Normalize):
+    if parts.options.encoding.normalize and not isinstance(modules[-1], Normalize):
         modules.append(Normalize())
     listed = [("0", "", f"{Transformer.__module__}.{Transformer.__name__}")]
     for number, module in enumerate(modules, 1):
@@ -230,41 +238,41 @@ def _built_in(model: InBedder, home: Path) -> list[tuple[str, str, str]]:
     return listed
 
 
-def _write_model(model: InBedder, tokenizer: PreTrainedTokenizerBase, home: Path) -> None:
+def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, home: Path) -> None:
     """Weights, tokenizer and settings, as ``InBedder(home)`` loads them."""
-    weights: Any = model.backbone.model
+    weights: Any = parts.backbone.model
     with torch.inference_mode(False):
         weights.save_pretrained(home)
     tokenizer.save_pretrained(home)
-    embeds = model.backbone.kind == "embedding"
+    embeds = parts.backbone.kind == "embedding"
     settings = {
-        "template": model.template.pattern if model.template.name == "custom" else model.template.name,
+        "template": parts.template.pattern if parts.template.name == "custom" else parts.template.name,
         "backbone": "embedding" if embeds else None,
-        "mask_length": model.backbone.mask_length or None,
-        "late_interaction": _is_late_interaction(model) or None,
-        "max_new_tokens": model.options.encoding.max_new_tokens,
-        "normalize": model.options.encoding.normalize or None,
-        "generic_base": model.parts.settings.generic_base,
+        "mask_length": parts.backbone.mask_length or None,
+        "late_interaction": _is_late_interaction(parts) or None,
+        "max_new_tokens": parts.options.encoding.max_new_tokens,
+        "normalize": parts.options.encoding.normalize or None,
+        "generic_base": parts.settings.generic_base,
     }
     _write_json(home / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 
 
-def _prompts(model: InBedder) -> dict[str, str]:
+def _prompts(parts: Parts) -> dict[str, str]:
     """What sentence-transformers puts in front of a text, or gives as the system message, by name; "" is its default."""
     asked = {name: str(question) for name, question in read_prompts("instructions").items()}
-    if model.backbone.kind != "embedding":
+    if parts.backbone.kind != "embedding":
         return asked
     asked |= {
-        "query": model.defaults.query or "",
-        "document": model.defaults.document or "",
-        "": resolve_instruction(model.defaults.any),
+        "query": parts.defaults.query or "",
+        "document": parts.defaults.document or "",
+        "": resolve_instruction(parts.defaults.any),
     }
-    if not _is_prefix(model):
+    if not _is_prefix(parts):
         return asked
-    return {name: model.template.render("", question).string if question else "" for name, question in asked.items()}
+    return {name: parts.template.render("", question).string if question else "" for name, question in asked.items()}
 
 
-def _card(model: InBedder, plain: bool) -> str:
+def _card(parts: Parts, plain: bool) -> str:
     needs = "It needs sentence-transformers 6.2 or later, and nothing else."
     if not plain:
         needs = (
@@ -273,8 +281,13 @@ def _card(model: InBedder, plain: bool) -> str:
             "the model itself."
         )
     question = resolve_instruction("@complaint")
-    prompt = json.dumps(_prompts(model)["complaint"] if plain else question)
-    how = {"name": Path(model.name).name, "kind": model.backbone.kind, "pooling": model.pooling, "version": version("inbedder")}
+    prompt = json.dumps(_prompts(parts)["complaint"] if plain else question)
+    how = {
+        "name": Path(parts.options.model.model).name,
+        "kind": parts.backbone.kind,
+        "pooling": str(parts.options.encoding.pooling),
+        "version": version("inbedder"),
+    }
     return _CARD.format(trust="" if plain else ", trust_remote_code=True", prompt=prompt, needs=needs, **how)
 
 

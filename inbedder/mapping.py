@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from inbedder.encoding.encoder import Encoder
 from inbedder.errors import InputError, shown_names
-
-if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
 
 
 @dataclass(frozen=True)
 class VectorMap:
     """Adds a column of vectors. It is pickled and hashed by the model's name and revision, never by its weights."""
 
-    model: InBedder
+    model: Encoder
     """What embeds."""
     revision: str
     """Of its weights, so that datasets forgets what another model gave."""

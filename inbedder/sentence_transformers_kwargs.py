@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from inbedder.encoding.encoder import Encoder
 from inbedder.errors import InputError, shown, shown_names
-
-if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
 
 UNDERSTOOD = ("sentences", "inputs", "prompt", "prompt_name", "convert_to_tensor", "convert_to_numpy", "device")
 USUAL = {"output_value": "sentence_embedding", "precision": "float32", "truncate_dim": None, "pool": None, "chunk_size": None}
@@ -26,7 +24,7 @@ INSTEAD = {
 
 
 def encode_with_kwargs(
-    model: InBedder, texts: Any, instruction: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]
+    model: Encoder, texts: Any, instruction: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Any:
     """Embed texts for a caller who uses sentence-transformers' keywords.
 
@@ -71,7 +69,7 @@ def names_a_prompt(kwargs: Mapping[str, Any]) -> bool:
     return kwargs.get("prompt") is not None or kwargs.get("prompt_name") is not None
 
 
-def choose_instruction(model: InBedder, instruction: Any, kwargs: Mapping[str, Any]) -> Any:
+def choose_instruction(model: Encoder, instruction: Any, kwargs: Mapping[str, Any]) -> Any:
     """Choose among an instruction, a prompt and the name of one.
 
     Args:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from finetune.answering.examples import IGNORED, AnswerFormat
 from finetune.answering.families import make_examples
-from finetune.answering.rows import Row
+from finetune.answering.learned_row import Row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -20,7 +20,7 @@ import inbedder.prompting
 import inbedder.tokenization
 from finetune.answering.examples import AnswerFormat
 from finetune.answering.families import make_examples
-from finetune.answering.rows import Row
+from finetune.answering.learned_row import Row
 from inbedder.errors import MissingExtraError
 from inbedder.files import atomic_write
 

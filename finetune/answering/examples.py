@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from finetune.answering.rows import Row
+from finetune.answering.learned_row import Row
 from inbedder.batching import pad
 from inbedder.prompting import PromptTemplate
 from inbedder.tokenization import AnsweredPrompt, PromptTokenizer, clean_text

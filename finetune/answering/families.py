@@ -10,7 +10,7 @@ from torch import Tensor
 
 from finetune.answering.examples import AnswerFormat, Example, causal_examples, masked_examples, seq2seq_examples
 from finetune.answering.forward_pass import ForwardOutput, read_causal, read_masked, read_seq2seq
-from finetune.answering.rows import Row
+from finetune.answering.learned_row import Row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -11,11 +11,12 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from finetune.answering.keywords import kept_words
+from finetune.answering.learned_row import Row
 from finetune.answering.recipe import AnsweringData
 from finetune.columns import column_of, first_answer
 from finetune.composing import WRITTEN
@@ -26,29 +27,6 @@ from inbedder.words import StopwordList, stopwords
 
 KEYWORD_ENCODER = "all-MiniLM-L6-v2"
 PUNCTUATION = set(".,;:!?\"'`()[]{}-–—…") | {"``", "''", "--", "..."}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One question about one text, with its answer."""
-
-    text: str
-    """The paragraph."""
-    instruction: str
-    """The question."""
-    answer: str
-    """The answer, stripped when the recipe says so."""
-    source: str
-    """Name of the set."""
-    target: str = "answer"
-    """What the vector is drawn to: "answer", "text" or "both"."""
-    taught_as: str | None = None
-    """What teachers are asked; None is the question, "@unasked" nothing, and "" leaves them out."""
-
-    @property
-    def drawn_to(self) -> tuple[str, ...]:
-        """The texts whose mean vector the row's vector is drawn to."""
-        return {"answer": (self.answer.lower(),), "text": (self.text,), "both": (self.answer.lower(), self.text)}[self.target]
 
 
 def strip_stopwords(answer: str, which: StopwordList = "ours") -> str:

@@ -8,8 +8,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from finetune.answering.learned_row import Row
 from finetune.answering.recipe import AnsweringRecipe
-from finetune.answering.rows import Row, name_of
+from finetune.answering.rows import name_of
 from finetune.card import card, save_curve
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.files import atomic_write

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from finetune.answering.example_cache import cached_examples
 from finetune.answering.examples import Collator
 from finetune.answering.families import FAMILIES
+from finetune.answering.learned_row import Row
 from finetune.answering.objectives import QUESTION
 from finetune.answering.packing import PackingCollator
 from finetune.answering.plan import Plan
-from finetune.answering.rows import Row
 from inbedder.backbones.transformer import pad_id_of
 from inbedder.backbones.weights import Loaded
 

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from inbedder.encoding.encoder import Encoder
 from inbedder.encoding.runner import Pace
 from inbedder.errors import ModelError
 from inbedder.options import EncodingOptions
 from inbedder.vectors import Vectors, check_finite, side_by_side
 from inbedder.whole_text import WholeTexts, with_generic
-
-if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
 
 MAX_REMEMBERED_QUESTIONS = 1024
 """Questions whose own vector is remembered."""
@@ -86,8 +84,8 @@ class Combiner:
         read: Reader,
         encoding: EncodingOptions,
         no_question: str,
-        base_encoder: Callable[[], InBedder] | None = None,
-        second_model: InBedder | None = None,
+        base_encoder: Callable[[], Encoder] | None = None,
+        second_model: Encoder | None = None,
         remembered: Remembered | None = None,
     ) -> None:
         """Bind the parts.
@@ -138,7 +136,7 @@ class Combiner:
             if rows := [row for row, asked in enumerate(questions) if asked[number] in asked_questions]:
                 vectors[number, rows] -= [own_vectors[questions[row][number]] for row in rows]
 
-    def _add_base(self, base_encoder: InBedder, vectors: Vectors, texts: Sequence[str], questions: Questions, pace: Pace) -> None:
+    def _add_base(self, base_encoder: Encoder, vectors: Vectors, texts: Sequence[str], questions: Questions, pace: Pace) -> None:
         """Add the texts' own vectors under questions about the whole text, in place."""
         if base_encoder.dimension != vectors.shape[-1]:
             raise ModelError(f"The vectors of {base_encoder.name} have another length than the model's. Leave add_generic out.")
@@ -153,13 +151,13 @@ class Combiner:
         weights = np.array([[by_question[question] for question in row] for row in questions], dtype=np.float32).T
         if rows := np.flatnonzero(weights.any(axis=0)).tolist():
             options = {"batch_size": pace.batch_size, "show_progress_bar": pace.show_progress_bar}
-            own_vectors = base_encoder.encode([texts[row] for row in rows], **options)  # type: ignore[arg-type]
+            own_vectors = base_encoder.encode([texts[row] for row in rows], **options)
             vectors[:, rows] = with_generic(vectors[:, rows], own_vectors, weights[:, rows, None])
 
 
-def _read_second(model: InBedder, texts: Sequence[str], questions: Questions, pace: Pace) -> Vectors:
+def _read_second(model: Encoder, texts: Sequence[str], questions: Questions, pace: Pace) -> Vectors:
     """The second model's vectors of the same prompts, shape (m, n, k)."""
-    options: dict[str, int | bool | None] = {"batch_size": pace.batch_size, "show_progress_bar": pace.show_progress_bar}
+    options: dict[str, Any] = {"batch_size": pace.batch_size, "show_progress_bar": pace.show_progress_bar}
     if len(set(questions)) == 1 and len(questions[0]) > 1:
-        return model.encode_many(texts, list(questions[0]), **options)  # type: ignore[arg-type]
-    return np.stack([model.encode(texts, list(each), **options) for each in zip(*questions, strict=True)])  # type: ignore[arg-type]
+        return model.encode_many(texts, list(questions[0]), **options)
+    return np.stack([model.encode(texts, list(each), **options) for each in zip(*questions, strict=True)])

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
+from inbedder.encoding.encoder import Encoder
 
 
 class LazyModel:
     """Loads a model once."""
 
-    def __init__(self, load: Callable[[], InBedder]) -> None:
+    def __init__(self, load: Callable[[], Encoder]) -> None:
         """Load nothing yet.
 
         Args:
             load: Gives the model.
         """
         self._load, self._lock = load, Lock()
-        self.loaded: InBedder | None = None
+        self.loaded: Encoder | None = None
         """The model, once it is loaded."""
 
-    def get(self) -> InBedder:
+    def get(self) -> Encoder:
         """Return the model, and load it where nobody has done so.
 
         Returns:
@@ -34,7 +32,7 @@ class LazyModel:
                 self.loaded = self._load()
             return self.loaded
 
-    def changed(self, change: Callable[[InBedder], InBedder]) -> LazyModel:
+    def changed(self, change: Callable[[Encoder], Encoder]) -> LazyModel:
         """Return a variant that shares this model's weights and loads them when either is needed.
 
         Args:

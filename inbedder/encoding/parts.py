@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -25,6 +25,7 @@ from inbedder.backbones.transformer import dtype_name
 from inbedder.cache import Store
 from inbedder.encoding.combiner import Combiner, Remembered
 from inbedder.encoding.defaults import resolve_encoding, uses_default_reading, with_mask_length
+from inbedder.encoding.encoder import Encoder
 from inbedder.encoding.lazy_model import LazyModel
 from inbedder.encoding.runner import PromptRunner
 from inbedder.errors import InputError, ModelError
@@ -34,12 +35,9 @@ from inbedder.reencode import reencoder_revision
 from inbedder.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
 
-if TYPE_CHECKING:
-    from inbedder.embedder import InBedder
-
 REPLACEABLE = {"cache", "cache_size", "text_memory"}
 """Options of what is loaded that change no weights."""
-LoadModel = Callable[..., "InBedder"]
+LoadModel = Callable[..., Encoder]
 """Loads another model: the class ``InBedder``."""
 
 
@@ -61,7 +59,7 @@ class Parts:
     """The cache."""
     base: LazyModel | None
     """The model that reads texts without a question; None where this model does so itself."""
-    second_model: InBedder | None
+    second_model: Encoder | None
     """The model whose vectors are appended."""
     remembered: Remembered = field(default_factory=Remembered)
     """What is found out once per question."""
@@ -95,7 +93,7 @@ class Parts:
         backbone: Backbone,
         store: Store | None,
         base: LazyModel | None,
-        second_model: InBedder | None,
+        second_model: Encoder | None,
         load_model: LoadModel,
     ) -> Parts:
         """Put the parts together.
@@ -169,7 +167,7 @@ class Parts:
             The variant's parts.
         """
 
-        def wrap(model: InBedder) -> InBedder:
+        def wrap(model: Encoder) -> Encoder:
             return model.with_parts(model.parts.wrap(wrap_backbone, wrap_tokenizer))
 
         return dataclasses.replace(
@@ -181,24 +179,28 @@ class Parts:
         )
 
     @property
-    def base_encoder(self) -> InBedder | None:
+    def template(self) -> PromptTemplate:
+        """The pattern of the prompts."""
+        assert isinstance(self.options.encoding.template, PromptTemplate)
+        return self.options.encoding.template
+
+    @property
+    def base_encoder(self) -> Encoder | None:
         """The model that reads texts without a question, loaded when it is first needed."""
         return None if self.base is None else _on_device_of(self.backbone, self.base)
 
     @cached_property
     def defaults(self) -> DefaultInstructions:
         """What the model is asked where nobody asks."""
-        assert isinstance(self.options.encoding.template, PromptTemplate)
-        return default_instructions(self.options.encoding.template, self.settings.prompts)
+        return default_instructions(self.template, self.settings.prompts)
 
     @cached_property
     def runner(self) -> PromptRunner:
         """Reads prompts in batches, through the cache."""
         encoding, memory_size = self.options.encoding, self.options.model.text_memory
-        assert isinstance(encoding.template, PromptTemplate)
         memory = None
         if memory_size is not None:
-            memory = memory_for(self.backbone, str(encoding.pooling), encoding.template, memory_size)
+            memory = memory_for(self.backbone, str(encoding.pooling), self.template, memory_size)
         return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, self._make_spec, memory)
 
     @cached_property
@@ -265,7 +267,7 @@ class Parts:
         return dataclasses.replace(self, requested=self.requested.replace(**place), options=self.options.replace(**place))
 
 
-def describe(options: Options, settings: Settings, backbone: Backbone, second_model: InBedder | None) -> VectorSpec:
+def describe(options: Options, settings: Settings, backbone: Backbone, second_model: Encoder | None) -> VectorSpec:
     """Write down what decides the vectors of a loaded model.
 
     Args:
@@ -296,7 +298,7 @@ def describe(options: Options, settings: Settings, backbone: Backbone, second_mo
     )
 
 
-def _on_device_of(backbone: Backbone, base: LazyModel) -> InBedder:
+def _on_device_of(backbone: Backbone, base: LazyModel) -> Encoder:
     """The base encoder, on the device where the model is by now."""
     return base.get().to(backbone.model.device)
 

@@ -31,7 +31,7 @@ from inbedder.cache import Store
 from inbedder.reencode import reencode
 
 if TYPE_CHECKING:
-    from finetune.answering.rows import Row
+    from finetune.answering.learned_row import Row
 
 
 @dataclass(frozen=True)

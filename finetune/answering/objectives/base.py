@@ -19,7 +19,7 @@ from inbedder.errors import RecipeError
 from inbedder.vectors import Vectors
 
 if TYPE_CHECKING:
-    from finetune.answering.rows import Row
+    from finetune.answering.learned_row import Row
 
 
 class Targets(NamedTuple):

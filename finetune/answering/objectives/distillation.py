@@ -27,7 +27,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import RecipeError
 
 if TYPE_CHECKING:
-    from finetune.answering.rows import Row
+    from finetune.answering.learned_row import Row
 
 
 @dataclass(frozen=True)

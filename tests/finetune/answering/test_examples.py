@@ -4,9 +4,9 @@ import torch
 
 from finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, masked_examples
 from finetune.answering.families import make_examples
+from finetune.answering.learned_row import Row
 from finetune.answering.plan import resolve_plan
 from finetune.answering.recipe import parse_recipe
-from finetune.answering.rows import Row
 from inbedder.prompting import get_template
 from inbedder.tokenization import PromptTokenizer
 from tests.conftest import TOKENIZERS

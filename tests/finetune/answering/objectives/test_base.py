@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from finetune.answering.learned_row import Row
 from finetune.answering.objectives.base import VectorSettings, make_orthonormal_map
-from finetune.answering.rows import Row
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 

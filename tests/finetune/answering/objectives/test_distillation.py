@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from finetune.answering.learned_row import Row
 from finetune.answering.objectives.distillation import Distillation, embed_with_teachers
-from finetune.answering.rows import Row
 from inbedder import InBedder
 from tests.conftest import assert_close
 
