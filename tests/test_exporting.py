@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import subprocess
 import sys
@@ -169,7 +170,8 @@ def test_a_folder_that_holds_something_is_left_alone(make_model, tmp_path):
 
 def test_weights_that_cannot_be_written_are_refused(make_model, tmp_path, monkeypatch):
     model = InBedder(make_model("opt"))
-    monkeypatch.setattr(model, "options", model.options.replace(quantization="nf4"))
+    options = model.options.replace(quantization="nf4")
+    monkeypatch.setattr(model, "parts", dataclasses.replace(model.parts, options=options))
     with pytest.raises(ModelError, match=r"Load it with its usual backbone and no quantization."):
         model.save_sentence_transformer(tmp_path / "out")
     assert not (tmp_path / "out").exists()

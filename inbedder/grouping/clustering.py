@@ -110,7 +110,7 @@ def cluster(
         examples=[[rows[i] for i in central_rows] for central_rows in find_central_texts(rows, vectors, labels)],
         answers=answers,
         embeddings=vectors,
-        head_words=embedder.nearest_words(compute_mean_differences(vectors, labels), top=8),
+        head_words=embedder.nearest_words(compute_mean_differences(vectors, labels), top=8) if answered else [[]] * len(words),
         label_agreements={name: measure_agreement(labels, values) for name, values in label_columns.items()},
         titles=name_groups(namer, collect_contents(rows, answers, vectors, labels, words)),
         stability=_measure_stability(vectors, labels, left_out, regroup, seed, int(groups.labels.max()) + 1),
