@@ -44,16 +44,7 @@ class QuestionVectors:
         self._vectors: dict[tuple[str, ...], Vectors] = {}
 
     def find(self, questions: set[str], filter_words: Sequence[str], read: Reader) -> dict[str, Vectors]:
-        """Return the vector of each question.
-
-        Args:
-            questions: The questions.
-            filter_words: Words whose answer states are left out.
-            read: Pools the model's states.
-
-        Returns:
-            float32, shape (d,), by question.
-        """
+        """Return the vector of each question."""
         keys = {question: (question, *filter_words) for question in questions}
         remembered = {question: self._vectors.get(key) for question, key in keys.items()}
         vectors = {question: vector for question, vector in remembered.items() if vector is not None}

@@ -72,15 +72,7 @@ def _room(max_length: int, max_new_tokens: int, backbone: Backbone) -> int:
 
 
 def with_mask_length(backbone: Backbone, mask_length: int | None) -> Backbone:
-    """Return a masked LM that answers with another number of masks; its weights are shared.
-
-    Args:
-        backbone: The model.
-        mask_length: How many masks follow a prompt; None for models without masks.
-
-    Returns:
-        The backbone itself where it has that number.
-    """
+    """Return a masked LM that answers with another number of masks; its weights are shared."""
     if mask_length in (None, backbone.mask_length):
         return backbone
     other = copy(backbone)
@@ -89,14 +81,6 @@ def with_mask_length(backbone: Backbone, mask_length: int | None) -> Backbone:
 
 
 def uses_default_reading(encoding: EncodingOptions, backbone: Backbone) -> bool:
-    """Whether vectors are read as the model was trained to give them: its own pooling, the last layer, no word left out.
-
-    Args:
-        encoding: How it is read.
-        backbone: The model.
-
-    Returns:
-        Whether a base encoder or a second model may be combined with it.
-    """
+    """Whether vectors are read as the model was trained to give them: its own pooling, the last layer, no word left out."""
     last = encoding.layer in (-1, backbone.num_layers)
     return encoding.pooling == backbone.poolings[0] and last and not encoding.filter_words

@@ -12,33 +12,18 @@ class LazyModel:
     """Loads a model once."""
 
     def __init__(self, load: Callable[[], Encoder]) -> None:
-        """Load nothing yet.
-
-        Args:
-            load: Gives the model.
-        """
+        """Load nothing yet."""
         self._load, self._lock = load, Lock()
         self.loaded: Encoder | None = None
         """The model, once it is loaded."""
 
     def get(self) -> Encoder:
-        """Return the model, and load it where nobody has done so.
-
-        Returns:
-            The same model to every caller.
-        """
+        """Return the model, and load it where nobody has done so."""
         with self._lock:
             if self.loaded is None:
                 self.loaded = self._load()
             return self.loaded
 
     def changed(self, change: Callable[[Encoder], Encoder]) -> LazyModel:
-        """Return a variant that shares this model's weights and loads them when either is needed.
-
-        Args:
-            change: Gives the variant of the loaded model.
-
-        Returns:
-            The variant.
-        """
+        """Return a variant that shares this model's weights and loads them when either is needed."""
         return LazyModel(lambda: change(self.get()))

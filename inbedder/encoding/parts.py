@@ -66,19 +66,7 @@ class Parts:
 
     @classmethod
     def load(cls, requested: Options, load_model: LoadModel) -> Parts:
-        """Load a model and what it is combined with.
-
-        Args:
-            requested: The options as they were given.
-            load_model: Loads the base encoder and the second model.
-
-        Returns:
-            The parts.
-
-        Raises:
-            ModelError: When a model cannot be loaded or has no such layer or pooling.
-            InputError: When an option has no meaning for the model, or the cache's folder cannot be used.
-        """
+        """Load a model and what it is combined with."""
         store = open_store(requested.model)
         backbone, settings = load_backbone(requested.model)
         base_name, shared = settings.generic_base, requested.shared()
@@ -96,24 +84,7 @@ class Parts:
         second_model: Encoder | None,
         load_model: LoadModel,
     ) -> Parts:
-        """Put the parts together.
-
-        Args:
-            requested: The options as they were given.
-            settings: What the model's training left beside the weights.
-            backbone: The language model.
-            store: The cache.
-            base: The base encoder.
-            second_model: The second model; None loads the one that the options name.
-            load_model: Loads it.
-
-        Returns:
-            The parts.
-
-        Raises:
-            ModelError: When the model has no such layer or pooling.
-            InputError: When an option has no meaning for the model.
-        """
+        """Put the parts together."""
         encoding = resolve_encoding(requested.encoding, backbone, settings, requested.model.model)
         backbone = with_mask_length(backbone, encoding.mask_length)
         assert isinstance(encoding.template, PromptTemplate)
@@ -125,19 +96,7 @@ class Parts:
         return cls(requested, options, settings, backbone, tokenizer, store, base, second_model)
 
     def replace(self, load_model: LoadModel, **changes: Any) -> Parts:
-        """Return a variant with other options, which shares the weights.
-
-        Args:
-            load_model: Loads another second model.
-            **changes: Fields of ``EncodingOptions``, and cache, cache_size and text_memory.
-
-        Returns:
-            The variant's parts.
-
-        Raises:
-            InputError: When there is no such option, or it is one of what is loaded.
-            ModelError: When the model has no such layer or pooling.
-        """
+        """Return a variant with other options, which shares the weights."""
         loaded = {option.name for option in dataclasses.fields(ModelOptions)} - REPLACEABLE
         if fixed := sorted(loaded & changes.keys()):
             name = self.options.model.model
@@ -157,15 +116,7 @@ class Parts:
         wrap_backbone: Callable[[Backbone], Any] | None = None,
         wrap_tokenizer: Callable[[PromptTokenizer], Any] | None = None,
     ) -> Parts:
-        """Return a variant whose backbone and tokenizer, and those of its other models, are wrapped.
-
-        Args:
-            wrap_backbone: Gives an object that takes the backbone's place, such as a queue before it.
-            wrap_tokenizer: The same of the tokenizer.
-
-        Returns:
-            The variant's parts.
-        """
+        """Return a variant whose backbone and tokenizer, and those of its other models, are wrapped."""
 
         def wrap(model: Encoder) -> Encoder:
             return model.with_parts(model.parts.wrap(wrap_backbone, wrap_tokenizer))
@@ -229,17 +180,7 @@ class Parts:
         return cache(partial(describe, self.options, self.settings, self.backbone, self.second_model))
 
     def move(self, device: str | torch.device) -> Parts:
-        """Move the weights, which all variants share, to another device.
-
-        Args:
-            device: A torch device.
-
-        Returns:
-            The parts, which name it.
-
-        Raises:
-            ModelError: When the model is held by an engine or quantized, or there is no such device.
-        """
+        """Move the weights, which all variants share, to another device."""
         try:
             if torch.device(device) == self.backbone.model.device:
                 return self
@@ -268,20 +209,7 @@ class Parts:
 
 
 def describe(options: Options, settings: Settings, backbone: Backbone, second_model: Encoder | None) -> VectorSpec:
-    """Write down what decides the vectors of a loaded model.
-
-    Args:
-        options: No default left open.
-        settings: What its training left beside the weights.
-        backbone: The language model.
-        second_model: The model whose vectors are appended.
-
-    Returns:
-        The spec.
-
-    Raises:
-        ModelError: When files of large weights, which are read now, changed since they were loaded.
-    """
+    """Write down what decides the vectors of a loaded model."""
     model, encoding = options
     return VectorSpec(
         model=model.model,
@@ -304,15 +232,5 @@ def _on_device_of(backbone: Backbone, base: LazyModel) -> Encoder:
 
 
 def open_store(options: ModelOptions) -> Store | None:
-    """Open the cache that the options name.
-
-    Args:
-        options: Of a model.
-
-    Returns:
-        The cache; None where there is none.
-
-    Raises:
-        InputError: When its folder cannot be used.
-    """
+    """Open the cache that the options name."""
     return None if options.cache is None else Store(options.cache, options.cache_size)
