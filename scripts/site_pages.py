@@ -1,22 +1,41 @@
-"""Hooks of mkdocs: pages that are kept elsewhere in the repository, and the reference of the command line, join those of docs/.
+"""Hooks of mkdocs: add pages from outside docs/, and generate the references of the command line and of a model's options.
 
-The site mirrors the repository: a page keeps its path, so that its links work here and there. Only docs/ itself is left out of
-paths, and links of its pages that lead out of it lose one ``../``.
+The site mirrors the repository: a page keeps its path, so that its links work in both. Only docs/ is dropped from paths: links of
+its pages to other folders lose one ``../``, and links of other pages to docs/ lose that name.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND_LINE = "reference/command-line.md"
+OPTIONS = "options.md"
+GENERATED_PAGES = {COMMAND_LINE, OPTIONS}
+OPTIONS_PATH_IN_TEXT = f"<code>docs/{OPTIONS}</code>"
+"""How docstrings and pages name the options page, which is no file of the repository."""
 LINK = re.compile(r"(!?\[[^\]]*\]\()((?:\.\./)+)")
+LINK_TO_DOCS = re.compile(r"(!?\[[^\]]*\]\((?:\.\./)*)docs/")
+LINK_TARGET = re.compile(r"\]\(([^):#]+)\)")
+OPTIONS_INTRODUCTION = """# Options of a model
+
+`InBedder(model, **options)` takes every option of this page, and `model.replace(**options)` those of `EncodingOptions` and
+`cache`, `cache_size` and `text_memory`. `model.options` holds their values with no default left open; `model.spec`, a
+`VectorSpec`, holds what decides a vector.
+
+All commands that load a model (`embed`, `answer`, `cluster`, `compare-wordings`, `assign`, `evaluate`, `index build`, `serve`)
+offer the same command-line options. `inbedder serve` also reads each option, except `trust_remote_code`, from its YAML file and
+from the environment, where `max_length` is `INBEDDER_MAX_LENGTH`. A server never runs code from a model's repository.
+"""
 
 
 def command_line_reference() -> str:
@@ -30,6 +49,33 @@ def command_line_reference() -> str:
     return get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
 
 
+def options_reference() -> str:
+    """Generate one table per dataclass of options, in Markdown."""
+    from inbedder.options import EncodingOptions, ModelOptions, Reencoding
+
+    sections = [OPTIONS_INTRODUCTION]
+    for dataclass in (ModelOptions, EncodingOptions, Reencoding):
+        heading = f"## {dataclass.__name__}\n\n{(dataclass.__doc__ or '').strip()}\n"
+        rows = ["| option | command line | default | what it is |", "| --- | --- | --- | --- |", *_option_rows(dataclass)]
+        sections.append(f"{heading}\n{chr(10).join(rows)}\n")
+    return "\n".join(sections)
+
+
+def _option_rows(dataclass: Any) -> Iterator[str]:
+    """Rows of an option table."""
+    from inbedder.options import Reencoding, info_of
+
+    for option in fields(dataclass):
+        info = info_of(option)
+        flags = () if info.flags is None else info.flags or (f"--{option.name.replace('_', '-')}",)
+        if option.name == "model":
+            flags = ("--model",)  # each command declares it itself: serve takes several
+        names = ", ".join(f"`{name}`" for flag in flags for name in flag.split("/"))
+        if option.name == "reencoding":
+            names = f"[{Reencoding.__name__}](#{Reencoding.__name__.lower()})"
+        yield f"| `{option.name}` | {names} | `{option.default!r}` | {info.help.replace('|', chr(92) + '|')} |"
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add pages of docs/ that the navigation does not name."""
     named = set(_paths(config.nav))
@@ -40,24 +86,43 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the command line's reference, and what the navigation names and docs/ does not hold, with the pictures beside it."""
+    """Add generated pages, pages of the navigation from outside docs/, and the pictures and data that pages link to."""
     files.append(File.generated(config, COMMAND_LINE, content=command_line_reference()))
+    files.append(File.generated(config, OPTIONS, content=options_reference()))
+    pages = [*Path(config.docs_dir).rglob("*.md")]
     for path in _paths(config.nav):
         if files.get_file_from_path(path) is None:
             files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
-            text = (ROOT / path).read_text(encoding="utf-8")
-            for picture in re.findall(r"!\[[^\]]*\]\(([^):]+)\)", text):
-                place = ((ROOT / path).parent / picture).resolve()
-                files.append(File.generated(config, place.relative_to(ROOT).as_posix(), abs_src_path=str(place)))
+            pages.append(ROOT / path)
+    for linked_file in {linked_file for page in pages for linked_file in _linked_files(page)}:
+        path = linked_file.relative_to(ROOT).as_posix().removeprefix("docs/")
+        if files.get_file_from_path(path) is None:
+            files.append(File.generated(config, path, abs_src_path=str(linked_file)))
     return files
 
 
+def _linked_files(page: Path) -> Iterator[Path]:
+    """Files of the repository, other than pages, that a page links to."""
+    for target in LINK_TARGET.findall(page.read_text(encoding="utf-8")):
+        path = (page.parent / target).resolve()
+        if path.is_file() and path.is_relative_to(ROOT) and path.suffix != ".md":
+            yield path
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Let links of docs/ to other files of the repository lead to their pages."""
+    """Rewrite links from docs/ to other folders, and from these to docs/."""
     if not (Path(config.docs_dir) / page.file.src_uri).exists():
-        return markdown
+        return LINK_TO_DOCS.sub(r"\1", markdown)
     depth = page.file.src_uri.count("/")
-    return LINK.sub(lambda found: found[1] + "../" * min(found[2].count("../"), depth), markdown)
+    return LINK.sub(lambda match: match[1] + "../" * min(match[2].count("../"), depth), markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Link the options page where docstrings and pages name it."""
+    options_page = files.get_file_from_path(OPTIONS)
+    assert options_page is not None
+    url = get_relative_url(options_page.url, page.url)
+    return html.replace(OPTIONS_PATH_IN_TEXT, f'<a href="{url}">{OPTIONS_PATH_IN_TEXT}</a>')
 
 
 def _paths(nav: Any) -> list[str]:

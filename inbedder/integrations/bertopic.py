@@ -3,7 +3,7 @@
 backend = InstructedBackend("What is the complaint about?")
 BERTopic(embedding_model=backend, representation_model=AnswerRepresentation("What is the complaint about?")).fit(texts)
 
-``BERTopic(embedding_model=InBedder())`` works too, without an instruction.
+``InstructedBackend()`` embeds without an instruction. BERTopic ignores a bare ``InBedder`` and uses a default model of its own.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 KeyBERT(model=InstructedBackend("What is the complaint about?")).extract_keywords(text)
 
-``KeyBERT(model=InBedder())`` works too, without an instruction.
+``InstructedBackend()`` embeds without an instruction. KeyBERT ignores a bare ``InBedder`` and uses a default model of its own.
 """
 
 from __future__ import annotations

@@ -3,12 +3,17 @@
 import importlib.util
 import re
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
+import typer
 import yaml
+
+from inbedder.cli.app import app
+from inbedder.options import EncodingOptions, ModelOptions, Reencoding
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -67,7 +72,7 @@ def test_every_page_of_docs_is_in_the_navigation(site_pages, config):
 def test_what_the_navigation_names_is_there(site_pages):
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     for path in site_pages._paths(nav):
-        assert path == site_pages.COMMAND_LINE or (ROOT / "docs" / path).exists() or (ROOT / path).exists(), path
+        assert path in site_pages.GENERATED_PAGES or (ROOT / "docs" / path).exists() or (ROOT / path).exists(), path
 
 
 def test_the_reference_shows_every_command(site_pages):
@@ -77,15 +82,49 @@ def test_the_reference_shows_every_command(site_pages):
     assert "--instruction" in text
 
 
+def test_the_options_page_shows_every_option(site_pages):
+    text = site_pages.options_reference()
+    for dataclass in (ModelOptions, EncodingOptions, Reencoding):
+        assert f"## {dataclass.__name__}\n" in text
+        for option in fields(dataclass):
+            assert f"| `{option.name}` |" in text
+
+
+def test_the_options_page_shows_the_flags_of_commands(site_pages):
+    cells = [line.split(" | ")[1] for line in site_pages.options_reference().splitlines() if line.startswith("| `")]
+    page_flags = set(re.findall(r"`(--[a-z-]+)`", " ".join(cells)))
+    embed = typer.main.get_command(app).commands["embed"]
+    command_flags = {flag for option in embed.params for flag in [*option.opts, *option.secondary_opts]}
+    assert page_flags <= command_flags
+    assert {"--model", "--raw-length", "--re-enc-n", "--filter-word"} <= page_flags
+
+
+@pytest.mark.parametrize(
+    ("url", "link"), [("reference/python/", "../../options/"), ("faq/", "../options/"), ("CONTRIBUTING/", "../options/")]
+)
+def test_the_options_page_is_linked_by_its_path(site_pages, url, link):
+    page = SimpleNamespace(url=url)
+    files = SimpleNamespace(get_file_from_path=lambda _path: SimpleNamespace(url="options/"))
+    html = site_pages.on_page_content("<p><code>docs/options.md</code></p>", page, None, files)
+    assert html == f'<p><a href="{link}"><code>docs/options.md</code></a></p>'
+
+
+def test_the_site_holds_data_that_a_page_links_to(site_pages):
+    linked_files = {path.relative_to(ROOT).as_posix() for path in site_pages._linked_files(ROOT / "docs" / "explanation.md")}
+    assert {"docs/pictures/two_questions.png", "finetune/results/mini_questions.json"} <= linked_files
+
+
 @pytest.mark.parametrize(
     ("page", "link", "expected"),
     [
         ("faq.md", "../SECURITY.md", "SECURITY.md"),
         ("how-to/measure.md", "../../finetune/README.md", "../finetune/README.md"),
         ("how-to/measure.md", "../faq.md", "../faq.md"),
+        ("finetune/README.md", "../docs/recipes.md", "../recipes.md"),
+        ("CONTRIBUTING.md", "docs/faq.md", "faq.md"),
     ],
 )
-def test_links_out_of_docs_lead_to_the_pages_of_the_site(site_pages, config, page, link, expected):
+def test_links_across_docs_lead_to_the_pages_of_the_site(site_pages, config, page, link, expected):
     files = pytest.importorskip("mkdocs.structure.files")
     shown = SimpleNamespace(file=files.File(page, config.docs_dir, config.site_dir, True))
     assert site_pages.on_page_markdown(f"[here]({link})", shown, config, None) == f"[here]({expected})"
