@@ -6,6 +6,7 @@ its pages to other folders lose one ``../``, and links of other pages to docs/ l
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -76,6 +77,15 @@ def _option_rows(dataclass: Any) -> Iterator[str]:
         yield f"| `{option.name}` | {names} | `{option.default!r}` | {info.help.replace('|', chr(92) + '|')} |"
 
 
+def describe_integrations(page: str, folder: Path = ROOT / "inbedder" / "integrations") -> str:
+    """Add the docstrings of adapters that a page does not name, so that a new adapter brings its own documentation."""
+    for path in sorted(folder.glob("*.py")):
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if path.stem not in ("__init__", "loading") and f"inbedder.integrations.{path.stem}" not in page:
+            page += f"\n## {path.stem}\n\n`inbedder.integrations.{path.stem}`\n\n```text\n{docstring}\n```\n"
+    return page
+
+
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add pages of docs/ that the navigation does not name."""
     named = set(_paths(config.nav))
@@ -111,6 +121,8 @@ def _linked_files(page: Path) -> Iterator[Path]:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite links from docs/ to other folders, and from these to docs/."""
+    if page.file.src_uri == "integrations.md":
+        markdown = describe_integrations(markdown)
     if not (Path(config.docs_dir) / page.file.src_uri).exists():
         return LINK_TO_DOCS.sub(r"\1", markdown)
     depth = page.file.src_uri.count("/")
