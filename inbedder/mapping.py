@@ -20,7 +20,7 @@ class VectorMap:
     model: Encoder
     """What embeds."""
     revision: str
-    """Of its weights, so that datasets forgets what another model gave."""
+    """The key of its ``VectorSpec``, so that datasets forgets what another model or reading gave."""
     instruction: str | None
     """What is asked of every text."""
     column: str

@@ -81,7 +81,8 @@ def describe_integrations(page: str, folder: Path = ROOT / "inbedder" / "integra
     """Add the docstrings of adapters that a page does not name, so that a new adapter brings its own documentation."""
     for path in sorted(folder.glob("*.py")):
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
-        if path.stem not in ("__init__", "loading") and f"inbedder.integrations.{path.stem}" not in page:
+        is_named = f"inbedder.integrations.{path.stem}" in page or f"## {path.stem.replace('_', '-')}\n" in page
+        if path.stem not in ("__init__", "loading") and not is_named:
             page += f"\n## {path.stem}\n\n`inbedder.integrations.{path.stem}`\n\n```text\n{docstring}\n```\n"
     return page
 

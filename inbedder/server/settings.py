@@ -40,25 +40,25 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     api_key_file: Path | None = None
     """A file whose only line is the key."""
     max_body_bytes: int = Field(default=8_000_000, ge=1)
-    """Longest body of a request."""
+    """Maximum number of bytes of a request's body."""
     max_items: int = Field(default=2048, ge=1)
-    """Most texts in a request."""
+    """Maximum number of texts in a request."""
     max_characters: int = Field(default=200_000, ge=1)
-    """Most characters of a text."""
+    """Maximum number of characters of a text."""
     max_tokens: int = Field(default=300_000, ge=1)
-    """Most tokens that a request gives to the model."""
+    """Maximum number of tokens that a request gives to the model."""
     max_instruction_characters: int = Field(default=2000, ge=1)
-    """Most characters of an instruction."""
+    """Maximum number of characters of an instruction."""
     max_cluster_items: int = Field(default=2000, ge=2)
-    """Most texts that are grouped in a request."""
+    """Maximum number of texts that are grouped in a request."""
     max_cluster_instructions: int = Field(default=8, ge=1)
-    """Most instructions that texts are grouped by in a request."""
+    """Maximum number of instructions that texts are grouped by in a request."""
     max_waiting: int = Field(default=256, ge=1)
-    """Most requests of a model that are being worked on or wait; further ones are answered with 429."""
+    """Maximum number of requests of a model that are being worked on or wait; further ones are answered with 429."""
     threads: int = Field(default=32, ge=1)
     """Requests of a model that are tokenized and written as JSON at the same time; more than fill a pass win nothing."""
     batch_size: int = Field(default=32, ge=1)
-    """Most texts in one pass of a model, of all waiting requests together."""
+    """Maximum number of texts in one pass of a model, of all waiting requests together."""
     body_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
     """Seconds within which a request's body has to arrive."""
     grace: int = Field(default=30, ge=0)
