@@ -107,7 +107,7 @@ def _write_folder(parts: Parts, target: Path, sentence_transformers: str) -> Non
         _write_modules(home, _built_in(parts, home))
     if not plain:
         _write_modules(target, [("0", MODEL_FOLDER, OWN_MODULE)])
-        _write_json(home / SPEC_FILE, parts.spec.to_dict())
+    _write_json(home / SPEC_FILE, parts.spec.to_dict())
     prompts = {"query": "", "document": ""} | _prompts(parts)
     default = prompts.pop("", None)
     if default:

@@ -9,7 +9,9 @@ from sentence_transformers import SentenceTransformer
 
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError
+from inbedder.exporting import SPEC_FILE
 from inbedder.options import Reencoding
+from inbedder.vector_spec import VectorSpec
 from tests.conftest import TEXTS, assert_close
 
 QUESTION = "What animals do they love?"
@@ -175,3 +177,14 @@ def test_weights_that_cannot_be_written_are_refused(make_model, tmp_path, monkey
     with pytest.raises(ModelError, match=r"Load it with its usual backbone and no quantization."):
         model.save_sentence_transformer(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_export_that_fails_leaves_nothing_and_can_be_run_again(make_model, tmp_path, monkeypatch):
+    model = InBedder(make_model("opt"))
+    with monkeypatch.context() as patch:
+        patch.setattr("inbedder.exporting._card", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.save_sentence_transformer(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    model.save_sentence_transformer(tmp_path / "out")
+    assert VectorSpec.from_json((tmp_path / "out" / SPEC_FILE).read_text()) == model.spec

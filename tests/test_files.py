@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.files import atomic_write, check_target
+from inbedder.files import atomic_folder, atomic_write, check_target
 
 
 def test_the_target_appears_whole_and_no_temporary_stays(tmp_path):
@@ -151,3 +151,16 @@ def test_a_folder_without_the_right_to_write_is_found_out(tmp_path):
             check_target(tmp_path / "a.txt")
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_folder_is_there_whole_or_not_at_all(tmp_path):
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "out") as temporary:
+        (temporary / "a").write_text("a")
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()
+    with atomic_folder(tmp_path / "out") as temporary:
+        (temporary / "a").write_text("a")
+        assert not any((tmp_path / "out").iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "a").read_text() == "a"

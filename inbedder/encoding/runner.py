@@ -210,6 +210,7 @@ class PromptRunner:
         """
         self.backbone, self.tokenizer, self.encoding = backbone, tokenizer, encoding
         self.store, self._spec, self.text_memory = store, spec, text_memory
+        self._spaces: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     @property
     def max_batch_tokens(self) -> int:
@@ -315,13 +316,18 @@ class PromptRunner:
         """Where results of one kind are stored; None without a cache."""
         if self.store is None:
             return None
+        key = (kind, tuple(filter_words), sampling)
+        if key not in self._spaces:
+            self._spaces[key] = self._describe_space(*key)
+        return CacheSpace(self.store, self._spaces[key], pack, unpack)
+
+    def _describe_space(self, kind: str, filter_words: Sequence[str], sampling: Sampling | None) -> dict[str, Any]:
+        """All that results of one kind depend on, beside text and instruction."""
         spec = self._spec()
         if spec.weights == "unknown":
             raise InputError(
                 f"The weights of {spec.model} have no revision, so cached vectors could be wrong. Load it without a cache."
             )
         part = spec.pooled(filter_words) if sampling is None else spec.answers()
-        about = {"results": kind, "model": spec.model, **part.contents()}
-        if sampling is not None:
-            about["sampling"] = asdict(sampling)
-        return CacheSpace(self.store, about, pack, unpack)
+        description = {"results": kind, "model": spec.model, **part.contents()}
+        return description if sampling is None else description | {"sampling": asdict(sampling)}
