@@ -312,6 +312,17 @@ def test_the_command_line(case, tmp_path, monkeypatch):
     case.expect(np.load("vectors.npy"))
 
 
+def test_a_default_that_is_given_is_not_the_same_as_none_given(folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
+    cluster(TEXTS, QUESTION, InBedder(folders["masked"], **SHORT), k=1).save(tmp_path / "groups")
+    assert CliRunner().invoke(app, ["assign", "groups", "t.txt"]).exit_code == 0
+    result = CliRunner().invoke(app, ["assign", "groups", "t.txt", "--max-length", "256"])
+    assert result.exit_code == 1 and "max_length was 48 and is 256" in str(result.exception)
+    result = CliRunner().invoke(app, ["assign", "groups", "t.txt", "--max-length", "512"])
+    assert result.exit_code == 1 and "max_length was 48 and is" in str(result.exception)
+
+
 COMMANDS = ["embed", "answer", "cluster", "compare-wordings", "assign", "evaluate", "serve", "index build"]
 
 

@@ -20,8 +20,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a model.
 
     Args:
-        command: A function with a parameter ``model_options``, which is given those that are not at their default, by
-            ``InBedder``'s names.
+        command: A function with a parameter ``model_options``, which takes those that the user gave, by ``InBedder``'s names.
 
     Returns:
         The function as typer takes it: that parameter is replaced by an option for each field. The options are checked before
@@ -59,24 +58,27 @@ def _as_keyword(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _parameter(name: str, option: dataclasses.Field[Any]) -> inspect.Parameter:
+    """An option whose value is None unless the user gave one: its default may be a stored model's, not the field's."""
     info = info_of(option)
-    kind = info.kind if option.default is not None and option.default != () else info.kind | None
-    described = typer.Option(*(info.flags or ()), help=info.help, rich_help_panel=info.panel, show_default=bool(option.default))
-    default = option.default if option.default != () else None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, described])
+    default = str(option.default) if option.default else False
+    described = typer.Option(*(info.flags or ()), help=info.help, rich_help_panel=info.panel, show_default=default)
+    annotation = Annotated[info.kind | None, described]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _collect(values: dict[str, Any]) -> dict[str, Any]:
-    """The options that are not at their default, checked."""
+    """The options that the user gave, checked."""
     prefix = _PREFIXES[Reencoding]
-    reencoding = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-    options = {name: value for name, value in values.items() if not name.startswith(prefix) and value is not None}
-    if Reencoding(**reencoding) != Reencoding():
-        if options.get("pooling") not in ("re-enc", "re_encode"):
-            flags = ", ".join(flag for option in _offered(Reencoding) for flag in info_of(option).flags or ())
-            raise typer.BadParameter("they are for --pooling re-enc.", param_hint=flags)
-        options["reencoding"] = Reencoding(**reencoding)
+    options = {name: value for name, value in values.items() if value is not None}
+    reencoding = {name.removeprefix(prefix): options.pop(name) for name in list(options) if name.startswith(prefix)}
+    if reencoding and options.get("pooling") not in ("re-enc", "re_encode"):
+        flags = ", ".join(flag for option in _offered(Reencoding) for flag in info_of(option).flags or ())
+        raise typer.BadParameter("they are for --pooling re-enc.", param_hint=flags)
     try:
-        return Options.parse(**options).changes()
+        if reencoding:
+            options["reencoding"] = Reencoding(**reencoding)
+        checked = Options.parse(**options)
     except InbedderError as error:
         raise typer.BadParameter(str(error)) from error
+    parts = {option.name: part for part in checked for option in dataclasses.fields(part)}
+    return {name: getattr(parts[name], name) for name in options}
