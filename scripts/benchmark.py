@@ -126,7 +126,7 @@ def causal_cases(family: str, shape: str) -> Iterator[Case]:
         remembered = InBedder(plain.name, dtype="float32", text_memory="1G")
 
         def one_by_one() -> Any:
-            remembered.text_memory = TextMemory(10**9)  # the first question reads the texts
+            remembered.runner.text_memory = TextMemory(10**9)  # the first question reads the texts
             return separate(remembered)
 
         return lambda: separate(plain), one_by_one

@@ -51,7 +51,9 @@ class TestEngine:
         ours, theirs = (model.with_pooling("avg-gen") for model in pair)
         first = {
             one[0]
-            for some in theirs.backbone._generate([p.ids.tolist() for p in theirs.tokenizer(TEXTS, ASKED)], theirs.sampling)
+            for some in theirs.backbone._generate(
+                [p.ids.tolist() for p in theirs.tokenizer(TEXTS, ASKED)], theirs.options.encoding.sampling
+            )
             for one in some
         }
         stops = sorted(first) if ends else [0]

@@ -24,12 +24,12 @@ def topics(**options):
     return BERTopic(umap_model=BaseDimensionalityReduction(), hdbscan_model=KMeans(3, random_state=0), **options).fit(TEXTS)
 
 
-def test_a_model_itself_is_taken_and_not_replaced_by_another(model):
-    assert select_backend(model) is model
-    fitted = topics(embedding_model=model)
-    assert fitted.embedding_model is model
+def test_without_an_instruction_a_backend_gives_the_general_purpose_vectors(model):
+    backend = InstructedBackend(model=model)
+    fitted = topics(embedding_model=backend)
+    assert fitted.embedding_model is backend
     assert len(fitted.topics_) == len(TEXTS)
-    np.testing.assert_array_equal(model.embed_documents(TEXTS[:3], verbose=False), model.encode(TEXTS[:3]))
+    np.testing.assert_array_equal(backend.embed_documents(TEXTS[:3], verbose=False), model.encode(TEXTS[:3]))
 
 
 def test_a_backend_embeds_under_its_instruction(model):
