@@ -62,7 +62,7 @@ def _parameter(name: str, option: dataclasses.Field[Any]) -> inspect.Parameter:
     info = info_of(option)
     default = str(option.default) if option.default else False
     described = typer.Option(*(info.flags or ()), help=info.help, rich_help_panel=info.panel, show_default=default)
-    annotation = Annotated[info.kind | None, described]
+    annotation: Any = Annotated[info.kind | None, described]  # type: ignore[name-defined]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

@@ -111,20 +111,15 @@ class Parts:
             second_model = second_model.replace(**shared)
         return self.compose(requested, self.settings, self.backbone, store, base, second_model, load_model)
 
-    def wrap(
-        self,
-        wrap_backbone: Callable[[Backbone], Any] | None = None,
-        wrap_tokenizer: Callable[[PromptTokenizer], Any] | None = None,
-    ) -> Parts:
-        """Return a variant whose backbone and tokenizer, and those of its other models, are wrapped."""
+    def wrap(self, wrap_backbone: Callable[[Backbone], Any]) -> Parts:
+        """Return a variant whose backbone, and those of its other models, are wrapped, by a queue before them, say."""
 
         def wrap(model: Encoder) -> Encoder:
-            return model.with_parts(model.parts.wrap(wrap_backbone, wrap_tokenizer))
+            return model.with_parts(model.parts.wrap(wrap_backbone))
 
         return dataclasses.replace(
             self,
-            backbone=wrap_backbone(self.backbone) if wrap_backbone else self.backbone,
-            tokenizer=wrap_tokenizer(self.tokenizer) if wrap_tokenizer else self.tokenizer,
+            backbone=wrap_backbone(self.backbone),
             base=self.base and self.base.changed(wrap),
             second_model=self.second_model and wrap(self.second_model),
         )

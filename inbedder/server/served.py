@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -126,7 +127,8 @@ class ServedModel:
         """
         instructions = self.check(texts, instruction)
         parts = self.reader(instruction).parts
-        reader = self.embedder.with_parts(parts.wrap(wrap_tokenizer=PreparedPrompts))
+        prepared: Any = PreparedPrompts(parts.tokenizer)
+        reader = self.embedder.with_parts(replace(parts, tokenizer=prepared))
         try:
             tokenized = reader.tokenizer(texts, instructions)
         except InputError:
