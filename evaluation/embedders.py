@@ -148,7 +148,7 @@ def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided:
         {None: "", True: "generic added", False: "answer alone"}[add],
         {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
     ]
-    deciding = model.parts.requested.changes(deciding=True).keys() & options.keys()
+    deciding = model.parts.requested.deciding().keys() & options.keys()
     parts += [f"{name}={options[name]!r}" for name in sorted(deciding - NAMED_OTHERWISE)]
     return ", ".join([model.name, *filter(None, parts)])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -497,25 +497,23 @@ class Options(NamedTuple):
         changes = [{name: value for name, value in options.items() if name in part} for part in names]
         return Options(dataclasses.replace(self.model, **changes[0]), dataclasses.replace(self.encoding, **changes[1]))
 
-    def changes(self, *, deciding: bool = False) -> dict[str, Any]:
-        """Return the options that are not at their default.
+    def changes(self) -> dict[str, Any]:
+        """Return the options that are not at their default, by name."""
+        return {name: value for option, name, value in self._entries() if value != option.default}
 
-        Args:
-            deciding: Whether only those that decide vectors are wanted: not the device, say.
-
-        Returns:
-            Values by name.
-        """
-        return {
-            option.name: getattr(part, option.name)
-            for part in self
-            for option in fields(part)
-            if getattr(part, option.name) != option.default and (info_of(option).decides_vectors or not deciding)
-        }
+    def deciding(self) -> dict[str, Any]:
+        """Return the options that decide vectors, by name: not the device, say."""
+        return {name: value for option, name, value in self._entries() if info_of(option).decides_vectors}
 
     def shared(self) -> dict[str, Any]:
         """Return the options that the base encoder and the second model are loaded with too, by name."""
-        return {option.name: getattr(part, option.name) for part in self for option in fields(part) if info_of(option).shared}
+        return {name: value for option, name, value in self._entries() if info_of(option).shared}
+
+    def _entries(self) -> Iterator[tuple[dataclasses.Field[Any], str, Any]]:
+        """Each option's field, name and value."""
+        for part in self:
+            for option in fields(part):
+                yield option, option.name, getattr(part, option.name)
 
 
 def all_options() -> list[dataclasses.Field[Any]]:

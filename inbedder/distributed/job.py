@@ -143,9 +143,9 @@ def _settings_of(name: str, options: dict[str, Any]) -> dict[str, Any]:
     from inbedder.backbones.revision import files_revision
 
     requested = Options.parse(model=name, **options)
-    changes = requested.changes(deciding=True)
-    plain = {key: asdict(value) if is_dataclass(value) else value for key, value in changes.items()}  # type: ignore[arg-type]
-    return {"model": name, "files": files_revision(name, requested.model.revision), "options": plain}
+    values = requested.deciding()
+    plain = {key: asdict(value) if is_dataclass(value) else value for key, value in values.items()}  # type: ignore[arg-type]
+    return {**plain, "files": files_revision(name, requested.model.revision)}
 
 
 def _compute(

@@ -229,7 +229,7 @@ class TestWithRay:
 
     def test_after_a_kill_of_the_driver_the_next_run_computes_what_is_missing(self, job, many, make_model):
         options = ["--engine", "ray", "--workers", "2", "--threads", "1", "--id-column", "key", "--text-column", "text"]
-        options += ["--batch-size", "1", "--precision", "float32", "--model", make_model("bert"), "-o", str(job.folder)]
+        options += ["--batch-size", "1", "--dtype", "float32", "--model", make_model("bert"), "-o", str(job.folder)]
         driver = subprocess.Popen([sys.executable, "-m", "inbedder", "embed", str(many), "-i", ASKED, *options])
         wait_for_parts(job.folder, 2)
         driver.kill()
