@@ -53,8 +53,9 @@ def test_topics_are_named_by_the_answers_of_their_documents(model):
 def test_a_topic_without_answers_keeps_its_words(model, monkeypatch):
     silent = InBedder(model.name)
     monkeypatch.setattr(silent, "answer", lambda texts, *_args, **_options: [" "] * len(texts))
-    named = topics(embedding_model=model, representation_model=AnswerRepresentation(QUESTION, silent)).get_topics()
-    words = topics(embedding_model=model).get_topics()
+    backend = InstructedBackend(model=model)
+    named = topics(embedding_model=backend, representation_model=AnswerRepresentation(QUESTION, silent)).get_topics()
+    words = topics(embedding_model=backend).get_topics()
     assert named.keys() == words.keys()
     for topic, ranked in named.items():  # words of equal weight may stand in another order
         assert [weight for _, weight in ranked] == pytest.approx([weight for _, weight in words[topic]])
