@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -28,11 +29,10 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
     """
     signature = inspect.signature(command, eval_str=True)
     before = [parameter for name, parameter in signature.parameters.items() if name != PARAMETER]
-    offered = {_parameter_name(kind, option): option for kind in OFFERED for option in _offered(kind)}
-    generated = [_parameter(name, option) for name, option in offered.items()]
+    generated = _generate_parameters()
 
     def run(**arguments: Any) -> None:
-        values = {name: arguments.pop(name) for name in offered}
+        values = {parameter.name: arguments.pop(parameter.name) for parameter in generated}
         command(**arguments, **{PARAMETER: _collect(values)})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -43,6 +43,12 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
 
 OFFERED: tuple[Any, ...] = (ModelOptions, EncodingOptions, Reencoding)
 _PREFIXES = {Reencoding: "re_enc_"}
+
+
+@cache
+def _generate_parameters() -> tuple[inspect.Parameter, ...]:
+    """A parameter per option, made once for all commands."""
+    return tuple(_parameter(_parameter_name(kind, option), option) for kind in OFFERED for option in _offered(kind))
 
 
 def _offered(kind: Any) -> list[dataclasses.Field[Any]]:
