@@ -239,7 +239,9 @@ class InBedder:
         words = check_strings("filter_words", filter_words) or list(self.options.encoding.filter_words)
         if instruction is None and self.base_encoder is not None:
             if words:
-                raise InputError("filter_words leaves words of an answer out, and without a question there is none. Ask one.")
+                raise InputError(
+                    "filter_words leaves words out of an answer, and without a question there is no answer. Ask one."
+                )
             return self.base_encoder.encode(texts, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
         pace = Pace(batch_size, show_progress_bar)
@@ -327,8 +329,8 @@ class InBedder:
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        asked = self.defaults.query if instruction is None and not names_a_prompt(options) else instruction
-        return self.encode(texts, asked, **options)
+        question = self.defaults.query if instruction is None and not names_a_prompt(options) else instruction
+        return self.encode(texts, question, **options)
 
     def encode_document(
         self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any
@@ -345,8 +347,8 @@ class InBedder:
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        asked = self.defaults.document if instruction is None and not names_a_prompt(options) else instruction
-        return self.encode(texts, asked, **options)
+        question = self.defaults.document if instruction is None and not names_a_prompt(options) else instruction
+        return self.encode(texts, question, **options)
 
     def encode_guided(
         self,
@@ -466,8 +468,8 @@ class InBedder:
         vectors = self.runner.cached_vectors(keys)
         if self.combiner.second_model is None:
             return vectors
-        others = self.combiner.second_model.cached_vectors(list(vectors))
-        return {key: side_by_side(vectors[key], other) for key, other in others.items()}
+        appended = self.combiner.second_model.cached_vectors(list(vectors))
+        return {key: side_by_side(vectors[key], second) for key, second in appended.items()}
 
     def to(self, device: str | torch.device) -> InBedder:
         """Move the model, and all readers that share its weights, to another device.

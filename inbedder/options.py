@@ -492,8 +492,8 @@ class Options(NamedTuple):
         """
         names = [{option.name for option in fields(part)} for part in self]
         if unknown := sorted(options.keys() - names[0] - names[1]):
-            known = shown_names(sorted(names[0] | names[1]))
-            raise InputError(f"There is no option {shown_names(unknown)}. InBedder takes: {known}.")
+            option_names = shown_names(sorted(names[0] | names[1]))
+            raise InputError(f"There is no option {shown_names(unknown)}. InBedder takes: {option_names}.")
         changes = [{name: value for name, value in options.items() if name in part} for part in names]
         return Options(dataclasses.replace(self.model, **changes[0]), dataclasses.replace(self.encoding, **changes[1]))
 

@@ -152,9 +152,9 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"([a-z]+_[a-z]+)(?:_layer_(\d+))?", name)
     if match and match[1] in _AUTHORS_NAMES:
         return _AUTHORS_NAMES[match[1]], int(match[2]) if match[2] else None
-    others = poolings_of("embedding")
-    known = ", ".join(known for known in POOLINGS if known not in others)
-    raise InputError(f"Unknown pooling {name!r}. Choose one of: {known} (embedding models have {', '.join(others)}).")
+    embedding = poolings_of("embedding")
+    answering = ", ".join(pooling for pooling in POOLINGS if pooling not in embedding)
+    raise InputError(f"Unknown pooling {name!r}. Choose one of: {answering} (embedding models have {', '.join(embedding)}).")
 
 
 def weighted_mean(states: Tensor, weights: Tensor) -> Tensor:

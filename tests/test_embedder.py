@@ -301,7 +301,7 @@ def test_without_a_question_every_reading_gives_the_general_purpose_vector(with_
     model = with_a_generic_base
     for change in ({"pooling": "avg-all"}, {"layer": 1}, {"mask_length": 5}, {"subtract_instruction": True}):
         np.testing.assert_array_equal(model.replace(**change).encode(TEXTS), model.encode(TEXTS))
-    with pytest.raises(InputError, match="without a question there is none"):
+    with pytest.raises(InputError, match="without a question there is no answer"):
         model.encode(TEXTS, filter_words=["the"])
 
 

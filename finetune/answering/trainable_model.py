@@ -54,7 +54,7 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> Loaded:
         )
     family = FAMILIES[loaded.kind]
     if schedule.share_texts and not family.shares_texts:
-        raise RecipeError(f"training.share_texts is for causal LMs, whose texts do not see the question; {recipe.model} is none.")
+        raise RecipeError(f"training.share_texts is for causal LMs, and {recipe.model} is not one: its texts see the question.")
     if family.needs_end and loaded.tokenizer.eos_token_id is None:
         raise RecipeError(f"The tokenizer of {recipe.model} has no end token, so no answer could end.")
     if recipe.lora is not None:

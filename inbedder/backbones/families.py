@@ -105,10 +105,10 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     if options.kind and options.kind.startswith("vllm"):
         from inbedder.backbones.vllm import vllm_backbone
 
-        found = find_model(options)
-        engines = vllm_backbone(found, model_kind(found.config), options)
-        keep_revision(engines, found.files)
-        return engines, found.settings
+        resolved = find_model(options)
+        engines = vllm_backbone(resolved, model_kind(resolved.config), options)
+        keep_revision(engines, resolved.files)
+        return engines, resolved.settings
     is_sentence_model = options.backbone is None and _is_sentence_model(options.model, options.revision)
     loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
     if not options.is_onnx:  # that graph is made from torch's own layers
@@ -129,21 +129,21 @@ def _is_sentence_model(name: str, revision: str | None) -> bool:
 
 def load_model(options: ModelOptions) -> Loaded:
     """Load weights and tokenizer; merge an adapter unless its base is quantized. Errors are those of ``load_backbone``."""
-    found = find_model(options)
-    kind = options.kind or model_kind(found.config)
+    resolved = find_model(options)
+    kind = options.kind or model_kind(resolved.config)
     family = FAMILIES.get(kind)
     if family is None:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
-    family.check(found, options)
-    _check_kind(kind, found)
-    return load_weights(found, kind, family.model_class(found.config), options, headless=family.headless)
+    family.check(resolved, options)
+    _check_kind(kind, resolved)
+    return load_weights(resolved, kind, family.model_class(resolved.config), options, headless=family.headless)
 
 
-def _check_kind(kind: str, found: Found) -> None:
+def _check_kind(kind: str, resolved: Found) -> None:
     """Refuse to read a language model as one of another kind; whose kind is not known may be tried."""
     try:
-        own = model_kind(found.config)
+        own = model_kind(resolved.config)
     except ModelError:
         return
     if kind != own and kind != "embedding":
-        raise ModelError(f"{found.base} is a {own} LM and cannot be read as a {kind} one. Leave the backbone out.")
+        raise ModelError(f"{resolved.base} is a {own} LM and cannot be read as a {kind} one. Leave the backbone out.")

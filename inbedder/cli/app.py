@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from inbedder.cli.assigning import assign
 from inbedder.cli.groups import cluster
@@ -22,10 +23,20 @@ from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 from inbedder.cli.texts import answer, embed
 from inbedder.cli.wordings import compare_wordings
 
-STOPPED = "Interrupted; no half file was left."
+STOPPED = "Interrupted. No partial files were left behind."
+
+
+class _Commands(TyperGroup):
+    """The list of commands in plain text: importing rich for it takes as long as all the rest of ``inbedder --help``."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help as click does; commands keep rich's panels."""
+        super(TyperGroup, self).format_help(ctx, formatter)
+
 
 app = typer.Typer(
     name="inbedder",
+    cls=_Commands,
     help="Text embeddings that follow an instruction, by answering it.",
     no_args_is_help=True,
     add_completion=False,
@@ -77,7 +88,7 @@ def main() -> None:
             _fail(STOPPED, stop.code)
         raise
     except Exception as error:
-        _fail(f"error: {type(error).__name__}: {error}\nThis was not expected; --debug in front of the command shows where.")
+        _fail(f"error: {type(error).__name__}: {error}\nUnexpected error. Rerun with `inbedder --debug ...` for a traceback.")
 
 
 def _fail(message: str, code: int = 1) -> None:

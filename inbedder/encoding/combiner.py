@@ -84,7 +84,7 @@ class Combiner:
         Args:
             read: Pools the model's states.
             encoding: How a text becomes a vector, no default left open.
-            no_question: What the model reads where nobody asks; nothing is subtracted under it.
+            no_question: The instruction that the model reads without a question; nothing is subtracted under it.
             base_encoder: Gives the model that reads texts without a question; None where nothing is added.
             second_model: The model whose vectors are appended, or None.
             remembered: What was found out before; None is nothing.

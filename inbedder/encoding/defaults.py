@@ -1,4 +1,4 @@
-"""Fills in the encoding options that nobody gave, from the model's settings and its family."""
+"""Fills in missing encoding options from the model's settings and its family."""
 
 from __future__ import annotations
 

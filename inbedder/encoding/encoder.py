@@ -24,7 +24,7 @@ class Encoder(Protocol):
     parts: Any
     """Its ``Parts``."""
     defaults: DefaultInstructions
-    """What it is asked where nobody asks."""
+    """Its instructions for calls without a question."""
 
     @property
     def name(self) -> str:

@@ -18,7 +18,7 @@ class LazyModel:
         """The model, once it is loaded."""
 
     def get(self) -> Encoder:
-        """Return the model, and load it where nobody has done so."""
+        """Return the model; the first call loads it."""
         with self._lock:
             if self.loaded is None:
                 self.loaded = self._load()

@@ -137,7 +137,7 @@ class Parts:
 
     @cached_property
     def defaults(self) -> DefaultInstructions:
-        """What the model is asked where nobody asks."""
+        """The model's instructions for calls without a question."""
         return default_instructions(self.template, self.settings.prompts)
 
     @cached_property

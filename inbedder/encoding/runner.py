@@ -265,20 +265,7 @@ class PromptRunner:
         return embed_shared(self.backbone, batch, self.encoding.layer).cpu().numpy()
 
     def answers(self, texts: Sequence[str], instructions: Sequence[str], sampling: Sampling, pace: Pace) -> list[list[str]]:
-        """Answer each text's instruction.
-
-        Args:
-            texts: n texts.
-            instructions: n instructions.
-            sampling: How answers are decoded, and how many.
-            pace: Batch size and progress bar.
-
-        Returns:
-            n lists of ``sampling.n`` answers.
-
-        Raises:
-            ModelError: When the model does not answer.
-        """
+        """Answer each text's instruction."""
 
         def answer_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[list[str]]]:
             return [[answers] for answers in self.backbone.answer([prompt for (prompt,) in batch], sampling)]
@@ -293,14 +280,7 @@ class PromptRunner:
         return answers
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Look vectors up without their texts.
-
-        Args:
-            keys: What ``cache.entry_key`` makes of a text and its instruction.
-
-        Returns:
-            float32, shape (d,), by key, as the backbone gave them; those that are not cached are left out.
-        """
+        """Look vectors up without their texts."""
         space = self._space("vectors", pack_vector, unpack_vector)
         entries = {} if space is None else space.store.get(space.about, keys)
         return {key: unpack_vector(data[1:]) for key, data in entries.items()}

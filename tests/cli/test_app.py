@@ -29,7 +29,7 @@ def test_an_end_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, m
 
     monkeypatch.setattr(VectorWriter, "add", write_half)
     assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == code
-    assert "Interrupted; no half file was left" in capsys.readouterr().err
+    assert "Interrupted. No partial files were left behind" in capsys.readouterr().err
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
 
 
@@ -39,7 +39,7 @@ def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypat
 
     monkeypatch.setattr(sys.modules["inbedder.cli.app"], "app", interrupted)
     assert run(monkeypatch, "embed", "reviews.csv") == 130
-    assert capsys.readouterr().err == "Interrupted; no half file was left.\n"
+    assert capsys.readouterr().err == "Interrupted. No partial files were left behind.\n"
 
 
 def test_other_packages_warnings_for_developers_are_not_shown_and_ours_are(monkeypatch, capsys):
@@ -116,7 +116,7 @@ def test_a_signal_in_the_middle_leaves_a_whole_cache_and_no_temporary_file(folde
         time.sleep(0.1)
     process.send_signal(sent)
     _, said = process.communicate(timeout=60)
-    assert (process.returncode, "Interrupted; no half file was left." in said) == (code, True), said
+    assert (process.returncode, "Interrupted. No partial files were left behind." in said) == (code, True), said
     assert sorted(os.listdir(folder)) == ["kept", "many.txt", "reviews.csv"]
     store = Store(folder / "kept")
     assert store.verify() == []
