@@ -1,0 +1,66 @@
+"""Ctrl-C and SIGTERM end a command even where a library swallows the exception."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from inbedder.cli.signals import TERMINATED, handle_signals
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no POSIX signals")
+EXCEPTIONS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: SystemExit}
+
+
+@pytest.mark.parametrize("number", EXCEPTIONS)
+def test_signal_raises_and_handlers_return(number):
+    before = signal.getsignal(number)
+    with pytest.raises(EXCEPTIONS[number]) as caught, handle_signals():
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+    assert signal.getsignal(number) is before
+    if number == signal.SIGTERM:
+        assert caught.value.code == TERMINATED
+
+
+@pytest.mark.parametrize("number", EXCEPTIONS)
+def test_swallowed_signal_is_raised_again(number):
+    start = time.monotonic()
+    with pytest.raises(EXCEPTIONS[number]), handle_signals():
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        except BaseException:  # as a library does around an import
+            pass
+        time.sleep(30)
+    assert time.monotonic() - start < 20
+
+
+def test_swallowed_signal_at_the_end_is_raised():
+    with pytest.raises(KeyboardInterrupt), handle_signals():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        except KeyboardInterrupt:
+            pass
+
+
+def test_cleanup_is_not_interrupted():
+    cleaned = False
+    with pytest.raises(KeyboardInterrupt), handle_signals():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5)
+        finally:
+            time.sleep(0.3)
+            cleaned = True
+    assert cleaned
+
+
+def test_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with handle_signals():
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
