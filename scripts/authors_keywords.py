@@ -54,7 +54,7 @@ def entropy_in_bits(components: dict[str, int]) -> float:
 
 def golden() -> dict[str, Any]:
     """Answers of mini, its groups, and their keywords and entropies computed the authors' way."""
-    table, model, runs = read_table(str(ROOT / "scripts" / "demo_texts" / "reviews.csv")), InBedder(), []
+    table, model, runs = read_table(str(ROOT / "inbedder" / "demo_texts" / "reviews.csv")), InBedder(), []
     given = [str(label) for label in table.column("polarity")]
     for question, k in QUESTIONS.items():
         result = cluster(table.texts, question, model, k)
@@ -65,7 +65,7 @@ def golden() -> dict[str, Any]:
         entropies = [round(entropy_in_bits(Counter(given[row] for row in group)), 9) for group in rows]
         run = {"question": question, "answers": result.answers, "labels": labels, "given": given}
         runs.append({**run, "keywords": kept, "entropy": entropies})
-    about = "mini's answers on scripts/demo_texts (CC BY-SA 4.0); keywords: the 20 best words of each group with their scores"
+    about = "mini's answers on inbedder/demo_texts (CC BY-SA 4.0); keywords: the 20 best words of each group with their scores"
     return {
         "command": "python scripts/authors_keywords.py golden -o tests/data/golden/keywords.json",
         "about": about,

@@ -55,7 +55,7 @@ def made_up(count: int, draw: np.random.Generator, centres: Vectors) -> Vectors:
 
 def build(folder: Path, count: int, model: InBedder) -> Storage:
     """An index of made-up vectors."""
-    with (ROOT / "scripts" / "demo_texts" / "reviews.csv").open(encoding="utf-8") as file:
+    with (ROOT / "inbedder" / "demo_texts" / "reviews.csv").open(encoding="utf-8") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
     schema = schema_of(Rows([], [], {}), WIDTH)
     storage = Storage.create(folder, schema, about(model))

@@ -30,7 +30,7 @@ import torch
 from pydantic import BaseModel
 
 ROOT = Path(__file__).resolve().parents[1]
-REVIEWS = ROOT / "scripts" / "demo_texts" / "reviews.csv"
+REVIEWS = ROOT / "inbedder" / "demo_texts" / "reviews.csv"
 CLIENTS = (1, 8, 32, 128)
 ASKED = "What is the review about?"
 
@@ -192,7 +192,7 @@ def main() -> None:
         "machine": f"{options.machine}; {platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "load_average": os.getloadavg()[0],
         "torch": re.sub(r"\+.*", "", torch.__version__),
-        "texts": "scripts/demo_texts/reviews.csv, 8 to 30 words with their number",
+        "texts": "inbedder/demo_texts/reviews.csv, 8 to 30 words with their number",
         "units": "requests per second; p50, p95 and p99 in milliseconds",
     }
     result = measure(options)

@@ -42,7 +42,7 @@ from inbedder.tables import read_rows
 Encode = Callable[[list[str], Any], Any]
 FLOAT32 = "inbedder, torch float32"
 NAIVE = "sentence-transformers, torch float32"
-REVIEWS = Path(__file__).parent / "demo_texts" / "reviews.csv"
+REVIEWS = Path(__file__).parents[1] / "inbedder" / "demo_texts" / "reviews.csv"
 ASKED = "What does the customer talk about?"
 
 

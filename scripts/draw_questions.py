@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--picture", type=Path, required=True)
     given = parser.parse_args()
-    with open(ROOT / "scripts" / "demo_texts" / "reviews.csv", encoding="utf-8") as file:
+    with open(ROOT / "inbedder" / "demo_texts" / "reviews.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     texts, ratings = [row["text"] for row in rows], [row["polarity"] for row in rows]
     model = InBedder(dtype="float32")
@@ -52,7 +52,7 @@ def main() -> None:
     figure.tight_layout()
     given.picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(given.picture, dpi=110, metadata={"Software": None})
-    about = f"{len(texts)} sentences of scripts/demo_texts/reviews.csv; two groups of k-means and their writers' ratings"
+    about = f"{len(texts)} sentences of inbedder/demo_texts/reviews.csv; two groups of k-means and their writers' ratings"
     command = f"python scripts/draw_questions.py {shlex.join(sys.argv[1:])}"
     content = {"command": command, "about": about, "model": "mini", "dtype": "float32", "results": found}
     with atomic_write(given.output) as path:

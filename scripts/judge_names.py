@@ -56,7 +56,7 @@ def without_commas(name: str) -> str:
 
 def corpora(data: Path) -> list[tuple[str, list[str], list[str], str, int]]:
     """Name, texts, labels, question and number of groups of each grouping that is judged."""
-    demo = read_table(str(ROOT / "scripts" / "demo_texts" / "reviews.csv"))
+    demo = read_table(str(ROOT / "inbedder" / "demo_texts" / "reviews.csv"))
     found = [(f"demo: {question}", demo.texts, demo.column("polarity"), question, k) for question, k in DEMO]
     for name, criterion in SETS.items():
         corpus = known_corpus(name, data, ROWS)

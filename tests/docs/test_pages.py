@@ -131,9 +131,9 @@ class Page:
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the repository's own and with the files that the pages speak of, made of real reviews."""
-    for name in ("docs", "evaluation", "finetune", "prompts", "scripts", "tests"):
+    for name in ("docs", "evaluation", "finetune", "inbedder", "prompts", "scripts", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
-    with open(ROOT / "scripts" / "demo_texts" / "reviews.csv", encoding="utf-8") as file:
+    with open(ROOT / "inbedder" / "demo_texts" / "reviews.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))[:80]
     products = ("lamp", "kettle", "tent", "phone")
     for number, row in enumerate(rows):
