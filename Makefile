@@ -2,13 +2,14 @@
 
 install:
 	python3 -m venv .venv
-	.venv/bin/pip install -q -c constraints.txt -e '.[mini,small,finetune,evaluation,onnx,ray,serve,report,search,langchain,rerankers,xlsx,dev,docs,release]'
+	.venv/bin/pip install -q 'pip>=25.1'
+	.venv/bin/pip install -q -c constraints.txt -e '.[mini,search,serve,finetune,evaluation,onnx,ray]' --group dev
 
 fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 check:
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-cache && .venv/bin/mypy && .venv/bin/pydoclint inbedder finetune evaluation
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-cache && .venv/bin/mypy && .venv/bin/pydoclint -q inbedder finetune/inbedder_finetune evaluation/inbedder_evaluation
 
 test:
 	scripts/test
@@ -23,5 +24,5 @@ demo:
 	scripts/demo
 
 bench:
-	.venv/bin/python scripts/benchmark.py
-	.venv/bin/python scripts/benchmark_gpu.py
+	.venv/bin/python scripts/bench/benchmark.py
+	.venv/bin/python scripts/bench/benchmark_gpu.py

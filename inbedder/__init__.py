@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from inbedder.embedder import InBedder
     from inbedder.errors import InbedderError
     from inbedder.grouping.clustering import cluster
-    from inbedder.grouping.comparison import compare_wordings
-    from inbedder.grouping.crossing import crosstab
+    from inbedder.grouping.crosstab import crosstab
     from inbedder.grouping.result import ClusterResult
     from inbedder.grouping.saving import Grouping
-    from inbedder.prompting import PromptTemplate
+    from inbedder.grouping.wording_agreement import compare_wordings
+    from inbedder.prompting.templates import PromptTemplate
 
 __version__ = "0.1.0"
 __all__ = [
@@ -36,10 +36,10 @@ _HOMES = {
     "Grouping": "inbedder.grouping.saving",
     "InBedder": "inbedder.embedder",
     "InbedderError": "inbedder.errors",
-    "PromptTemplate": "inbedder.prompting",
+    "PromptTemplate": "inbedder.prompting.templates",
     "cluster": "inbedder.grouping.clustering",
-    "compare_wordings": "inbedder.grouping.comparison",
-    "crosstab": "inbedder.grouping.crossing",
+    "compare_wordings": "inbedder.grouping.wording_agreement",
+    "crosstab": "inbedder.grouping.crosstab",
 }
 
 

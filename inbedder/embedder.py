@@ -16,18 +16,18 @@ import numpy as np
 import torch
 
 from inbedder.arguments import known_vectors
-from inbedder.backbones.base import check_answers
+from inbedder.backbones.protocol import check_answers
 from inbedder.backbones.revision import weights_revision
 from inbedder.backbones.transformer import distinct_words
+from inbedder.encoding.dataset_map import VectorMap
+from inbedder.encoding.guided import GuidedVectors, guided
 from inbedder.encoding.parts import Parts
-from inbedder.encoding.runner import Pace
+from inbedder.encoding.prompt_runner import Pace
+from inbedder.encoding.reencode import ReencodedVectors, check_encoder, reencode
+from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, names_a_prompt
 from inbedder.errors import InputError
-from inbedder.guided import GuidedVectors, guided
-from inbedder.mapping import VectorMap
 from inbedder.options import Options, Reencoding, Sampling, all_options
-from inbedder.prompting import PromptTemplate, check_strings, check_texts, resolve_instruction
-from inbedder.reencode import ReencodedVectors, check_encoder, reencode
-from inbedder.sentence_transformers_kwargs import encode_with_kwargs, names_a_prompt
+from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors import Vectors, side_by_side, similarity, unit
 
@@ -506,7 +506,9 @@ class InBedder:
         return VectorMap(self, self.spec.key(), instruction, column, to, tuple(sorted(options.items())))
 
     def save_sentence_transformer(self, folder: str | os.PathLike[str]) -> None:
-        """Write a folder that ``SentenceTransformer(folder)`` loads; see ``inbedder/exporting.py`` for which need this package.
+        """Write a folder that ``SentenceTransformer(folder)`` loads.
+
+        ``inbedder.encoding.sentence_transformers_export`` says which models need inbedder to be installed there.
 
         Args:
             folder: A new or empty folder.
@@ -516,7 +518,7 @@ class InBedder:
             ModelError: When the weights cannot be written.
             MissingExtraError: When sentence-transformers is not installed.
         """
-        from inbedder.exporting import export
+        from inbedder.encoding.sentence_transformers_export import export
 
         export(self.parts, folder)
 

@@ -49,9 +49,10 @@ class RecipeError(InbedderError):
 class MissingExtraError(InbedderError):
     """An optional dependency is not installed; the message holds the install line."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        """Name the missing package and the extra that brings it."""
-        super().__init__(f"This needs {package}. Install it with: pip install 'inbedder[{extra}]'")
+    def __init__(self, package: str, extra: str | None = None) -> None:
+        """Name the missing package, and the extra that installs it (None: the package on its own)."""
+        requirement = f"'inbedder[{extra}]'" if extra else package
+        super().__init__(f"This needs {package}. Install it with: pip install {requirement}")
 
 
 class UnreadableTextWarning(UserWarning):

@@ -17,7 +17,7 @@ from inbedder.errors import InputError, ModelError, shown, shown_names
 from inbedder.pooling import describe_poolings
 
 if TYPE_CHECKING:
-    from inbedder.prompting import PromptTemplate
+    from inbedder.prompting.templates import PromptTemplate
 
 DTYPES = ("float32", "bfloat16", "float16")
 TRUNCATION_SIDES = {"right": "end", "left": "start"}
@@ -142,7 +142,7 @@ def _side(name: str, value: Any) -> str:
 
 
 def _template(_name: str, value: Any) -> Any:
-    from inbedder.prompting import PromptTemplate, get_template
+    from inbedder.prompting.templates import PromptTemplate, get_template
 
     if isinstance(value, dict):
         return PromptTemplate(**value)
@@ -180,7 +180,7 @@ def _seed(_name: str, value: Any) -> int:
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
-    from inbedder.prompting import check_strings
+    from inbedder.prompting.templates import check_strings
 
     return tuple(check_strings(name, value))
 

@@ -96,7 +96,7 @@ class Case:
 def case(request, folders, monkeypatch):
     weights = {QUESTION: 2.0}
     monkeypatch.setattr(
-        "inbedder.whole_text.WholeTexts.weights",
+        "inbedder.encoding.whole_text.WholeTexts.weights",
         lambda _self, instructions, *_: {name: weights.get(name, 0.0) for name in instructions},
     )
     return Case(request.param, folders)
@@ -239,7 +239,7 @@ def test_a_server(case, tmp_path):
     pytest.importorskip("fastapi")
     from starlette.testclient import TestClient
 
-    from inbedder.cli.serving import _as_settings
+    from inbedder.cli.serve import _as_settings
     from inbedder.server.app import make_app
     from inbedder.server.settings import Settings
 
@@ -253,7 +253,7 @@ def test_a_server(case, tmp_path):
 
 
 def test_a_measurement(case):
-    from evaluation.embedders import inbedder_embedders
+    from inbedder_evaluation.embedders import inbedder_embedders
 
     plain, changed = (inbedder_embedders(case.folder, verbatim=True, **options)[0] for options in (case.fixed, case.changed))
     case.expect(changed.encode(TEXTS, QUESTION))

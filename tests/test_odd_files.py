@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.tables import open_texts, read_table
+from inbedder.io.tables import open_texts, read_table
 
 ODD = Path(__file__).parent / "data" / "odd"
 EXPECTED = json.loads((ODD / "expected.json").read_text(encoding="utf-8"))

@@ -161,8 +161,8 @@ def test_the_wheel_embeds_from_an_empty_environment(environment, clean, tmp_path
         )
     for part in (
         "prompts/templates.yaml",
-        "inbedder/stopwords_en.txt",
-        "inbedder/stopwords_nltk_en.txt",
+        "inbedder/prompting/stopwords_en.txt",
+        "inbedder/prompting/stopwords_nltk_en.txt",
         "finetune/recipes/mini.yaml",
         "finetune/written/opinions.yaml",
         *(f"inbedder/grouping/report/{name}" for name in ("page.css", "page.js", "page.html.j2", "parts.html.j2")),

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_adapter_weights
 from inbedder.backbones.hub import Settings, hub_file, read_table
-from inbedder.errors import ModelError
+from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.checksums import CHECKSUMS
 
 if TYPE_CHECKING:
@@ -179,9 +179,11 @@ def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
         return model
     read_config(Path(adapter))
     weights = read_weights(Path(adapter))
-    from peft import PeftConfig, PeftModel, set_peft_model_state_dict
-    from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING
-
+    try:
+        from peft import PeftConfig, PeftModel, set_peft_model_state_dict
+        from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING
+    except ImportError as error:
+        raise MissingExtraError("peft", "finetune") from error
     try:
         config = PeftConfig.from_pretrained(adapter)
         config.inference_mode = True

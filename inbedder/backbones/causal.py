@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from inbedder.backbones.drawing import DrawnTokens, next_numbers, next_token, uniform_numbers
 from inbedder.backbones.hub import Settings
+from inbedder.backbones.sampling import DrawnTokens, next_numbers, next_token, uniform_numbers
 from inbedder.backbones.transformer import (
     body_of,
     check_layer,
@@ -28,10 +28,10 @@ from inbedder.backbones.transformer import (
     tapped,
 )
 from inbedder.backbones.weights import Loaded
-from inbedder.batching import pad
 from inbedder.options import ModelOptions, Sampling
 from inbedder.pooling import kept_generated, kept_positions, masked_mean, poolings_of
-from inbedder.tokenization import PromptTokens
+from inbedder.prompting.batching import pad
+from inbedder.prompting.tokenization import PromptTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

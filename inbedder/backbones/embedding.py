@@ -39,12 +39,12 @@ from inbedder.backbones.hub import SETTINGS_FILE, Settings, hub_file
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import check_layer, dtype_name, pad_id_of, position_limit, tapped
 from inbedder.backbones.weights import Found, Loaded
-from inbedder.batching import pad
 from inbedder.errors import InputError, ModelError
 from inbedder.options import ModelOptions, Sampling
 from inbedder.pooling import POOLINGS, poolings_of, weighted_mean
-from inbedder.prompting import get_template, template_names
-from inbedder.tokenization import PromptTokens, special_edges
+from inbedder.prompting.batching import pad
+from inbedder.prompting.templates import get_template, template_names
+from inbedder.prompting.tokenization import PromptTokens, special_edges
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.base import Backbone
 from inbedder.backbones.causal import causal_backbone
 from inbedder.backbones.embedding import embedding_backbone, encoder_class, refuse_answering
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
-from inbedder.backbones.prepacked import prepack
+from inbedder.backbones.onednn_linear import prepack
+from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.revision import keep_revision
 from inbedder.backbones.seq2seq import seq2seq_backbone
 from inbedder.backbones.weights import Found, Loaded, find_model, load_weights

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from inbedder.backbones.hub import hub_file, read_table
 from inbedder.errors import ModelError
-from inbedder.files import is_inside
+from inbedder.io.files import is_inside
 from inbedder.models.checksums import check_checksums
 
 ADAPTER_CONFIG = "adapter_config.json"

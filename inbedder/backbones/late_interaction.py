@@ -23,14 +23,14 @@ from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.packed_attention import Scratch, attend
 from inbedder.backbones.packed_row import Packed, Parts, pack, parts_of
 from inbedder.backbones.transformer import blocks_of, check_layer, own_copy, pad_id_of
-from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
+from inbedder.prompting.batching import pad
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from inbedder.tokenization import PromptTokens
+    from inbedder.prompting.tokenization import PromptTokens
 
 ATTENTION = "inbedder_late_interaction"
 AttentionInterface.register(ATTENTION, attend)

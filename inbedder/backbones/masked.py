@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inbedder.backbones.drawing import draw, uniform_numbers
+from inbedder.backbones.sampling import draw, uniform_numbers
 from inbedder.backbones.transformer import (
     M,
     blocks_of,
@@ -27,11 +27,11 @@ from inbedder.backbones.transformer import (
     position_limit,
     tapped,
 )
-from inbedder.batching import pad
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
 from inbedder.pooling import masked_mean, poolings_of
-from inbedder.tokenization import PromptTokens
+from inbedder.prompting.batching import pad
+from inbedder.prompting.tokenization import PromptTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -24,11 +24,11 @@ from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.files import atomic_write
+from inbedder.io.files import atomic_write
 from inbedder.options import Sampling
 from inbedder.pooling import masked_mean
-from inbedder.prompting import get_template
-from inbedder.tokenization import PromptTokenizer, PromptTokens
+from inbedder.prompting.templates import get_template
+from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

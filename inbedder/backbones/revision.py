@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from inbedder.backbones.base import Backbone
 from inbedder.backbones.file_checks import ADAPTER_CONFIG
 from inbedder.backbones.hub import WHOLE_OR_ADAPTER, hub_file, not_loaded
+from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.sentence_modules import module_files
 from inbedder.errors import ModelError
 from inbedder.models.bundled import is_checked_base, resolve_name

@@ -32,7 +32,7 @@ from inbedder.backbones.file_checks import (
 )
 from inbedder.backbones.hub import MODULES_FILE, hub_file, not_loaded, read_table
 from inbedder.errors import ModelError
-from inbedder.files import is_inside
+from inbedder.io.files import is_inside
 from inbedder.pooling import POOLINGS, poolings_of
 
 logger = logging.getLogger(__name__)

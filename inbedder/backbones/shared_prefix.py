@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.base import Backbone
 from inbedder.backbones.causal import CausalBackbone
 from inbedder.backbones.late_interaction import LateInteractionBackbone
+from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.transformer import check_layer, tapped
-from inbedder.batching import TOKEN_BUDGET, pad
 from inbedder.options import Sampling
-from inbedder.prompting import PromptTemplate
-from inbedder.tokenization import common_length
+from inbedder.prompting.batching import TOKEN_BUDGET, pad
+from inbedder.prompting.templates import PromptTemplate
+from inbedder.prompting.tokenization import common_length
 
 if TYPE_CHECKING:
-    from inbedder.tokenization import PromptTokens
+    from inbedder.prompting.tokenization import PromptTokens
 
 
 def why_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -> str | None:

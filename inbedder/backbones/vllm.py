@@ -29,14 +29,14 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from inbedder.backbones.adapters import read_config
-from inbedder.backbones.base import Model
-from inbedder.backbones.drawing import prompt_seed
+from inbedder.backbones.protocol import Model
+from inbedder.backbones.sampling import prompt_seed
 from inbedder.backbones.transformer import check_layer, pad_id_of, special_ids, stop_ids
 from inbedder.backbones.weights import Found, choose_dtype, device_of
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.options import ModelOptions, Sampling
 from inbedder.pooling import kept_generated, kept_positions, masked_mean, poolings_of
-from inbedder.tokenization import PromptTokens
+from inbedder.prompting.tokenization import PromptTokens
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig

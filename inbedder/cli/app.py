@@ -10,18 +10,18 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from inbedder.cli.assigning import assign
-from inbedder.cli.groups import cluster
-from inbedder.cli.kept import cache
+from inbedder.cli.assign import assign
+from inbedder.cli.cache import cache
+from inbedder.cli.cluster import cluster
+from inbedder.cli.compare_wordings import compare_wordings
+from inbedder.cli.embed import answer, embed
 from inbedder.cli.models import app as models_app
-from inbedder.cli.options import say
 from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
-from inbedder.cli.serving import serve
+from inbedder.cli.serve import serve
+from inbedder.cli.shared_options import say
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
-from inbedder.cli.texts import answer, embed
-from inbedder.cli.wordings import compare_wordings
 
 STOPPED = "Interrupted. No partial files were left behind."
 

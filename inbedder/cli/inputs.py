@@ -10,12 +10,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inbedder.cli.options import say, say_columns
+from inbedder.cli.shared_options import say, say_columns
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
-    from inbedder.outputs import VectorWriter
-    from inbedder.tables import Table, TextStream
+    from inbedder.io.outputs import VectorWriter
+    from inbedder.io.tables import Table, TextStream
 
 
 def load_embedder(model: str, **options: Any) -> InBedder:
@@ -30,7 +30,7 @@ def load_embedder(model: str, **options: Any) -> InBedder:
 
 def read_texts(source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None) -> Table:
     """Read a table; say which column was taken for the texts and how many bad rows were left out."""
-    from inbedder.tables import read_table
+    from inbedder.io.tables import read_table
 
     table = read_table(source, text_column, skip_bad=skip_bad, delimiter=delimiter)
     _say_what_was_read(source, text_column, table)
@@ -38,7 +38,7 @@ def read_texts(source: str, text_column: list[str] | None, skip_bad: bool, delim
 
 
 def _say_what_was_read(source: str, text_column: list[str] | None, read: Table | TextStream) -> None:
-    from inbedder.formats import kind_of
+    from inbedder.io.formats import kind_of
 
     if not text_column and source != "-" and kind_of(Path(source)) != ".txt":
         say_columns(read.text_columns)
@@ -51,7 +51,7 @@ def stream_texts(
     source: str, text_column: list[str] | None, skip_bad: bool, delimiter: str | None = None
 ) -> Iterator[TextStream]:
     """As ``read_texts``, of texts that are not kept."""
-    from inbedder.tables import open_texts
+    from inbedder.io.tables import open_texts
 
     with open_texts(source, text_column, skip_bad=skip_bad, delimiter=delimiter) as texts:
         _say_what_was_read(source, text_column, texts)
@@ -62,9 +62,9 @@ def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None,
     """Embed texts window by window and write each window's vectors; gives their length."""
     from tqdm.auto import tqdm
 
-    from inbedder.encoding.runner import LONG_WORK, WINDOW
+    from inbedder.encoding.language_check import warn_of_unreadable
+    from inbedder.encoding.prompt_runner import LONG_WORK, WINDOW
     from inbedder.errors import TextCutWarning
-    from inbedder.legibility import warn_of_unreadable
 
     stream, width, cut = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < LONG_WORK or None) as bar:
@@ -97,7 +97,7 @@ def vectors_of(
     """Vectors under each instruction, from a sample that is read where ``guided`` says how many texts that are."""
     if guided is not None:
         return guided_vectors(embedder, texts, instructions, guided, batch_size)
-    from inbedder.legibility import warn_of_unreadable
+    from inbedder.encoding.language_check import warn_of_unreadable
 
     warn_of_unreadable(texts, embedder)
     return list(embedder.encode_many(texts, instructions, batch_size=batch_size))
@@ -107,7 +107,7 @@ def guided_vectors(
     embedder: InBedder, texts: list[str], instructions: Sequence[str | None], sample: int, batch_size: int
 ) -> list[Any]:
     """Vectors under each instruction from a sample that is read; how well that went is said."""
-    from inbedder.legibility import warn_of_unreadable
+    from inbedder.encoding.language_check import warn_of_unreadable
 
     warn_of_unreadable(texts, embedder)
     generic = embedder.encode(texts, batch_size=batch_size)

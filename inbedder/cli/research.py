@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.cli.model_options import model_options
-from inbedder.cli.options import (
+from inbedder.cli.shared_options import (
     TextColumn,
     check_output,
     say,
@@ -47,7 +47,7 @@ def finetune(
     """Fine-tune a model as a recipe says: a language model to answer in a few content words, or by another method."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     if init is not None:
-        from finetune.starting import write_recipe
+        from inbedder_finetune.init_recipe import write_recipe
 
         recipe = recipe or Path(f"{init.name.split('.')[0]}.yaml")
         write_recipe(init, recipe)
@@ -55,7 +55,7 @@ def finetune(
         return
     if recipe is None:
         raise typer.BadParameter("give a recipe, or write one: inbedder finetune --init TABLE.", param_hint="RECIPE")
-    from finetune.methods import read_method
+    from inbedder_finetune.registry import read_method
 
     method, settings = read_method(recipe, changes)
     if dry_run:
@@ -90,10 +90,10 @@ def evaluate(
     """Measure instruction following: each model with its instruction and without, on the shipped sets or on your own table."""
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from evaluation.embedders import inbedder_embedders, mteb_embedders
-    from evaluation.runner import run
-    from evaluation.tasks import Data, build_tasks
-    from inbedder.tables import find_columns
+    from inbedder.io.tables import find_columns
+    from inbedder_evaluation.embedders import inbedder_embedders, mteb_embedders
+    from inbedder_evaluation.runner import run
+    from inbedder_evaluation.tasks import Data, build_tasks
 
     if protocol not in ("k-means", "paper"):
         raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
@@ -117,7 +117,7 @@ def evaluate(
     of_seeds = range(1 if protocol == "paper" else seeds)
     cells = run(embedders, tasks, output, of_seeds, report, items, need_items=compare is not None)
     if mteb_results is not None:
-        from evaluation.mteb_results import save_as_mteb
+        from inbedder_evaluation.mteb_results import save_as_mteb
 
         save_as_mteb(cells, tasks, mteb_results)
     _show(cells, against_the_paper=hub)
@@ -144,9 +144,9 @@ def models_of(models: Sequence[str], baselines: Sequence[str], compare: tuple[st
 
 def _compare(cells: Sequence[Any], names: tuple[str, str], items: Path, output: Path) -> None:
     """Print and write how two models differ."""
-    from evaluation.comparing import compare, comparison_table, find_model, save_comparison
-    from evaluation.results import aligned
-    from evaluation.runner import command
+    from inbedder_evaluation.paired_bootstrap import compare, comparison_table, find_model, save_comparison
+    from inbedder_evaluation.results import aligned
+    from inbedder_evaluation.runner import command
 
     measured = list(dict.fromkeys(cell.model for cell in cells))
     first, second = (find_model(name, measured) for name in names)
@@ -158,8 +158,8 @@ def _compare(cells: Sequence[Any], names: tuple[str, str], items: Path, output: 
 
 def _show(cells: Sequence[Any], *, against_the_paper: bool) -> None:
     """Print tables of what was measured, and of how it compares with the published numbers."""
-    from evaluation.paper import expected_and_found
-    from evaluation.results import aligned, table
+    from inbedder_evaluation.paper_numbers import expected_and_found
+    from inbedder_evaluation.results import aligned, table
 
     for kind in ("raw", "centred"):
         rows = table(cells, kind)

@@ -11,12 +11,12 @@ import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
 from inbedder.cli.model_options import model_options
-from inbedder.cli.options import CONTROLS, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, say
+from inbedder.cli.shared_options import CONTROLS, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, say
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from inbedder.tables import Table
+    from inbedder.io.tables import Table
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of texts, add to it, look at it, tidy it or check it.")
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of an index.")]
@@ -46,8 +46,8 @@ def build(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Embed texts once, without an instruction, into a folder that is searched under any."""
-    from inbedder.search.engine import import_lancedb
     from inbedder.search.index import Index
+    from inbedder.search.lance_engine import import_lancedb
 
     import_lancedb()
     table = read_texts(source, text_column, skip_bad, delimiter)

@@ -25,15 +25,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inbedder.conditional.encoding import MASKS, Encoding
+from inbedder.conditional.config import MASKS, Encoding
 from inbedder.pooling import masked_mean
-from inbedder.prompting import get_template
-from inbedder.tokenization import PromptTokenizer
+from inbedder.prompting.templates import get_template
+from inbedder.prompting.tokenization import PromptTokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-from inbedder.conditional.base import ConditionalEncoder, Ids, Parts, collate
+from inbedder.conditional.pair_encoder import ConditionalEncoder, Ids, Parts, collate
 
 __all__ = ["BiEncoder", "ConditionalEncoder", "CrossEncoder", "TriEncoder", "collate"]
 

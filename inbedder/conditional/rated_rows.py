@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError, shown, shown_names
-from inbedder.formats import BadRow
-from inbedder.tables import stream_rows
-from inbedder.text_columns import why_no_text
+from inbedder.io.columns import why_no_text
+from inbedder.io.formats import BadRow
+from inbedder.io.tables import stream_rows
 
 logger = logging.getLogger(__name__)
 

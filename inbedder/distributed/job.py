@@ -19,12 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from inbedder import __version__
-from inbedder.distributed.folder import FAILED, Keys, Source, clear_failures, deduplicate_parts, gather_failures, open_job, survey
+from inbedder.distributed.job_folder import (
+    FAILED,
+    Keys,
+    Source,
+    clear_failures,
+    deduplicate_parts,
+    gather_failures,
+    open_job,
+    survey,
+)
 from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, shown
-from inbedder.files import is_same_file
+from inbedder.io.files import is_same_file
 from inbedder.models.bundled import ADAPTERS
 from inbedder.options import Options
-from inbedder.prompting import resolve_instruction
+from inbedder.prompting.templates import resolve_instruction
 
 SPARE_CPUS = 2
 """For reading, cutting and writing, beside one per worker."""

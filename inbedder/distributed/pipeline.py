@@ -27,13 +27,13 @@ import ray.data
 from ray.data.block import BlockAccessor, BlockMetadata
 
 from inbedder import errors
-from inbedder.distributed.folder import FAILED_PARTS, Keys, Source, SourceFile, check_spec, clean_id, is_done, keys_of
+from inbedder.distributed.job_folder import FAILED_PARTS, Keys, Source, SourceFile, check_spec, clean_id, is_done, keys_of
 from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, shown
-from inbedder.files import atomic_write
-from inbedder.formats import BadRow
-from inbedder.tables import stream_rows
-from inbedder.text_columns import why_no_text
-from inbedder.tokenization import clean_text
+from inbedder.io.columns import why_no_text
+from inbedder.io.files import atomic_write
+from inbedder.io.formats import BadRow
+from inbedder.io.tables import stream_rows
+from inbedder.prompting.tokenization import clean_text
 
 ROWS_READ = 1024
 """Rows that the reader hands on at once."""

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from inbedder.encoding.encoder import Encoder
-from inbedder.encoding.runner import Pace
+from inbedder.encoding.prompt_runner import Pace
+from inbedder.encoding.protocols import Encoder
+from inbedder.encoding.whole_text import WholeTexts, with_generic
 from inbedder.errors import ModelError
 from inbedder.options import EncodingOptions
 from inbedder.vectors import Vectors, check_finite, side_by_side
-from inbedder.whole_text import WholeTexts, with_generic
 
 MAX_REMEMBERED_QUESTIONS = 1024
 """Questions whose own vector is remembered."""

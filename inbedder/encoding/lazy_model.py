@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from inbedder.encoding.encoder import Encoder
+from inbedder.encoding.protocols import Encoder
 
 
 class LazyModel:

@@ -16,23 +16,23 @@ from typing import Any
 
 import torch
 
-from inbedder.backbones.base import Backbone
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.hub import Settings
+from inbedder.backbones.kv_cache import memory_for
+from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.revision import files_revision, settings_hash, weights_revision
-from inbedder.backbones.text_memory import memory_for
 from inbedder.backbones.transformer import dtype_name
-from inbedder.cache import Store
+from inbedder.cache.store import Store
 from inbedder.encoding.combiner import Combiner, Remembered
-from inbedder.encoding.defaults import resolve_encoding, uses_default_reading, with_mask_length
-from inbedder.encoding.encoder import Encoder
+from inbedder.encoding.default_options import resolve_encoding, uses_default_reading, with_mask_length
 from inbedder.encoding.lazy_model import LazyModel
-from inbedder.encoding.runner import PromptRunner
+from inbedder.encoding.prompt_runner import PromptRunner
+from inbedder.encoding.protocols import Encoder
+from inbedder.encoding.reencode import reencoder_revision
 from inbedder.errors import InputError, ModelError
 from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options
-from inbedder.prompting import DefaultInstructions, PromptTemplate, default_instructions, resolve_instruction
-from inbedder.reencode import reencoder_revision
-from inbedder.tokenization import PromptTokenizer
+from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, default_instructions, resolve_instruction
+from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
 
 REPLACEABLE = {"cache", "cache_size", "text_memory"}

@@ -75,5 +75,5 @@ class Assignment:
         try:
             import pandas as pd
         except ImportError as error:
-            raise MissingExtraError("pandas", "report") from error
+            raise MissingExtraError("pandas", "mini") from error
         return pd.DataFrame([{"text": text, **row} for text, row in zip(self.texts, self.rows(), strict=True)], self.index)

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import entries, known_vectors, seed_number
 from inbedder.embedder import InBedder
+from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.errors import InputError, TextCutWarning
 from inbedder.grouping.deduplicate import merge_duplicate_groups
 from inbedder.grouping.explain import compute_mean_differences, find_central_texts, find_keywords, measure_agreement
+from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
 from inbedder.grouping.namers import Namer
 from inbedder.grouping.naming import collect_contents, find_namer, get_namer_name, name_groups
 from inbedder.grouping.partition import Labels, check_groups, make_regrouping, partition
 from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.stability import measure_stability
-from inbedder.grouping.wordings import check_wordings, encode_wordings
-from inbedder.legibility import warn_of_unreadable
-from inbedder.prompting import check_texts
+from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.words import stopwords
+from inbedder.prompting.stopwords import stopwords
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts

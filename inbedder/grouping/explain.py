@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.prompting.stopwords import stopwords
 from inbedder.vectors import unit
-from inbedder.words import stopwords
 
 if TYPE_CHECKING:
     from inbedder.grouping.partition import Labels

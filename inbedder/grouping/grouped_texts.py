@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inbedder.grouping.fitting import measure_fit
+from inbedder.grouping.group_distances import measure_fit
 
 if TYPE_CHECKING:
-    from inbedder.grouping.choosing import Choice
     from inbedder.grouping.explain import LabelAgreement
+    from inbedder.grouping.number_of_groups import Choice
     from inbedder.grouping.partition import Labels
     from inbedder.grouping.provenance import Provenance
     from inbedder.vectors import Vectors

@@ -16,7 +16,7 @@ import numpy as np
 
 from inbedder.arguments import entries
 from inbedder.errors import InputError
-from inbedder.grouping.crossing import MAX_FALSE_DISCOVERY_RATE, Categories, CrossTable, Numbers, categorize_groups, cross
+from inbedder.grouping.crosstab import MAX_FALSE_DISCOVERY_RATE, Categories, CrossTable, Numbers, categorize_groups, cross
 from inbedder.grouping.dates import Calendar, calendar, parse_dates
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from inbedder.arguments import whole_number
 from inbedder.errors import InputError, shown
-from inbedder.grouping.choosing import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
+from inbedder.grouping.number_of_groups import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
 from inbedder.vectors import Vectors, unit
 
 Labels = NDArray[np.int64]

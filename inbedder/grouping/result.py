@@ -36,7 +36,7 @@ class ClusterResult(GroupedTexts):
         try:
             import pandas as pd
         except ImportError as error:
-            raise MissingExtraError("pandas", "report") from error
+            raise MissingExtraError("pandas", "mini") from error
         return pd.DataFrame(self.rows(), index=self.index)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:

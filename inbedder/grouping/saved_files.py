@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, shown
-from inbedder.files import atomic_write
+from inbedder.io.files import atomic_write
 
 METADATA_FILE = "grouping.json"
 FORMAT_VERSION = 1

@@ -17,13 +17,13 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError, shown
 from inbedder.grouping.assignment import Assignment
 from inbedder.grouping.explain import find_central_texts, find_keywords
-from inbedder.grouping.fitting import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
+from inbedder.grouping.group_distances import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
 from inbedder.grouping.namers import GroupContents
 from inbedder.grouping.naming import deduplicate_names, find_namer, name_groups
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.saved_files import make_damage_error, read_grouping_files, write_grouping_files
-from inbedder.prompting import check_texts
+from inbedder.prompting.templates import check_texts
 from inbedder.vectors import Vectors, unit
 
 if TYPE_CHECKING:

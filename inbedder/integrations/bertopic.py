@@ -14,13 +14,13 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import DocumentBackend, loaded
+from inbedder.integrations.shared_models import DocumentBackend, loaded
 
 try:
     from bertopic.backend import BaseEmbedder
     from bertopic.representation._base import BaseRepresentation
 except ImportError as error:
-    raise MissingExtraError("bertopic", "bertopic") from error
+    raise MissingExtraError("bertopic") from error
 
 Topics = Mapping[Any, list[tuple[str, float]]]
 

@@ -8,12 +8,12 @@ KeyBERT(model=InstructedBackend("What is the complaint about?")).extract_keyword
 from __future__ import annotations
 
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import DocumentBackend
+from inbedder.integrations.shared_models import DocumentBackend
 
 try:
     from keybert.backend import BaseEmbedder
 except ImportError as error:
-    raise MissingExtraError("keybert", "keybert") from error
+    raise MissingExtraError("keybert") from error
 
 
 class InstructedBackend(DocumentBackend, BaseEmbedder):

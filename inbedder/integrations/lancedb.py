@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import loaded
+from inbedder.integrations.shared_models import loaded
 from inbedder.search.model_vectors import instructed_scores
 
 try:

@@ -11,7 +11,7 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import loaded
+from inbedder.integrations.shared_models import loaded
 from inbedder.search.model_vectors import instructed_scores
 
 try:
@@ -19,7 +19,7 @@ try:
     from langchain_core.embeddings import Embeddings
     from pydantic import ConfigDict, Field
 except ImportError as error:
-    raise MissingExtraError("langchain-core", "langchain") from error
+    raise MissingExtraError("langchain-core") from error
 
 
 class InstructedEmbeddings(Embeddings):

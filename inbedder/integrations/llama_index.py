@@ -11,13 +11,13 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import loaded
+from inbedder.integrations.shared_models import loaded
 
 try:
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.bridge.pydantic import Field, PrivateAttr
 except ImportError as error:
-    raise MissingExtraError("llama-index-core", "llama-index") from error
+    raise MissingExtraError("llama-index-core") from error
 
 
 class InstructedEmbedding(BaseEmbedding):

@@ -4,12 +4,12 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import loaded
+from inbedder.integrations.shared_models import loaded
 
 try:
     import pandas as pd
 except ImportError as error:
-    raise MissingExtraError("pandas", "report") from error
+    raise MissingExtraError("pandas", "mini") from error
 
 
 @pd.api.extensions.register_series_accessor("inbedder")

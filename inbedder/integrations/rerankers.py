@@ -10,7 +10,7 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.loading import loaded
+from inbedder.integrations.shared_models import loaded
 from inbedder.search.model_vectors import instructed_scores
 
 try:
@@ -18,7 +18,7 @@ try:
     from rerankers.results import RankedResults, Result
     from rerankers.utils import prep_docs
 except ImportError as error:
-    raise MissingExtraError("rerankers", "rerankers") from error
+    raise MissingExtraError("rerankers") from error
 
 
 class InstructedRanker(BaseRanker):

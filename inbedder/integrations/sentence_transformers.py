@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from inbedder.embedder import InBedder
+from inbedder.encoding.sentence_transformers_export import SPEC_FILE
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.exporting import EXTRA, SPEC_FILE
 from inbedder.vector_spec import VectorSpec
 
 try:
     from sentence_transformers.base.modules import InputModule
 except ImportError as error:
-    raise MissingExtraError("sentence-transformers", EXTRA) from error
+    raise MissingExtraError("sentence-transformers") from error
 
 
 class AnswerVectors(InputModule):

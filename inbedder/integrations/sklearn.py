@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from inbedder.arguments import entries
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.integrations.loading import loaded
-from inbedder.prompting import check_strings
+from inbedder.integrations.shared_models import loaded
+from inbedder.prompting.templates import check_strings
 from inbedder.vectors import Vectors
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from inbedder.errors import ModelError
 from inbedder.models.checksums import check_checksums, digest_of
 from inbedder.models.gguf import gguf_folder
-from inbedder.models.installing import ADAPTER_OF, BASE_OF, BASES, adapter_file, installed_folder, required_folder
+from inbedder.models.install import ADAPTER_OF, BASE_OF, BASES, adapter_file, installed_folder, required_folder
 from inbedder.options import BASE_NAME
 
 ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from inbedder.errors import ModelError
-from inbedder.files import atomic_write, is_inside, sha256_of
+from inbedder.io.files import atomic_write, is_inside, sha256_of
 
 CHECKSUMS = "checksums.json"
 _LISTED = ("*.safetensors", "*config*.json", "tokenizer.json", "modules.json", "inbedder.json", "conditional.json")

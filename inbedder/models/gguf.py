@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import MissingExtraError, ModelError
-from inbedder.files import read_umask, sha256_of
+from inbedder.io.files import read_umask, sha256_of
 from inbedder.models.checksums import digest_of
-from inbedder.models.home import home_folder
+from inbedder.models.data_home import home_folder
 
 MANIFEST = "converted.json"
 """Beside converted weights: where they come from, and the SHA-256 of what was written. Written last."""
@@ -57,7 +57,7 @@ def convert(file: Path, folder: Path) -> None:
         MissingExtraError: When ``gguf`` is not installed.
     """
     if find_spec("gguf") is None:
-        raise MissingExtraError("gguf", "small")
+        raise MissingExtraError("gguf", "mini")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import inbedder.search.checks as checks
+import inbedder.search.index_checks as checks
 import inbedder.search.model_vectors as model_vectors
 from inbedder.embedder import InBedder
+from inbedder.encoding.guided import guided as guided_map
 from inbedder.errors import InputError, shown_names
-from inbedder.guided import guided as guided_map
-from inbedder.prompting import resolve_instruction
-from inbedder.search.arrays import fixed, matrix, schema_of, table_of
-from inbedder.search.engine import import_lancedb, lock
-from inbedder.search.rows import GENERIC, ID, TEXT, Data, Rows, read_rows, typed
-from inbedder.search.searching import search as find_rows
+from inbedder.prompting.templates import resolve_instruction
+from inbedder.search.arrow import fixed, matrix, schema_of, table_of
+from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, typed
+from inbedder.search.lance_engine import import_lancedb, lock
+from inbedder.search.query import search as find_rows
 from inbedder.search.storage import BUILT, CACHE, KEPT, Storage
 from inbedder.vectors import Vectors, unit
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.prompting import resolve_instruction
-from inbedder.search.rows import INSTRUCTED
+from inbedder.prompting.templates import resolve_instruction
+from inbedder.search.index_rows import INSTRUCTED
 from inbedder.vectors import Vectors, row_cosines, unit
 
 ADVICE = "Pass the model that it was built with, or build a new index."

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, shown, shown_names
-from inbedder.search.arrays import matrix
-from inbedder.search.engine import import_lancedb
-from inbedder.search.rows import GENERIC, TEXT
+from inbedder.search.arrow import matrix
+from inbedder.search.index_rows import GENERIC, TEXT
+from inbedder.search.lance_engine import import_lancedb
 from inbedder.search.storage import Storage
 from inbedder.vectors import Vectors
 

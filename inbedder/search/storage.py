@@ -2,7 +2,7 @@
 
     reviews.index/texts.lance    id, text, the table's other columns, generic, any number of instructed_<hash>
     reviews.index/writer.lock    held by the process that writes; the system frees it when that process ends, however it ends
-    reviews.index/cache          what was read under instructions (see ``inbedder.cache``)
+    reviews.index/cache          what was read under instructions (see ``inbedder.cache.store``)
 
 LanceDB writes new files beside the old ones and commits by one new manifest, so a kill leaves the last commit. What tells that a
 build has finished, and which instruction a column belongs to, stands in the metadata of fields, which is committed likewise.
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError, shown
-from inbedder.search.engine import LOCK, connect, engine_errors, import_lancedb
-from inbedder.search.rows import GENERIC, ID, INSTRUCTED, TEXT
+from inbedder.search.index_rows import GENERIC, ID, INSTRUCTED, TEXT
+from inbedder.search.lance_engine import LOCK, connect, engine_errors, import_lancedb
 from inbedder.vector_spec import VectorSpec
 
 logger = logging.getLogger(__name__)

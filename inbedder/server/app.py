@@ -15,11 +15,11 @@ from starlette.staticfiles import StaticFiles
 
 from inbedder import __version__
 from inbedder.embedder import InBedder
-from inbedder.server import clusters, routes
-from inbedder.server.guard import Guard
-from inbedder.server.metrics import Metrics
-from inbedder.server.refusals import RefusalError, of_validation
-from inbedder.server.served import ServedModel
+from inbedder.server import cluster_route, routes
+from inbedder.server.http_errors import RefusalError, of_validation
+from inbedder.server.middleware import Guard
+from inbedder.server.model_service import ServedModel
+from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
 
 DESCRIPTION = "Text embeddings that follow an instruction, by answering it. Errors have OpenAI's shape."
@@ -58,7 +58,7 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
     app.state.metrics = metrics
     app.state.models = {name: ServedModel(name, model, settings, metrics) for name, model in models.items()}
     app.include_router(routes.router)
-    app.include_router(clusters.router)
+    app.include_router(cluster_route.router)
     _add_status(app)
     _add_docs(app)
     app.add_middleware(Guard, settings=settings, key=key, metrics=metrics)

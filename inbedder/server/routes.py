@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from inbedder.cache import entry_key
-from inbedder.prompting import read_prompts
-from inbedder.server.fields import (
+from inbedder.cache.store import entry_key
+from inbedder.prompting.templates import read_prompts
+from inbedder.server.http_errors import RefusalError
+from inbedder.server.model_service import Instruction, ServedModel
+from inbedder.server.schemas import (
     Answers,
     AnswersRequest,
     CohereEmbeddings,
@@ -24,8 +26,6 @@ from inbedder.server.fields import (
     RerankRequest,
     TextDocument,
 )
-from inbedder.server.refusals import RefusalError
-from inbedder.server.served import Instruction, ServedModel
 from inbedder.vectors import Vectors, similarity
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {

@@ -11,18 +11,18 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-from evaluation.mteb_encoder import load_mteb_model
-from finetune.contrastive.recipe import parse_recipe
-from finetune.contrastive.training import load_encoder
-from finetune.recipe import Lora
-from finetune.training_run import lora_config, with_adapters
 from inbedder import InBedder
 from inbedder.backbones import vllm
 from inbedder.backbones.file_checks import INDEX, check_index, check_weights
+from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
-from inbedder.conditional.encoding import Encoding
 from inbedder.errors import ModelError, RecipeError
 from inbedder.options import Reencoding
+from inbedder_evaluation.mteb_encoder import load_mteb_model
+from inbedder_finetune.contrastive.contrastive_recipe import parse_recipe
+from inbedder_finetune.contrastive.train_contrastive import load_encoder
+from inbedder_finetune.recipe import Lora
+from inbedder_finetune.training_run import lora_config, with_adapters
 from tests.backbones.checkpoints import Marking, nothing_unpickled, plant
 
 ROOT = Path(__file__).parents[2]

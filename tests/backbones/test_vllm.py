@@ -11,7 +11,7 @@ import pytest
 from inbedder import InBedder
 from inbedder.backbones import vllm as backend
 from inbedder.errors import InputError, MissingExtraError, ModelError
-from inbedder.models.installing import base_of, installed_folder
+from inbedder.models.install import base_of, installed_folder
 from inbedder.options import Reencoding, Sampling
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 

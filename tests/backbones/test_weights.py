@@ -10,8 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.backbones.weights import find_model, load_weights
+from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
-from inbedder.conditional.encoding import Encoding
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.options import ModelOptions
 

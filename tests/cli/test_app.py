@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from inbedder.cache import Store
+from inbedder.cache.store import Store
 from inbedder.cli import main
 from inbedder.errors import TextCutWarning
-from inbedder.outputs import VectorWriter
+from inbedder.io.outputs import VectorWriter
 from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 
 

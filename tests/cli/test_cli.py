@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder, cli
-from inbedder.outputs import VectorWriter
+from inbedder.io.outputs import VectorWriter
 
 REVIEWS = """id,review,stars
 1,I love cats,good
@@ -153,7 +153,7 @@ def test_long_texts_are_cut_with_a_plain_warning(folder, monkeypatch, capsys, ma
 def test_texts_are_embedded_window_by_window(folder, monkeypatch, make_model, capsys):
     texts = [f"text {i % 7} of a few" for i in range(23)] + ["word " * 3000] * 2
     (folder / "many.txt").write_text("\n".join(texts))
-    monkeypatch.setattr("inbedder.encoding.runner.WINDOW", 4)
+    monkeypatch.setattr("inbedder.encoding.prompt_runner.WINDOW", 4)
     assert run(monkeypatch, "embed", "many.txt", "-i", "What?", "-o", "v.npy", "--model", make_model("bert")) == 0
     with pytest.warns(UserWarning, match="cut"):
         expected = InBedder(make_model("bert")).encode(texts, "What?")

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
+from inbedder.conditional.config import Encoding, Pooler, load_parts
 from inbedder.conditional.encoder import ConditionalEncoder
-from inbedder.conditional.encoding import Encoding, Pooler, load_parts
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.vectors import row_cosines

@@ -3,11 +3,18 @@ import json
 
 import pytest
 
-from finetune.composing import WRITTEN
-from finetune.conditional.rows import PairSampler, carve_development, draw_pairs, find_file, higher_rated, sentences_of
 from inbedder.conditional.rated_rows import contrasting, is_ordered, pairs_of, read_rated
 from inbedder.errors import InputError
-from inbedder.outputs import write_records
+from inbedder.io.outputs import write_records
+from inbedder_finetune.conditional.rated_pairs import (
+    PairSampler,
+    carve_development,
+    draw_pairs,
+    find_file,
+    higher_rated,
+    sentences_of,
+)
+from inbedder_finetune.synthetic.compose import WRITTEN
 
 CSV = """sentence1,sentence2,condition,label
 A man rides a red bike,A man drives a red car,The colour of the vehicle,5

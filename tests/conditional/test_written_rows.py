@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
-from evaluation.metrics import spearman
-from finetune.composing import WRITTEN
 from inbedder import InBedder
+from inbedder_evaluation.metrics import spearman
+from inbedder_finetune.synthetic.compose import WRITTEN
 
 SPLITS = {
     "csts.csv": {"train": 1440, "validation": 101, "test": 139},

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.distributed.folder import survey
 from inbedder.distributed.job import Machines, _settings_of, embed_job, summary_of
+from inbedder.distributed.job_folder import survey
 from inbedder.errors import InputError, MissingExtraError, ModelError, TextCutWarning
-from inbedder.models.installing import base_of, installed_folder
+from inbedder.models.install import base_of, installed_folder
 from tests.conftest import assert_close
 
 ASKED = "What animals do they love?"
@@ -119,7 +119,7 @@ class TestWithRayInstalled:
         assert not (tmp_path / "out").exists()
 
     def test_the_reader_leaves_out_what_is_done_and_names_what_is_wrong(self, tmp_path):
-        from inbedder.distributed.folder import id_key
+        from inbedder.distributed.job_folder import id_key
         from inbedder.distributed.pipeline import read_file
 
         path = tmp_path / "a.jsonl"

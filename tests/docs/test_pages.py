@@ -31,9 +31,9 @@ PAGES = sorted([*(ROOT / name / "README.md" for name in (".", "evaluation", "fin
 NOT_RUN = {
     "pip install": "installs; tests/test_wheel.py does it",
     "scripts/": "installs an environment, or takes hours",
-    "python scripts/csts_experiments.py": "takes hours",
-    "python -m evaluation.few_shot": "asks for a model of the hub",
-    "python -m finetune.mining TASKS": "asks for tasks that are not shipped",
+    "python scripts/train/csts_experiments.py": "takes hours",
+    "python -m inbedder_evaluation.few_shot": "asks for a model of the hub",
+    "python -m inbedder_finetune.mining TASKS": "asks for tasks that are not shipped",
     "inbedder finetune finetune/recipes/mini.yaml": "asks for data that are not shipped, and takes half an hour",
     "inbedder finetune RECIPE.yaml": "goes on with a run that was stopped: tests/finetune/",
     "inbedder finetune finetune/recipes/csts-bi.yaml": "takes two minutes: tests/finetune/conditional/",

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.cache import entry_key
+from inbedder.cache.store import entry_key
 from inbedder.errors import InputError, ModelError
-from inbedder.prompting import DefaultInstructions, default_instructions, get_template
+from inbedder.prompting.templates import DefaultInstructions, default_instructions, get_template
 from inbedder.vectors import side_by_side, unit
 from tests.conftest import assert_close
 

@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
-from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.base import TaskInfo
-from evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb
 from inbedder.errors import InputError
-from inbedder.outputs import write_records
+from inbedder.io.outputs import write_records
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb
+from inbedder_evaluation.tasks.task import TaskInfo
 from tests.evaluation.test_tasks import ignorant
 
 INFO = TaskInfo("toy", "cosine_spearman", "toy", "1", "none", "")

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from evaluation.tasks.contrast_triplets import ContrastTriplets, draw_triplets
-from evaluation.tasks.corpus import corpus_of_rows
 from inbedder.errors import InputError
+from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets, draw_triplets
+from inbedder_evaluation.tasks.corpus import corpus_of_rows
 
 FIRST = ["book", "book", "film", "film", "book", "game"]
 SECOND = ["good", "bad", "good", "bad", "good", "odd"]

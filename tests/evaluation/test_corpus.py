@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from evaluation.tasks.corpus import corpus_of_rows, corpus_of_table, known_corpus
 from inbedder.errors import InputError
+from inbedder_evaluation.tasks.corpus import corpus_of_rows, corpus_of_table, known_corpus
 
 CRITERIA = {"kind": "Which kind?", "mood": "Which mood?"}
 ROWS = [

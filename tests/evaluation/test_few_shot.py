@@ -1,11 +1,11 @@
 import pytest
 from typer.testing import CliRunner
 
-from evaluation.few_shot import app, context_of, load_generative, parse_answers, query_of
-from evaluation.results import load_cells
 from inbedder.conditional.rated_rows import contrasting, read_rated
 from inbedder.errors import InputError, ModelError
-from inbedder.tokenization import PromptTokenizer
+from inbedder.prompting.tokenization import PromptTokenizer
+from inbedder_evaluation.few_shot import app, context_of, load_generative, parse_answers, query_of
+from inbedder_evaluation.results import load_cells
 from tests.evaluation.test_conditional_sts import CSV
 
 QUERY = {"sentence1": "A cat {naps}", "sentence2": "A dog barks", "condition": "the animal"}

@@ -3,8 +3,8 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import v_measure_score
 
-from evaluation.metrics import harmonic_mean, spearman, triplet_success, v_measure
 from inbedder.vectors import row_cosines
+from inbedder_evaluation.metrics import harmonic_mean, spearman, triplet_success, v_measure
 
 RNG = np.random.default_rng(0)
 

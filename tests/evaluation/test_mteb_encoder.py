@@ -4,16 +4,16 @@ import pytest
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.models_protocols import EncoderProtocol
 
-from evaluation import mteb_encoder
-from evaluation.embedders import mteb_embedders
-from evaluation.mteb_encoder import FunctionEncoder, MtebEncoder, describe, loader_of, metadata_of, texts_of
-from evaluation.runner import run
-from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
-from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
-from evaluation.tasks.standard import standard_task
 from inbedder import InBedder
 from inbedder.errors import ModelError
+from inbedder_evaluation import mteb_encoder
+from inbedder_evaluation.embedders import mteb_embedders
+from inbedder_evaluation.mteb_encoder import FunctionEncoder, MtebEncoder, describe, loader_of, metadata_of, texts_of
+from inbedder_evaluation.runner import run
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
+from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
+from inbedder_evaluation.tasks.standard import standard_task
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 from tests.evaluation.test_text_evaluation import write
 

@@ -1,11 +1,11 @@
 import mteb
 import pytest
 
-from evaluation.mteb_encoder import describe
-from evaluation.mteb_results import save_as_mteb
-from evaluation.runner import run
-from evaluation.tasks.conditional_sts import instruct_stsb
-from evaluation.tasks.standard import standard_task
+from inbedder_evaluation.mteb_encoder import describe
+from inbedder_evaluation.mteb_results import save_as_mteb
+from inbedder_evaluation.runner import run
+from inbedder_evaluation.tasks.conditional_sts import instruct_stsb
+from inbedder_evaluation.tasks.standard import standard_task
 from tests.evaluation.test_runner import embedder
 from tests.evaluation.test_tasks import ignorant
 from tests.evaluation.test_text_evaluation import write

@@ -3,17 +3,17 @@ import mteb
 import numpy as np
 import pytest
 
-from evaluation.mteb_encoder import FunctionEncoder, MtebEncoder
-from evaluation.mteb_tasks import (
+from inbedder import InBedder
+from inbedder_evaluation.mteb_encoder import FunctionEncoder, MtebEncoder
+from inbedder_evaluation.mteb_tasks import (
     InstructSTSBTask,
     IntentEmotionEmotion,
     IntentEmotionIntent,
     NYTLocationClustering,
     NYTTopicClustering,
 )
-from evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
-from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
-from inbedder import InBedder
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
+from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
 from tests.evaluation.test_tasks import ignorant, one_hot
 
 TASKS = [IntentEmotionEmotion, IntentEmotionIntent, InstructSTSBTask, NYTTopicClustering, NYTLocationClustering]

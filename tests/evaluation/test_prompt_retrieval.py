@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from evaluation.tasks.prompt_retrieval import PromptRetrieval, token_f1
+from inbedder_evaluation.tasks.prompt_retrieval import PromptRetrieval, token_f1
 from tests.evaluation.test_text_evaluation import write
 
 

@@ -3,8 +3,9 @@ from statistics import mean
 
 import pytest
 
-from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.robustness import (
+from inbedder.errors import InputError
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.robustness import (
     KINDS,
     InstructionRobustness,
     LabelledTexts,
@@ -12,7 +13,6 @@ from evaluation.tasks.robustness import (
     deltas,
     robustness_instructions,
 )
-from inbedder.errors import InputError
 from tests.evaluation.test_tasks import ignorant, one_hot
 
 DELTAS = ("delta_ci_means", "delta_ii_means", "delta_ci_min_max", "delta_ii_min_max")

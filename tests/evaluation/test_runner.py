@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from evaluation.embedders import Embedder, inbedder_embedders
-from evaluation.metrics import spearman
-from evaluation.results import load_cells, markdown, newest, table
-from evaluation.runner import run
-from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table, instruct_stsb
-from evaluation.tasks.contrast_triplets import ContrastTriplets
-from evaluation.tasks.corpus import corpus_of_rows
-from evaluation.tasks.criteria_clustering import CriteriaClustering
 from inbedder import InBedder
 from inbedder.cli import app as cli
+from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
-from inbedder.conditional.encoding import Encoding
 from inbedder.errors import InputError, ModelError
+from inbedder_evaluation.embedders import Embedder, inbedder_embedders
+from inbedder_evaluation.metrics import spearman
+from inbedder_evaluation.results import load_cells, markdown, newest, table
+from inbedder_evaluation.runner import run
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table, instruct_stsb
+from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
+from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 
 
@@ -155,7 +155,7 @@ def test_tables_show_the_newest_weights_of_a_model(clustering, tmp_path):
 
 
 def test_an_embedder_that_ignores_instructions_is_asked_once_and_gives_one_array(tmp_path):
-    from evaluation.tasks.robustness import InstructionRobustness
+    from inbedder_evaluation.tasks.robustness import InstructionRobustness
     from tests.evaluation.test_robustness import ASKED, DATA
 
     encode = Counting()

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("lancedb")
 
-from evaluation.search_sweep import CANDIDATES, measure, ndcg, recall
+from inbedder_evaluation.search_sweep import CANDIDATES, measure, ndcg, recall
 
 RESULTS = json.loads((Path(__file__).parents[2] / "evaluation" / "results" / "search.json").read_text(encoding="utf-8"))[
     "results"

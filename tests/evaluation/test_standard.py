@@ -6,10 +6,10 @@ from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.sets import known_set, known_sets
-from evaluation.tasks.standard import standard_task, task_of_mteb
 from inbedder.errors import InputError
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.sets import known_set, known_sets
+from inbedder_evaluation.tasks.standard import standard_task, task_of_mteb
 from tests.evaluation.test_tasks import ignorant, one_hot
 from tests.evaluation.test_text_evaluation import write
 

@@ -3,10 +3,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from evaluation.results import load_cells
-from evaluation.sweeps import app, uninformative_words
 from inbedder import InBedder
 from inbedder.errors import InputError
+from inbedder_evaluation.results import load_cells
+from inbedder_evaluation.sweeps import app, uninformative_words
 from tests.evaluation.test_runner import run
 from tests.evaluation.test_tasks import ignorant
 
@@ -103,7 +103,7 @@ def test_gibberish_reaches_the_model_in_the_place_of_the_instruction(make_model,
 
 
 def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
-    from evaluation.tasks.robustness import InstructionRobustness
+    from inbedder_evaluation.tasks.robustness import InstructionRobustness
     from tests.evaluation.test_robustness import ASKED, DATA
     from tests.evaluation.test_runner import embedder
 

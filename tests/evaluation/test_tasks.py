@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from evaluation.tasks import Data, build_tasks
-from evaluation.tasks.conditional_sts import instruct_stsb
-from evaluation.tasks.corpus import corpus_of_rows
-from evaluation.tasks.criteria_clustering import CriteriaClustering
-from evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
 from inbedder.errors import InputError
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.conditional_sts import instruct_stsb
+from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
+from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
 
 
 def one_hot(keys):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.stats import pearsonr
 
-from evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder.errors import InputError
+from inbedder_evaluation.tasks.text_evaluation import TextEvaluation
 
 VECTORS = {"good": [1, 0], "fair": [1, 1], "bad": [0, 1], "ref": [1, 0.1], "other ref": [-1, 0]}
 

@@ -10,9 +10,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.forward_pass import pool_states, read_causal, read_masked
-from finetune.answering.objectives.amortised_reencoding import AmortisedReencoding
+from inbedder_finetune.answering.examples import IGNORED, Collator
+from inbedder_finetune.answering.forward_pass import pool_states, read_causal, read_masked
+from inbedder_finetune.answering.objectives.amortised_reencoding import AmortisedReencoding
 
 
 def loss_of(kind, model, batch):

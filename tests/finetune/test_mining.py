@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from finetune import mining
-from finetune.contrastive.recipe import PairSource
-from finetune.contrastive.rows import read_pairs
-from finetune.mining import Task, as_instruction, mine, mine_file, read_tasks
 from inbedder.errors import InputError
+from inbedder_finetune import mining
+from inbedder_finetune.contrastive.contrastive_recipe import PairSource
+from inbedder_finetune.contrastive.pairs import read_pairs
+from inbedder_finetune.mining import Task, as_instruction, mine, mine_file, read_tasks
 
 
 class Embedder:

@@ -2,11 +2,11 @@ import pytest
 import torch
 from torch import nn
 
-from finetune import preflight as checks
-from finetune.answering.training import finetune
-from finetune.preflight import check_room
 from inbedder.errors import RecipeError
-from tests.finetune.answering.test_training import make_recipe
+from inbedder_finetune import preflight as checks
+from inbedder_finetune.answering.train_answering import finetune
+from inbedder_finetune.preflight import check_room
+from tests.finetune.answering.test_train_answering import make_recipe
 
 
 def test_a_full_disk_is_refused_before_the_first_step(tmp_path, monkeypatch):
@@ -36,7 +36,7 @@ def test_what_runs_out_is_said_with_the_knobs(make_model, data, tmp_path, monkey
     def fail(*_args):
         raise error
 
-    monkeypatch.setattr("finetune.answering.trainer.AnsweringTrainer._read", fail)
+    monkeypatch.setattr("inbedder_finetune.answering.answering_trainer.AnsweringTrainer._read", fail)
     with pytest.raises(RecipeError, match=message):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out"))
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from finetune.answering.recipe import parse_recipe
-from finetune.methods import read_method
-from finetune.recipe import find_recipe, read_settings
 from inbedder.errors import RecipeError
+from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.recipe import find_recipe, read_settings
+from inbedder_finetune.registry import read_method
 
 RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
 SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}

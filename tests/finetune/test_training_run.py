@@ -6,9 +6,16 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
-from finetune.recipe import Lora
-from finetune.training_run import OftenEnough, checkpoint_to_resume, damage_of, last_checkpoint, lora_config, with_adapters
 from inbedder.errors import RecipeError
+from inbedder_finetune.recipe import Lora
+from inbedder_finetune.training_run import (
+    OftenEnough,
+    checkpoint_to_resume,
+    damage_of,
+    last_checkpoint,
+    lora_config,
+    with_adapters,
+)
 from tests.backbones.checkpoints import nothing_unpickled, plant
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from inbedder.grouping.fitting import measure_fit
+from inbedder.grouping.group_distances import measure_fit
 from inbedder.grouping.grouped_texts import group_columns
 from tests.grouping.test_page import grouping
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2_contingency
 
 from inbedder.errors import InputError
-from inbedder.grouping.crossing import Categories, CrossTable, cross
+from inbedder.grouping.crosstab import Categories, CrossTable, cross
 from inbedder.grouping.over_time import find_changes, over_time
 from tests.grouping.test_page import grouping
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.grouping.crossing import crosstab
+from inbedder.grouping.crosstab import crosstab
 from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from inbedder.grouping.crossing import crosstab
+from inbedder.grouping.crosstab import crosstab
 from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report import maps, page_data
 from inbedder.grouping.report.page import save_report
-from inbedder.tables import read_table
+from inbedder.io.tables import read_table
 from tests.grouping.test_page import grouping
 
 if TYPE_CHECKING:

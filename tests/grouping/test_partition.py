@@ -43,7 +43,7 @@ def test_auto_does_not_split_few_texts_into_many_groups():
 
 
 def test_auto_survives_a_sample_that_misses_a_small_group(monkeypatch):
-    monkeypatch.setattr("inbedder.grouping.choosing.MAX_SAMPLED_ROWS", 20)
+    monkeypatch.setattr("inbedder.grouping.number_of_groups.MAX_SAMPLED_ROWS", 20)
     vectors = np.concatenate([blobs((200,)), -blobs((1,))])
     assert len(group(vectors)) == 201
 

@@ -12,7 +12,7 @@ from sklearn.utils import estimator_checks
 
 from inbedder import InBedder
 from inbedder.errors import InputError
-from inbedder.integrations.loading import loaded
+from inbedder.integrations.shared_models import loaded
 from inbedder.integrations.sklearn import InstructedVectorizer
 
 TEXTS = ["The battery died", "Great price", "The box was crushed", "Nobody answered"] * 3

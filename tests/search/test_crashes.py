@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.search.engine import LOCK, lock
+from inbedder.search.lance_engine import LOCK, lock
 from tests.search.conftest import QUESTION, REVIEWS
 
 ROOT = Path(__file__).parents[2]
-KILLS = ROOT / "scripts" / "kill_index.py"
+KILLS = ROOT / "tests" / "faults" / "index_kills.py"
 MANY = [{"text": f"Text number {number} " + "with many words " * 20} for number in range(400)]
 
 

@@ -196,7 +196,7 @@ def test_a_guided_column_reads_a_sample_alone(tmp_path, tiny, monkeypatch):
         return encode(model, texts, instruction, **options)
 
     monkeypatch.setattr(InBedder, "encode", counting)
-    monkeypatch.setattr("inbedder.guided.LOW", -1.0)
+    monkeypatch.setattr("inbedder.encoding.guided.LOW", -1.0)
     monkeypatch.setattr(index_module.guided_map, "__kwdefaults__", {"sample": 1000, "seed": 0, "low": -1.0})
     index.instruct(QUESTION, sample=60)
     assert len(read) == 61  # and one text for the length of a vector

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from inbedder.vectors import unit
-from tests.server.test_running import PLACES, serving
+from tests.server.test_run_server import PLACES, serving
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 TEXTS = ["I love cats", "I love dogs"]

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from inbedder.server.settings import Settings
-from tests.server.test_running import serving, wait_until
+from tests.server.test_run_server import serving, wait_until
 
 ROOT = Path(__file__).parents[2]
 STEPS = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"))

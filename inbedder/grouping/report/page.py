@@ -14,13 +14,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from inbedder.errors import InputError
-from inbedder.files import atomic_write
-from inbedder.grouping.crossing import CrossTable, crosstab
+from inbedder.grouping.crosstab import CrossTable, crosstab
 from inbedder.grouping.naming import deduplicate_group_names
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.maps import HEIGHT, WIDTH
 from inbedder.grouping.report.views import DARK, LIGHT, make_view
-from inbedder.tokenization import clean_text
+from inbedder.io.files import atomic_write
+from inbedder.io.outputs import import_jinja2
+from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
@@ -119,14 +120,18 @@ def render_report(
 
 def _fill_template(**values: object) -> str:
     """Fill in the template."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    jinja2 = import_jinja2()
     from markupsafe import Markup
 
     def read(name: str) -> str:
         return files("inbedder.grouping.report").joinpath(name).read_text(encoding="utf-8")
 
-    environment = Environment(
-        loader=FunctionLoader(read), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(read),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     script = read("page.js")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.grouping.crossing import Categories, CrossTable, categorize_groups
+from inbedder.grouping.crosstab import Categories, CrossTable, categorize_groups
 from inbedder.grouping.report.views import ANSWER_TEXT, View, clip, resolve_question
 
 if TYPE_CHECKING:

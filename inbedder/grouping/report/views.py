@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from inbedder.errors import TemplateError
-from inbedder.grouping.crossing import categorize_groups
+from inbedder.grouping.crosstab import categorize_groups
 from inbedder.grouping.partition import Labels
 from inbedder.grouping.report import maps
 from inbedder.grouping.report.maps import Mark, Points
-from inbedder.prompting import resolve_instruction
-from inbedder.tokenization import clean_text
+from inbedder.prompting.templates import resolve_instruction
+from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts

@@ -9,10 +9,10 @@ import torch
 import transformers
 from peft import LoraConfig, get_peft_model
 
-from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.families import FAMILIES
-from finetune.answering.forward_pass import pool_states
-from finetune.answering.memory import measure_memory
+from inbedder_finetune.answering.examples import IGNORED, Collator
+from inbedder_finetune.answering.forward_pass import pool_states
+from inbedder_finetune.answering.memory import measure_memory
+from inbedder_finetune.answering.trainable_families import FAMILIES
 
 
 def peak():

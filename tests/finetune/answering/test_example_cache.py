@@ -3,12 +3,12 @@ import shutil
 
 import pytest
 
-from finetune.answering import examples as examples_module
-from finetune.answering.example_cache import cached_examples, examples_key
-from finetune.answering.families import make_examples
-from finetune.answering.plan import resolve_plan
-from finetune.answering.recipe import parse_recipe
-from finetune.answering.rows import load_rows
+from inbedder_finetune.answering import examples as examples_module
+from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.answering.example_cache import cached_examples, examples_key
+from inbedder_finetune.answering.plan import resolve_plan
+from inbedder_finetune.answering.qa_rows import load_rows
+from inbedder_finetune.answering.trainable_families import make_examples
 from tests.conftest import TOKENIZERS
 
 
@@ -35,7 +35,7 @@ def test_examples_come_back_from_disk_as_they_were(folder, monkeypatch):
     rows = load_rows(recipe(folder).data)
     direct = make_examples("causal", tokenizer, rows, plan(folder).answer_format)
     first = cached_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
-    monkeypatch.setattr("finetune.answering.example_cache.make_examples", None)
+    monkeypatch.setattr("inbedder_finetune.answering.example_cache.make_examples", None)
     again = cached_examples("causal", tokenizer, rows, plan(folder).answer_format, plan(folder).cache)
     for example, one, two in zip(direct, first, again, strict=True):
         assert one["input_ids"].tolist() == two["input_ids"].tolist() == example["input_ids"].tolist()
@@ -86,7 +86,8 @@ def test_rows_and_code_change_the_key_and_the_place_of_the_data_does_not(folder,
     (folder / "qa.jsonl").write_text(text)
     assert key(folder) == before
     monkeypatch.setattr(
-        "finetune.answering.example_cache.inspect.getsource", lambda module: "new" if module is examples_module else "old"
+        "inbedder_finetune.answering.example_cache.inspect.getsource",
+        lambda module: "new" if module is examples_module else "old",
     )
     assert key(folder) != before
 
@@ -95,7 +96,7 @@ def test_an_interrupted_run_leaves_no_file(folder, monkeypatch):
     def interrupted(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("finetune.answering.example_cache.make_examples", interrupted)
+    monkeypatch.setattr("inbedder_finetune.answering.example_cache.make_examples", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rows = load_rows(recipe(folder).data)
         cached_examples("causal", TOKENIZERS["byte-level"](), rows, plan(folder).answer_format, plan(folder).cache)

@@ -2,13 +2,13 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, masked_examples
-from finetune.answering.families import make_examples
-from finetune.answering.learned_row import Row
-from finetune.answering.plan import resolve_plan
-from finetune.answering.recipe import parse_recipe
-from inbedder.prompting import get_template
-from inbedder.tokenization import PromptTokenizer
+from inbedder.prompting.templates import get_template
+from inbedder.prompting.tokenization import PromptTokenizer
+from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.answering.examples import IGNORED, Collator, _cut, causal_examples, masked_examples
+from inbedder_finetune.answering.plan import resolve_plan
+from inbedder_finetune.answering.trainable_families import make_examples
+from inbedder_finetune.answering.training_row import Row
 from tests.conftest import TOKENIZERS
 
 ROWS = [

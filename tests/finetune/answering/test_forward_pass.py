@@ -9,10 +9,10 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
-from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.forward_pass import pool_states, read_causal, read_masked, read_seq2seq
 from inbedder import InBedder
 from inbedder.backbones.late_interaction import prepare
+from inbedder_finetune.answering.examples import IGNORED, Collator
+from inbedder_finetune.answering.forward_pass import pool_states, read_causal, read_masked, read_seq2seq
 
 
 def test_masked_logits_at_the_masks_equal_those_of_the_full_pass(make_model):

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-import inbedder.reencode
-from finetune.answering.keywords import kept_words, salient_words
-from finetune.answering.recipe import AnsweringData
-from finetune.answering.rows import load_rows
-from finetune.sources import Source
-from tests.finetune.answering.test_rows import write
+import inbedder.encoding.reencode
+from inbedder_finetune.answering.answering_recipe import AnsweringData
+from inbedder_finetune.answering.keywords import kept_words, salient_words
+from inbedder_finetune.answering.qa_rows import load_rows
+from inbedder_finetune.sources import Source
+from tests.finetune.answering.test_qa_rows import write
 
 AXES = {"cat": [1, 0, 0], "cats": [0.9, 0.1, 0], "sofa": [0.6, 0.6, 0], "rain": [0, 0, 1], "cold": [0, 0.5, 0.5]}
 TEXTS = {"The cats and a cat on the sofa": [1, 0.2, 0], "Cold rain!": [0, 0.1, 1], "It is 12.": [1, 1, 1]}
@@ -20,8 +20,8 @@ def calls(monkeypatch):
         made.append(texts)
         return np.array([{**AXES, **TEXTS}[text] for text in texts], dtype=np.float32)
 
-    monkeypatch.setattr(inbedder.reencode, "sentence_vectors", vectors)
-    monkeypatch.setattr(inbedder.reencode, "_revision", lambda *_: "pinned")
+    monkeypatch.setattr(inbedder.encoding.reencode, "sentence_vectors", vectors)
+    monkeypatch.setattr(inbedder.encoding.reencode, "_revision", lambda *_: "pinned")
     return made
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.memory import MemoryEstimate, choose_micro_batch
-from finetune.answering.plan import resolve_plan
-from finetune.answering.recipe import parse_recipe
+from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.answering.examples import IGNORED, Collator
+from inbedder_finetune.answering.memory import MemoryEstimate, choose_micro_batch
+from inbedder_finetune.answering.plan import resolve_plan
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,7 +46,7 @@ def plan(**training):
 
 @pytest.mark.parametrize(("free", "chosen"), [(100.0, 8), (9.0, 4), (6.0, 2), (0.5, 1)])
 def test_a_step_is_read_in_the_largest_parts_that_fit(monkeypatch, caplog, free, chosen):
-    monkeypatch.setattr("finetune.answering.memory.get_free_memory", lambda: free)
+    monkeypatch.setattr("inbedder_finetune.answering.memory.get_free_memory", lambda: free)
     estimate = MemoryEstimate(2**30, 0.0, (0.0, 2**30 / 10, 0.0, 0.0))  # a GiB, and one for each row of ten positions
     caplog.set_level("INFO", "finetune")
     assert choose_micro_batch(plan(), estimate, Collator(0), examples(20, 10), [10] * 20) == chosen
@@ -55,6 +55,6 @@ def test_a_step_is_read_in_the_largest_parts_that_fit(monkeypatch, caplog, free,
 
 
 def test_a_micro_batch_that_is_named_stays(monkeypatch):
-    monkeypatch.setattr("finetune.answering.memory.get_free_memory", lambda: 0.5)
+    monkeypatch.setattr("inbedder_finetune.answering.memory.get_free_memory", lambda: 0.5)
     estimate = MemoryEstimate(2**30, 0.0, (0.0, 0.0, 0.0, 0.0))
     assert choose_micro_batch(plan(micro_batch=4), estimate, Collator(0), examples(8, 10), [10] * 8) == 4

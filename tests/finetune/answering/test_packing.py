@@ -3,9 +3,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from finetune.answering.examples import IGNORED, Collator
-from finetune.answering.forward_pass import pool_states, read_causal
-from finetune.answering.packing import NOBODY, PackingCollator, in_rows, pack
+from inbedder_finetune.answering.examples import IGNORED, Collator
+from inbedder_finetune.answering.forward_pass import pool_states, read_causal
+from inbedder_finetune.answering.packing import NOBODY, PackingCollator, in_rows, pack
 
 
 def example(text, prompt, answer):

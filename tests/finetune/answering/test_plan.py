@@ -1,8 +1,8 @@
 import pytest
 
-from finetune.answering.plan import resolve_plan
-from finetune.answering.recipe import parse_recipe
 from inbedder.errors import RecipeError
+from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.answering.plan import resolve_plan
 
 
 def plan(**training):

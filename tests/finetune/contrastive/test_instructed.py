@@ -2,13 +2,19 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.contrastive.instructed import UNPOOLED, InstructedCollator, check_instructions, instructed_prompts, tokenized
-from finetune.contrastive.recipe import ContrastiveRecipe, PairData
-from finetune.contrastive.rows import Instructed
-from finetune.contrastive.training import load_encoder
 from inbedder.errors import RecipeError
-from inbedder.prompting import get_template
-from inbedder.tokenization import PromptTokenizer
+from inbedder.prompting.templates import get_template
+from inbedder.prompting.tokenization import PromptTokenizer
+from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe, PairData
+from inbedder_finetune.contrastive.instructed import (
+    UNPOOLED,
+    InstructedCollator,
+    check_instructions,
+    instructed_prompts,
+    tokenized,
+)
+from inbedder_finetune.contrastive.pairs import Instructed
+from inbedder_finetune.contrastive.train_contrastive import load_encoder
 from tests.conftest import TEXTS, TOKENIZERS, assert_close
 
 WORDED = ["Represent the animal: ", "Was braucht der Kunde? ", "x", "Zażółć: "]

@@ -4,11 +4,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from finetune.contrastive.recipe import Curriculum
-from finetune.contrastive.training import finetune, parse_recipe, training_pairs
-from finetune.curriculum.data_cube import data_cube_batches, read_margins
 from inbedder import InBedder
 from inbedder.errors import RecipeError
+from inbedder_finetune.contrastive.contrastive_recipe import Curriculum
+from inbedder_finetune.contrastive.train_contrastive import finetune, parse_recipe, training_pairs
+from inbedder_finetune.curriculum.data_cube import data_cube_batches, read_margins
 from tests.conftest import assert_close
 
 
@@ -92,7 +92,7 @@ def test_a_masked_row_is_learned_by_none_and_trained_beside(make_model, folder, 
         seen.append(anchors.tolist())
         return sum(column.sum() for column in embeddings)
 
-    monkeypatch.setattr("finetune.contrastive.losses.anchors_loss", watch)
+    monkeypatch.setattr("inbedder_finetune.contrastive.contrastive_losses.anchors_loss", watch)
     pairs, _ = training_pairs(make_recipe(name, folder))
     middle = float(np.median(read_margins(pairs, InBedder(name, backbone="instructor"))))
     settings = {"model": name, "threshold": middle}

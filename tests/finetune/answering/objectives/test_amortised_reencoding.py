@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.answering.learned_row import Row
-from finetune.answering.objectives.amortised_reencoding import AmortisedReencoding, compute_info_nce
+from inbedder_finetune.answering.objectives.amortised_reencoding import AmortisedReencoding, compute_info_nce
+from inbedder_finetune.answering.training_row import Row
 
 
 def test_info_nce_equals_the_equation_written_out():

@@ -1,6 +1,6 @@
 import torch
 
-from finetune.answering.objectives.answer_tokens import AnswerTokens
+from inbedder_finetune.answering.objectives.answer_tokens import AnswerTokens
 
 
 def test_answer_tokens_sum_their_cross_entropy():

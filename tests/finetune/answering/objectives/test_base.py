@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from finetune.answering.learned_row import Row
-from finetune.answering.objectives.base import VectorSettings, make_orthonormal_map
 from inbedder import InBedder
 from inbedder.errors import RecipeError
+from inbedder_finetune.answering.objectives.base import VectorSettings, make_orthonormal_map
+from inbedder_finetune.answering.training_row import Row
 
 
 def test_a_map_between_widths_is_orthonormal():

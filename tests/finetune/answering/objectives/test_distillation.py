@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from finetune.answering.learned_row import Row
-from finetune.answering.objectives.distillation import Distillation, embed_with_teachers
 from inbedder import InBedder
+from inbedder_finetune.answering.objectives.distillation import Distillation, embed_with_teachers
+from inbedder_finetune.answering.training_row import Row
 from tests.conftest import assert_close
 
 

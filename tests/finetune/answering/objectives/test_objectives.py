@@ -6,8 +6,8 @@ from dataclasses import fields
 import pytest
 import torch
 
-from finetune.answering.objectives import OBJECTIVES, QUESTION, ObjectiveSettings, compute_vector_loss, make_objectives
-from finetune.answering.objectives.base import VectorSettings
+from inbedder_finetune.answering.objectives import OBJECTIVES, QUESTION, ObjectiveSettings, compute_vector_loss, make_objectives
+from inbedder_finetune.answering.objectives.base import VectorSettings
 
 
 def test_every_objective_has_settings_of_its_own():

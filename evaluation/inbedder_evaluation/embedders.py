@@ -1,0 +1,232 @@
+"""Embedders as the runner sees them: with their instruction, without it, or with it in a form of their own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inbedder.conditional.config import scores_pairs
+from inbedder.embedder import InBedder
+from inbedder.errors import InputError
+from inbedder.io.files import sha256_of
+from inbedder.models.bundled import resolve_name
+from inbedder.options import NO_SECOND_MODEL
+from inbedder.vectors import Vectors
+from inbedder_evaluation.instructor_prompts import represented
+from inbedder_evaluation.tasks.task import Similarity, fingerprint
+
+NAMED_OTHERWISE = {
+    *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "add_generic", "beside"),
+    "truncation_side",  # part of the protocol
+}
+"""Options that a model's name in tables tells in words, or not at all."""
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """Something that turns texts and instructions into vectors."""
+
+    name: str
+    """As tables show it, variant included."""
+    revision: str
+    """What identifies its weights."""
+    encode: Callable[[Sequence[str], str | Sequence[str]], Vectors]
+    """Texts and an instruction (or one per text) to vectors, shape (n, d)."""
+    prompt: Callable[[str, str], str]
+    """What the model reads of a text and an instruction."""
+    instructed: bool
+    """Whether the instruction changes what the model reads."""
+    verbatim: bool = True
+    """Whether an instruction reaches the prompt as it stands."""
+    spec: Mapping[str, Any] | None = None
+    """What decides its vectors (``VectorSpec.contents``), of a model of this package."""
+    similarity: Similarity | None = None
+    """First sentences, second sentences and conditions to n scores, of a model that gives no vectors."""
+
+
+def inbedder_embedders(
+    model: str | InBedder,
+    *,
+    batch_size: int = 64,
+    uninformative: Callable[[str], Sequence[str]] | None = None,
+    guided: int | None = None,
+    verbatim: bool = False,
+    **options: Any,
+) -> list[Embedder]:
+    """Return a model of this package, with the instruction and without.
+
+    Args:
+        model: A name as ``InBedder`` takes it, or one that is loaded and read in another way.
+        batch_size: Maximum number of texts in one pass.
+        uninformative: Gives the words to leave out of the answer under an instruction (paper, section 4.3).
+        guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
+        verbatim: Whether INSTRUCTOR's models, which learned "Represent the ... for ...:", are asked the questions as they stand.
+        **options: As ``InBedder`` takes them, or its ``replace`` where it is loaded.
+
+    Returns:
+        Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
+    """
+    if isinstance(model, str) and scores_pairs(model):
+        return [_pair_embedder(model, batch_size)]
+    model = InBedder(model, **options) if isinstance(model, str) else model.replace(**options)
+    name = _name_of(model, options, uninformative is not None, guided)
+    words = [sorted(uninformative(""))] if uninformative else []
+    revision = fingerprint([], [model.spec.key(), *words, *([f"guided {guided}"] if guided else [])])
+
+    @lru_cache(maxsize=1)
+    def read_before(texts: tuple[str, ...]) -> Vectors:
+        return model.encode(texts, None, batch_size=batch_size)
+
+    def instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        if guided and isinstance(instruction, str):
+            known = read_before(tuple(texts))
+            return np.asarray(model.encode_guided(texts, instruction, sample=guided, generic=known, batch_size=batch_size))
+        if uninformative is None or isinstance(instruction, str):
+            filter_words = uninformative(str(instruction)) if uninformative else ()
+            return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
+        rows = [
+            model.encode([text], question, filter_words=uninformative(question))
+            for text, question in zip(texts, instruction, strict=True)
+        ]
+        return np.concatenate(rows)
+
+    def generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
+        return model.encode(texts, None, batch_size=batch_size)
+
+    spec = model.spec.contents()
+    with_question = Embedder(name, revision, instructed, model.prompt, instructed=True, spec=spec)
+    without = Embedder(
+        f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
+    )
+    return [with_question if verbatim else in_own_words(with_question, model), without]
+
+
+def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
+    """Ask a model in the words that it was trained on.
+
+    Args:
+        embedder: The model as it is read.
+        model: What tells how it was trained: INSTRUCTOR's have a template of that name.
+
+    Returns:
+        The embedder, which asks "Represent the ... for ...: " in the place of a question where the model is INSTRUCTOR's.
+    """
+    if model.template.name != "instructor":
+        return embedder
+
+    def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        one = isinstance(instruction, str)
+        return embedder.encode(texts, represented(str(instruction)) if one else [represented(each) for each in instruction])
+
+    def prompt(text: str, instruction: str) -> str:
+        return embedder.prompt(text, represented(instruction))
+
+    revision = fingerprint([], [embedder.revision, "represented"])
+    return replace(embedder, revision=revision, encode=encode, prompt=prompt, verbatim=False)
+
+
+def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:
+    """What a model is called in tables: its own name, and how it is read where that was asked for."""
+    pooling, subtract, add, beside = (options.get(name) for name in ("pooling", "subtract_instruction", "add_generic", "beside"))
+    layer, encoding = options.get("layer", -1), model.options.encoding
+    sampling = encoding.reencoding or encoding.sampling
+    parts = [
+        str(pooling) if pooling else "",
+        f"layer {layer}" if layer != -1 else "",
+        f"{sampling.n} answer{'s' * (sampling.n > 1)} at T={sampling.temperature:g}"
+        if encoding.reencoding or sampling.temperature
+        else "",
+        "filter words" if filters else "",
+        f"guided {guided}" if guided else "",
+        {None: "", True: "instruction subtracted", False: "instruction kept"}[subtract],
+        {None: "", True: "generic added", False: "answer alone"}[add],
+        {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
+    ]
+    deciding = model.parts.requested.deciding().keys() & options.keys()
+    parts += [f"{name}={options[name]!r}" for name in sorted(deciding - NAMED_OTHERWISE)]
+    return ", ".join([model.name, *filter(None, parts)])
+
+
+def _pair_embedder(folder: str, batch_size: int) -> Embedder:
+    from inbedder.conditional.encoder import ConditionalEncoder
+
+    encoder = ConditionalEncoder.load(folder)
+    files = sorted(Path(folder).rglob("*.safetensors"))
+    revision = fingerprint([], [str(encoder.encoding), *(sha256_of(file) for file in files)])
+
+    def similarity(first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> Vectors:
+        found: Vectors = encoder.similarity(first, second, condition=conditions, batch_size=batch_size)
+        return found
+
+    def encode(_texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
+        raise InputError(f"{folder} scores pairs and has no vector for one text. Measure it on pairs alone: --task csts.")
+
+    def prompt(text: str, instruction: str) -> str:
+        parts, _ = encoder.read([text], ["..."], [instruction])
+        return " | ".join(encoder.tokenizer.decode(ids) for ids in parts[0])
+
+    return Embedder(folder, revision, encode, prompt, instructed=True, verbatim=False, similarity=similarity)
+
+
+def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:
+    """A model of mteb or sentence-transformers as a baseline: instruction left out, in front of the text, in its own form.
+
+    Args:
+        name: A model that mteb knows, a hub id, a folder, or all-MiniLM-L6-v2 for the base of the bundled model.
+        batch_size: Most texts in one pass.
+
+    Returns:
+        Two variants, and a third where the model has a prompt form of its own (E5-instruct ...); they share the weights.
+    """
+    from inbedder_evaluation.mteb_encoder import load_mteb_model, loader_of, metadata_of
+
+    model = load_mteb_model(name)
+    folder = Path(resolve_name(name))
+    files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
+    revision = fingerprint([], [name, *(sha256_of(file) for file in files)] if files else [name, model.mteb_model_meta.revision])
+
+    def encode(texts: Sequence[str], prompt: str | None) -> Vectors:
+        loader, metadata = loader_of(texts, batch_size), metadata_of(prompt)
+        vectors = model.encode(
+            loader, task_metadata=metadata, hf_split="test", hf_subset="default", batch_size=batch_size, show_progress_bar=False
+        )
+        return np.asarray(vectors, dtype=np.float32)
+
+    def plain(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
+        return encode(texts, None)
+
+    def in_front(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        instructions = [instruction] * len(texts) if isinstance(instruction, str) else instruction
+        return encode([f"{instruction} {text}" for instruction, text in zip(instructions, texts, strict=True)], None)
+
+    def own_form(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        if isinstance(instruction, str):
+            return encode(texts, instruction)
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, question in enumerate(instruction):
+            rows[question].append(row)
+        parts = {question: encode([texts[row] for row in places], question) for question, places in rows.items()}
+        vectors = np.empty((len(texts), next(iter(parts.values())).shape[1]), dtype=np.float32)
+        for question, places in rows.items():
+            vectors[places] = parts[question]
+        return vectors
+
+    embedders = [
+        Embedder(f"{name}, no instruction", revision, plain, lambda text, _: text, instructed=False),
+        Embedder(
+            f"{name}, instruction in front", revision, in_front, lambda text, question: f"{question} {text}", instructed=True
+        ),
+    ]
+    if getattr(model, "instruction_template", None) is not None:
+
+        def prompt(text: str, instruction: str) -> str:
+            return f"{model.get_task_instruction(metadata_of(instruction), None)}{text}"
+
+        embedders.append(Embedder(f"{name}, own prompt", revision, own_form, prompt, instructed=True))
+    return embedders

@@ -1,0 +1,157 @@
+"""Figures of results, as PNG files: bars, lines, boxes and tables of words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inbedder.errors import InputError, MissingExtraError
+from inbedder.io.files import atomic_write
+from inbedder_evaluation.results import Cell, newest
+from inbedder_evaluation.tasks.robustness import KINDS
+
+COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
+
+
+def _canvas(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
+    """A figure and the first of its panels."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "evaluation") from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, grid = pyplot.subplots(1, panels, figsize=(width, height), layout="constrained", sharey=True, squeeze=False)
+    for axes in grid[0]:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, grid[0][0]
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150, bbox_inches="tight", pad_inches=0.1)
+    pyplot.close(figure)
+
+
+def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "") -> None:
+    """Groups of bars: one group a name of the outer mapping, one bar a name of the inner.
+
+    Args:
+        scores: Score by series by group.
+        path: A .png file.
+        title: Above the figure.
+    """
+    series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
+    names = [name.replace(", ", "\n").replace(" at ", "\nat ") for name in scores]
+    longest = max(len(line) for name in names for line in name.splitlines())
+    figure, axes = _canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.065 * longest)), 4)
+    width = 0.8 / len(series)
+    for number, name in enumerate(series):
+        places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(scores))]
+        heights = [inner.get(name, float("nan")) for inner in scores.values()]
+        drawn = axes.bar(places, heights, width * 0.92, label=name, color=COLOURS[number % len(COLOURS)])
+        axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
+    axes.set_xticks(range(len(scores)), names, fontsize=8)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_ylabel("score")
+    axes.set_title(title, fontsize=10)
+    figure.legend(loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
+
+
+def lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, label: str = "layer") -> None:
+    """One line a series over layers, or over whatever else is counted; panels stand side by side on one scale.
+
+    Args:
+        panels: Score by series by layer, by what stands above the panel.
+        path: A .png file.
+        label: What is counted.
+    """
+    figure, first = _canvas(7 * len(panels), 4, len(panels))
+    series = list(dict.fromkeys(name for scores in panels.values() for inner in scores.values() for name in inner))
+    for axes, (title, scores) in zip(figure.axes, panels.items(), strict=True):
+        for number, name in enumerate(series):
+            places = [x for x, inner in scores.items() if name in inner]
+            heights = [scores[x][name] for x in places]
+            axes.plot(places, heights, marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)])
+        axes.set_xticks(list(scores))
+        axes.set_xlabel(label)
+        axes.set_title(title, fontsize=10)
+    first.set_ylabel("score")
+    handles, names = first.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside right upper", fontsize=7, frameon=False)
+    _save(figure, path)
+
+
+def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
+    """Box plots of V-measures under correct, implicit and incorrect instructions (InBedder paper, figures 4 and 7).
+
+    Args:
+        cells: Cells of robustness tasks; other cells are passed over. Raw vectors are drawn, the mean over seeds.
+        path: A .png file.
+
+    Raises:
+        InputError: When there is none.
+    """
+    raw = [cell for cell in newest(cells) if cell.vectors == "raw" and "delta_ci_means" in cell.scores]
+    if not raw:
+        raise InputError(
+            "There is no robustness task among these results. Run inbedder evaluate --data FOLDER --task robustness."
+        )
+    tasks = list(dict.fromkeys(cell.task for cell in raw))
+    models = list(dict.fromkeys(cell.model for cell in raw))
+    figure, axes = _canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
+    ticks, place = [], 0.0
+    for task in tasks:
+        start = place
+        for model in models:
+            own_cells = [cell for cell in raw if (cell.task, cell.model) == (task, model)]
+            if not own_cells:
+                continue
+            for number, kind in enumerate(KINDS):
+                values = [
+                    sum(c.scores[key] for c in own_cells) / len(own_cells) for key in own_cells[0].scores if _numbered(key, kind)
+                ]
+                box = axes.boxplot(values, positions=[place + 0.25 * number], widths=0.2, patch_artist=True, showmeans=True)
+                box["boxes"][0].set_facecolor(COLOURS[number])
+                box["medians"][0].set_color("black")
+            ticks.append((place + 0.25, model.replace(", ", "\n")))
+            place += 1
+        axes.text(
+            (start + place - 0.5) / 2,
+            1.01,
+            task.removesuffix(" robustness"),
+            fontsize=7,
+            ha="center",
+            transform=axes.get_xaxis_transform(),
+        )
+        place += 0.5
+    axes.set_xticks([x for x, _ in ticks], [name for _, name in ticks], fontsize=6)
+    axes.set_ylabel("V-measure")
+    handles = [axes.plot([], [], "s", color=COLOURS[number], label=kind)[0] for number, kind in enumerate(KINDS)]
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
+    _save(figure, path)
+
+
+def _numbered(key: str, kind: str) -> bool:
+    return key.startswith(f"{kind}_") and key.removeprefix(f"{kind}_").isdigit()
+
+
+def word_table(rows: Sequence[Sequence[str]], path: Path) -> None:
+    """A table of words as a figure.
+
+    Args:
+        rows: A head row and rows of the same length.
+        path: A .png file.
+    """
+    figure, axes = _canvas(13, 0.5 + 0.32 * len(rows))
+    axes.axis("off")
+    drawn = axes.table([list(row) for row in rows[1:]], colLabels=list(rows[0]), loc="center", cellLoc="left")
+    drawn.auto_set_font_size(False)
+    drawn.set_fontsize(7)
+    drawn.auto_set_column_width(list(range(len(rows[0]))))
+    _save(figure, path)

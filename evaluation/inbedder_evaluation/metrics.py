@@ -1,0 +1,120 @@
+"""The metrics of the tasks, as percentages or correlations times 100."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.vectors import Vectors, row_cosines, unit
+
+
+def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> float:
+    """Share of triplets whose anchor is strictly more similar to the closer text, in percent (ties are failures).
+
+    Args:
+        anchors: Shape (n, d).
+        closer: Shape (n, d), the texts that should win.
+        farther: Shape (n, d).
+
+    Returns:
+        0 to 100.
+    """
+    return 100 * float(np.mean(triplet_wins(anchors, closer, farther)))
+
+
+def triplet_wins(anchors: Vectors, closer: Vectors, farther: Vectors) -> NDArray[np.bool_]:
+    """Whether the anchor of each triplet is strictly more similar to the closer text.
+
+    Args:
+        anchors: Shape (n, d).
+        closer: Shape (n, d), the texts that should win.
+        farther: Shape (n, d).
+
+    Returns:
+        n truth values.
+    """
+    return np.asarray(row_cosines(anchors, closer) > row_cosines(anchors, farther))
+
+
+def harmonic_mean(values: Sequence[float]) -> float:
+    """Harmonic mean of non-negative scores; 0 when one of them is 0.
+
+    Args:
+        values: At least one score.
+
+    Returns:
+        The mean.
+    """
+    return 0.0 if min(values) <= 0 else len(values) / sum(1 / value for value in values)
+
+
+def spearman(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float] | NDArray[Any]) -> float:
+    """Spearman correlation times 100, ties by average rank; 0 when one side is constant.
+
+    Args:
+        similarities: n numbers.
+        scores: n numbers.
+
+    Returns:
+        -100 to 100.
+    """
+    from scipy.stats import rankdata
+
+    return pearson(*(rankdata(np.asarray(similarity, dtype=np.float64)) for similarity in (similarities, scores)))
+
+
+def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float] | NDArray[Any]) -> float:
+    """Pearson correlation times 100; 0 when one side is constant.
+
+    Args:
+        similarities: n numbers.
+        scores: n numbers.
+
+    Returns:
+        -100 to 100.
+    """
+    sides = [np.asarray(similarity, dtype=np.float64) for similarity in (similarities, scores)]
+    if any(np.ptp(side) == 0 for side in sides):
+        return 0.0
+    return 100 * float(np.corrcoef(sides[0], sides[1])[0, 1])
+
+
+def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str = "k-means") -> float:
+    """V-measure times 100 of k-means with as many clusters as there are labels.
+
+    Args:
+        vectors: Shape (n, d).
+        labels: n labels.
+        seed: Seed of k-means.
+        protocol: As ``grouped`` takes it.
+
+    Returns:
+        0 to 100.
+    """
+    from sklearn.metrics import v_measure_score
+
+    return 100 * float(v_measure_score(labels, grouped(vectors, len(set(labels)), seed, protocol)))
+
+
+def grouped(vectors: Vectors, count: int, seed: int, protocol: str = "k-means") -> NDArray[np.int32]:
+    """The groups of k-means.
+
+    Args:
+        vectors: Shape (n, d).
+        count: How many groups.
+        seed: Seed of k-means.
+        protocol: "k-means" (on vectors of length 1, best of ten starts) or "paper": mini-batch k-means of 500 on the vectors as
+            they are, one start, which is what the InBedder authors' code does.
+
+    Returns:
+        The group of each vector.
+    """
+    from sklearn.cluster import KMeans, MiniBatchKMeans
+
+    if protocol == "paper":
+        grouping = MiniBatchKMeans(n_clusters=count, batch_size=500, n_init="auto", random_state=seed)
+        return np.asarray(grouping.fit(vectors).labels_)
+    return np.asarray(KMeans(n_clusters=count, n_init=10, random_state=seed).fit_predict(unit(vectors)))

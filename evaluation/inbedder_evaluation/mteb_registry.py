@@ -1,0 +1,97 @@
+"""The bundled models and our tasks under names that mteb knows, in Python and on its command line.
+
+    import inbedder_evaluation.mteb_registry  # from here on mteb knows "inbedder/mini" and "inbedder/small"
+
+    mteb.evaluate(mteb.get_model("inbedder/mini"), mteb.get_tasks(tasks=["ShippedInstructSTSB"]))
+
+mteb has no plugins, so its ``mteb`` command does not see what another package brings. The same command with ours on board is
+
+    python -m inbedder_evaluation.mteb_registry run -m inbedder/mini -t ShippedIntentEmotionEmotion ShippedInstructSTSB
+
+Tasks whose name begins with Shipped come with the package; the others (``IntentEmotionEmotion``, ``NYTTopicClustering``, ...) are
+the papers' own sets on the hub.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mteb.get_tasks import _TASKS_REGISTRY
+from mteb.models.model_implementations import MODEL_REGISTRY
+
+from inbedder.io.files import sha256_of
+from inbedder.models.bundled import ADAPTERS
+from inbedder.models.checksums import CHECKSUMS
+from inbedder_evaluation.mteb_encoder import MtebEncoder, describe
+from inbedder_evaluation.mteb_tasks import (
+    InstructSTSBTask,
+    IntentEmotionEmotion,
+    IntentEmotionIntent,
+    NYTLocationClustering,
+    NYTTopicClustering,
+)
+from inbedder_evaluation.tasks.conditional_sts import instruct_stsb
+from inbedder_evaluation.tasks.intent_emotion import intent_emotion
+from inbedder_evaluation.tasks.task import fingerprint
+
+if TYPE_CHECKING:
+    from inbedder_evaluation.tasks.task import Rows
+
+ORGANISATION = "inbedder"
+TASKS = (IntentEmotionEmotion, IntentEmotionIntent, InstructSTSBTask, NYTTopicClustering, NYTLocationClustering)
+
+
+def load(name: str, revision: str | None = None, device: str | None = None, **options: Any) -> MtebEncoder:
+    """Load a bundled model for mteb.
+
+    Args:
+        name: Such as inbedder/mini.
+        revision: What mteb keeps results by; not used.
+        device: A torch device.
+        **options: As ``MtebEncoder`` takes them; what mteb gives without a value is left out.
+
+    Returns:
+        A model with mteb's encoder protocol.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    return MtebEncoder(name.removeprefix(f"{ORGANISATION}/"), device=device, **given)
+
+
+def register() -> None:
+    """Make models and tasks known to mteb; a second time changes nothing."""
+    for name, folder in ADAPTERS.items():
+        about = {"loader": load, "use_instructions": True, "open_weights": True, "license": "apache-2.0"}
+        meta = describe(f"{ORGANISATION}/{name}", sha256_of(folder / CHECKSUMS)[:40])
+        MODEL_REGISTRY[f"{ORGANISATION}/{name}"] = meta.model_copy(update=about)
+    triplets = intent_emotion().rows
+    for task, criterion in ((IntentEmotionEmotion, "emotion"), (IntentEmotionIntent, "intent")):
+        _add(_shipped(task, [row for row in triplets if row["criterion"] == criterion]))
+    _add(_shipped(InstructSTSBTask, [dict(row) for row in instruct_stsb().rows]))
+    for task in TASKS:
+        _add(task)
+
+
+def _add(task: Any) -> None:
+    _TASKS_REGISTRY.setdefault(task.metadata.name, task)
+
+
+def _shipped(task: Any, rows: Rows) -> Any:
+    """A task on rows that come with the package."""
+
+    def load_data(self: Any, *_args: Any, **_options: Any) -> None:
+        from datasets import Dataset, DatasetDict
+
+        self.dataset = DatasetDict({"test": Dataset.from_list(rows)})
+        self.data_loaded = True
+
+    name = f"Shipped{task.metadata.name}"
+    about = {"name": name, "dataset": {"path": f"{ORGANISATION}/shipped", "revision": fingerprint(rows)}}
+    return type(name, (task,), {"metadata": task.metadata.model_copy(update=about), "load_data": load_data})
+
+
+register()
+
+if __name__ == "__main__":
+    from mteb.cli import main
+
+    main()

@@ -1,0 +1,50 @@
+"""Cells of the standard tasks as mteb's own result files, which mteb's ResultCache loads."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from inbedder_evaluation.results import Cell, newest
+from inbedder_evaluation.tasks.standard import StandardTask
+from inbedder_evaluation.tasks.task import Task
+
+
+def save_as_mteb(cells: Sequence[Cell], tasks: Sequence[Task], folder: Path) -> int:
+    """Write the raw cells of standard tasks into a folder of mteb results: one file per model and task, means over the seeds.
+
+    Args:
+        cells: What was measured.
+        tasks: On what.
+        folder: Where; ``mteb.ResultCache(folder)`` reads it.
+
+    Returns:
+        How many files were written.
+    """
+    standard = {task.info.name: task.task for task in tasks if isinstance(task, StandardTask)}
+    if not standard:
+        return 0
+    from mteb.cache import ResultCache
+    from mteb.results import TaskResult
+
+    from inbedder_evaluation.mteb_encoder import describe
+
+    cache, written, cells = ResultCache(folder), 0, newest(cells)
+    for model, name in dict.fromkeys((cell.model, cell.task) for cell in cells if cell.task in standard):
+        of_both = [cell for cell in cells if (cell.model, cell.task, cell.vectors) == (model, name, "raw")]
+        scores = {key: mean(cell.scores[key] for cell in of_both) / 100 for key in of_both[0].scores}
+        task = standard[name]
+        split = task.metadata.eval_splits[0]
+        result = TaskResult.from_task_results(
+            task,
+            {split: {"default": {**scores, "main_score": scores[of_both[0].main_score]}}},
+            evaluation_time=sum(cell.seconds for cell in of_both),
+            date=datetime.datetime.now(tz=datetime.timezone.utc),
+        )
+        label = re.sub(r"[^A-Za-z0-9.-]+", "-", model).strip("-")
+        cache.save_to_cache(result, describe(f"inbedder/{label}", of_both[0].model_revision))
+        written += 1
+    return written

@@ -1,0 +1,166 @@
+"""Triplets and conditional similarity as mteb tasks, and the paper's sets in mteb's form.
+
+mteb has neither kind. Both classes are used like its own: a subclass names a set of the hub in ``metadata``, or
+``with_rows`` gives local rows. Models get the instruction as the task's prompt, whatever their own form of prompting is::
+
+    mteb.evaluate(MtebEncoder("mini"), [IntentEmotionEmotion(), IntentEmotionIntent(), InstructSTSBTask()])
+
+The hub's sets (BrandonZYW/...) are the InBedder authors' own, at the revisions that their code pins.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
+
+from inbedder.vectors import row_cosines
+from inbedder_evaluation.metrics import pearson, spearman, triplet_success
+from inbedder_evaluation.mteb_encoder import loader_of, metadata_of
+from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.task import fingerprint, instructions_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from datasets import Dataset
+
+    from inbedder.vectors import Vectors
+    from inbedder_evaluation.tasks.task import Rows
+
+
+class InstructedTask(AbsTask):
+    """What both kinds share: rows of texts that are encoded under a prompt."""
+
+    metadata: Any
+    """What mteb's task says of itself."""
+    text_columns: tuple[str, ...] = ()
+    """Columns that hold texts."""
+
+    def with_rows(self, rows: Rows, split: str = "test") -> InstructedTask:
+        """Measure on local rows instead of the hub's.
+
+        Args:
+            rows: Objects with the task's columns.
+            split: Name of the split.
+
+        Returns:
+            The task itself.
+        """
+        from datasets import Dataset, DatasetDict
+
+        self.dataset = DatasetDict({split: Dataset.from_list(rows)})
+        self.data_loaded = True
+        mark = fingerprint(rows)  # so that mteb does not take the hub's results for these, or the other way round
+        about = {"name": f"{type(self).metadata.name}-{mark[:8]}", "dataset": {"path": "local rows", "revision": mark}}
+        self.metadata = self.metadata.model_copy(update=about)
+        return self
+
+    def _encode(self, model: Any, texts: Sequence[str], prompt: str | None, about: Mapping[str, Any]) -> Vectors:
+        metadata = self.metadata.model_copy(update={"prompt": prompt})
+        options = {"batch_size": 64, "show_progress_bar": False, **about["encode_kwargs"]}
+        loader = loader_of(texts, options["batch_size"])
+        where = {"hf_split": about["hf_split"], "hf_subset": about["hf_subset"]}
+        return np.asarray(model.encode(loader, task_metadata=metadata, **where, **options), dtype=np.float32)
+
+    def _calculate_descriptive_statistics_from_split(self, split: str, **_options: Any) -> Any:
+        rows = self.dataset[split]  # type: ignore[index]
+        lengths = [len(text) for column in self.text_columns for text in rows[column]]
+        return {"num_samples": len(rows), "number_of_characters": sum(lengths)}
+
+
+class AbsTaskTriplets(InstructedTask):
+    """Triplets (InBedder paper, section 3.2): is the anchor more similar to the positive than to the negative?
+
+    Columns anchor, positive, negative; the score triplet_accuracy is the share of successes, ties being failures.
+    """
+
+    text_columns = ("anchor", "positive", "negative")
+    abstask_prompt = "What is this text about?"
+
+    def _evaluate_subset(self, model: Any, data_split: Dataset, **about: Any) -> dict[str, float]:
+        texts = [text for column in self.text_columns for text in data_split[column]]
+        parts = np.split(self._encode(model, texts, self.metadata.prompt or self.abstask_prompt, about), 3)
+        return {"triplet_accuracy": triplet_success(*parts) / 100}
+
+
+class AbsTaskConditionalSTS(InstructedTask):
+    """Similarity of two sentences under a condition of their own (C-STS; InstructSTSB).
+
+    Columns sentence1, sentence2, the instruction or condition, and a score; Spearman and Pearson of the cosines.
+    """
+
+    text_columns = ("sentence1", "sentence2")
+    instruction_column = "instruction"
+    score_column = "score"
+    abstask_prompt = "What is this text about?"
+
+    def _evaluate_subset(self, model: Any, data_split: Dataset, **about: Any) -> dict[str, float]:
+        rows: dict[str, list[int]] = defaultdict(list)
+        for row, instruction in enumerate(data_split[self.instruction_column]):
+            rows[instruction].append(row)
+        firsts, seconds = (list(data_split[column]) for column in self.text_columns)
+        cosines = np.empty(len(data_split))
+        for instruction, places in rows.items():
+            texts = [side[row] for side in (firsts, seconds) for row in places]
+            cosines[places] = row_cosines(*np.split(self._encode(model, texts, instruction, about), 2))
+        scores = [float(score) for score in data_split[self.score_column]]
+        return {"cosine_spearman": spearman(cosines, scores) / 100, "cosine_pearson": pearson(cosines, scores) / 100}
+
+
+def _set(kind: str, name: str, config: str | None = None) -> dict[str, str]:
+    path, revision = known_set(kind, name).pinned
+    return {"path": path, "revision": revision} | ({"name": config} if config else {})
+
+
+def _triplets(name: str, criterion: str) -> Any:
+    prompt = instructions_of("intent_emotion")[criterion]
+    return metadata_of(prompt, name, dataset=_set("intent emotion", "IntentEmotion", criterion), main_score="triplet_accuracy")
+
+
+class IntentEmotionEmotion(AbsTaskTriplets):
+    """IntentEmotion under the emotion's question."""
+
+    metadata = _triplets("IntentEmotionEmotion", "emotion")
+
+
+class IntentEmotionIntent(AbsTaskTriplets):
+    """IntentEmotion under the intent's question."""
+
+    metadata = _triplets("IntentEmotionIntent", "intent")
+
+
+class InstructSTSBTask(AbsTaskConditionalSTS):
+    """InstructSTSB."""
+
+    metadata = metadata_of("What is this text about?", "InstructSTSB", dataset=_set("instruct sts", "InstructSTSB"))
+
+
+class _NYT(AbsTaskClusteringLegacy):
+    """mteb's own clustering, with the authors' columns turned into its."""
+
+    def dataset_transform(self, num_proc: int | None = None, **_options: Any) -> None:
+        from datasets import Dataset, DatasetDict
+
+        rows: Any = self.dataset["test"]  # type: ignore[index, has-type]
+        columns = {"sentences": [list(rows["text"])], "labels": [list(rows["cluster"])]}
+        self.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
+
+
+def _clustering(name: str, criterion: str) -> Any:
+    about = {"type": "Clustering", "category": "t2c", "main_score": "v_measure"}
+    return metadata_of(instructions_of("nyt")[criterion], name, dataset=_set("corpus", "NYT", criterion), **about)
+
+
+class NYTTopicClustering(_NYT):
+    """New York Times articles by topic."""
+
+    metadata = _clustering("NYTTopicClustering", "topic")
+
+
+class NYTLocationClustering(_NYT):
+    """New York Times articles by location."""
+
+    metadata = _clustering("NYTLocationClustering", "location")

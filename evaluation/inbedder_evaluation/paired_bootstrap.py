@@ -1,0 +1,146 @@
+"""Two models on the same items: how far apart they are, and whether that is more than the choice of items (paired bootstrap).
+
+Each draw takes the same units for both models, so what is easy or difficult for both falls out of the difference. The interval
+holds the middle 95% of the drawn differences; p is twice the share of draws on the other side of zero (at least 2 in 1,001).
+Scores of a clustering are means over the seeds, and its groups stay as they are while the texts are drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.errors import InputError
+from inbedder.io.files import atomic_write
+from inbedder_evaluation.item_results import RESAMPLES, load_outcomes, resampled
+from inbedder_evaluation.results import Cell, newest
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models on one task."""
+
+    task: str
+    """Name of the task."""
+    vectors: str
+    """"raw" or "centred"."""
+    first: float
+    """Main score of the first model, the mean over seeds."""
+    second: float
+    """Main score of the second."""
+    difference: float
+    """First minus second."""
+    interval: tuple[float, float] | None = None
+    """The 95% interval of the difference; None where the task keeps no items."""
+    p: float | None = None
+    """How often a difference as large would come about if there were none; two-sided."""
+
+
+def find_model(name: str, models: Sequence[str]) -> str:
+    """The measured model that a name of ``--compare`` means.
+
+    Args:
+        name: A model as tables show it, or what was given as --model or --baseline.
+        models: Names of all measured ones; with their instruction first.
+
+    Returns:
+        One of them: that very name, or the first that begins with it.
+
+    Raises:
+        InputError: When there is none.
+    """
+    for fits in (lambda model: model == name, lambda model: model.startswith(f"{name}, ")):
+        if found := [model for model in models if fits(model)]:
+            return found[0]
+    raise InputError(f"--compare names {name!r}, which was not measured. There are: {'; '.join(models)}.")
+
+
+def compare(cells: Sequence[Cell], first: str, second: str, items: Path) -> list[Comparison]:
+    """Compare two models on each task and kind of vectors that both were measured on.
+
+    Args:
+        cells: What was measured.
+        first: Name of a model.
+        second: Name of another.
+        items: Folder of the kept items.
+
+    Returns:
+        The comparisons, in the order of the cells.
+
+    Raises:
+        InputError: When nothing was measured of both, or they are the same model.
+    """
+    if first == second:
+        raise InputError(f"--compare names {first!r} twice; name two models.")
+    one, other = ({_place(cell): cell for cell in newest(cells) if cell.model == name} for name in (first, second))
+    pairs = [(one[place], other[place]) for place in one if place in other]
+    if not pairs:
+        raise InputError(f"No task was measured of both {first!r} and {second!r}.")
+    tasks = dict.fromkeys((cell.task, cell.vectors) for cell, _ in pairs)
+    return [_compared([pair for pair in pairs if (pair[0].task, pair[0].vectors) == task], items) for task in tasks]
+
+
+def _place(cell: Cell) -> tuple[str, str, str, int]:
+    return cell.task, cell.data_revision, cell.vectors, cell.seed
+
+
+def _compared(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
+    """The comparison on one task, whose cells differ in their seed alone."""
+    first, second = (mean(pair[side].scores[pair[side].main_score] for pair in pairs) for side in (0, 1))
+    of_seeds = [
+        (one, other) for pair in pairs for one, other in [[load_outcomes(items, cell.key) for cell in pair]] if one and other
+    ]
+    if any(list(one.units) != list(other.units) for one, other in of_seeds):
+        raise InputError(f"{pairs[0][0].task}: the kept items of both models are not the same. Remove {items} and measure again.")
+
+    def difference(rows: NDArray[np.int64]) -> float:
+        return mean(one.main_score(rows) - other.main_score(rows) for one, other in of_seeds)
+
+    drawn = resampled(of_seeds[0][0].units, difference) if len(of_seeds) == len(pairs) and of_seeds[0][0].statistic else None
+    about = (pairs[0][0].task, pairs[0][0].vectors)
+    compared = Comparison(*about, round(first, 2), round(second, 2), round(first - second, 2))
+    if drawn is None:
+        return compared
+    beyond = min(int((drawn[1] <= 0).sum()), int((drawn[1] >= 0).sum()))
+    low, high = (round(end, 2) for end in drawn[0])
+    return replace(compared, interval=(low, high), p=round(min(1.0, 2 * (1 + beyond) / (1 + RESAMPLES)), 4))
+
+
+def comparison_table(found: Sequence[Comparison], first: str, second: str) -> list[list[str]]:
+    """Comparisons as rows of text.
+
+    Args:
+        found: The comparisons.
+        first: Name of the first model.
+        second: Name of the second.
+
+    Returns:
+        A head row and one row per comparison.
+    """
+    rows = [["task", "vectors", first, second, "difference", "95% interval", "p"]]
+    for row in found:
+        ends = "no items kept" if row.interval is None else f"{row.interval[0]:+.1f} to {row.interval[1]:+.1f}"
+        p = "" if row.p is None else f"{row.p:.3f}"
+        rows.append([row.task, row.vectors, f"{row.first:.1f}", f"{row.second:.1f}", f"{row.difference:+.1f}", ends, p])
+    return rows
+
+
+def save_comparison(found: Sequence[Comparison], first: str, second: str, command: str, path: Path) -> None:
+    """Write comparisons beside the results.
+
+    Args:
+        found: The comparisons.
+        first: Name of the first model.
+        second: Name of the second.
+        command: What made them.
+        path: A .json file.
+    """
+    content = {"command": command, "first": first, "second": second, "resamples": RESAMPLES}
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content | {"tasks": [asdict(row) for row in found]}, indent=1), encoding="utf-8")

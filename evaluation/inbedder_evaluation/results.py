@@ -1,0 +1,171 @@
+"""Results on disk: one cell per model, task, kind of vectors and seed, in one json file that is always whole.
+
+What many cells share (command, machine, versions, first prompts) stands once in ``shared`` and cells point to it by number; each
+cell is one line.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inbedder.errors import InputError
+from inbedder.io.files import atomic_write
+
+VERSION = 2
+SHARED = ("about", "first_prompt", "model_revision", "data_revision")
+"""Fields of a cell that stand in ``shared``."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement."""
+
+    model: str
+    """Name of the embedder, variant included."""
+    model_revision: str
+    """What identifies its weights."""
+    task: str
+    """Name of the task."""
+    data_revision: str
+    """Commit or hash of the data."""
+    vectors: str
+    """"raw", or "centred" (the mean over the task's texts subtracted)."""
+    seed: int
+    """Seed of k-means; 0 where a task knows none."""
+    main_score: str
+    """Which of the scores tables show."""
+    scores: dict[str, float]
+    """All scores."""
+    first_prompt: str
+    """What the model read of the task's first text."""
+    seconds: float
+    """Wall-clock time."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """Versions, machine, command, licence."""
+    interval: Sequence[float] | None = None
+    """Both ends of the main score's 95% interval (``outcomes``), of tasks without a seed that keep their items."""
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str, int]:
+        """What makes a cell the same measurement."""
+        return (self.model, self.model_revision, self.task, self.data_revision, self.vectors, self.seed)
+
+
+def load_cells(path: Path) -> list[Cell]:
+    """Read the finished cells of a results file.
+
+    Args:
+        path: The file; none is no cell.
+
+    Returns:
+        The cells.
+
+    Raises:
+        InputError: When the file is something else.
+    """
+    if not path.exists():
+        return []
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            raise ValueError(f"version {content['version']}, not {VERSION}")
+        shared = content["shared"]
+        return [Cell(**cell | {name: shared[name][cell[name]] for name in shared}) for cell in content["cells"]]
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{path} holds no results of inbedder evaluate ({error}). Choose another -o.") from error
+
+
+def save_cells(cells: Iterable[Cell], path: Path) -> None:
+    """Write all cells, at once or not at all.
+
+    Args:
+        cells: The cells.
+        path: The file.
+    """
+    places: dict[str, dict[str, int]] = {name: {} for name in SHARED}
+    lines = []
+    for cell in cells:
+        values = asdict(cell)
+        for name, known in places.items():
+            values[name] = known.setdefault(json.dumps(values[name]), len(known))
+        lines.append(json.dumps(values))
+    shared = [f'  "{name}": [\n   ' + ",\n   ".join(known) + "\n  ]" for name, known in places.items()]
+    text = f'{{\n "version": {VERSION},\n "shared": {{\n' + ",\n".join(shared) + "\n },\n"
+    text += ' "cells": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def newest(cells: Sequence[Cell]) -> list[Cell]:
+    """Only the cells of the last weights and data of each model and task: a file may hold older ones beside them.
+
+    Args:
+        cells: The cells of a file, in order.
+
+    Returns:
+        Those to show.
+    """
+    last = {(cell.model, cell.task): (cell.model_revision, cell.data_revision) for cell in cells}
+    return [cell for cell in cells if last[cell.model, cell.task] == (cell.model_revision, cell.data_revision)]
+
+
+def table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None) -> list[list[str]]:
+    """Scores as rows of text: mean ± standard deviation over several seeds, or a score with its 95% interval in brackets.
+
+    Args:
+        cells: The cells.
+        vectors: Which kind of vectors.
+        score: Which score, of cells that have it; None is each cell's main one.
+
+    Returns:
+        A head row (model and tasks) and one row per model, in order of appearance.
+    """
+    chosen = [cell for cell in newest(cells) if cell.vectors == vectors and (score is None or score in cell.scores)]
+    tasks = list(dict.fromkeys(cell.task for cell in chosen))
+    models = list(dict.fromkeys(cell.model for cell in chosen))
+    rows = [["model", *tasks]]
+    for model in models:
+        rows.append([model, *(_summary([c for c in chosen if (c.model, c.task) == (model, task)], score) for task in tasks)])
+    return rows
+
+
+def _summary(cells: Sequence[Cell], score: str | None) -> str:
+    values = [cell.scores[score or cell.main_score] for cell in cells]
+    if not values:
+        return ""
+    if len(values) == 1:
+        ends = cells[0].interval if score in (None, cells[0].main_score) else None
+        return f"{values[0]:.1f}" + (f" [{ends[0]:.1f}, {ends[1]:.1f}]" if ends else "")
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown.
+
+    Args:
+        rows: Head and rows, as ``table`` gives them.
+
+    Returns:
+        The table, without a line break at its end.
+    """
+    head, *body = rows
+    lines = [head, ["---", *("--:" for _ in head[1:])], *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """A table for a terminal.
+
+    Args:
+        rows: A head row and others, all of one length.
+
+    Returns:
+        One line per row, columns under each other.
+    """
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

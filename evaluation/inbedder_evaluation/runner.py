@@ -1,0 +1,193 @@
+"""Runs embedders over tasks and seeds, cell by cell, and never twice: an interrupted run goes on where it stopped."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from inbedder.errors import InputError, ModelError
+from inbedder.vectors import Vectors
+from inbedder_evaluation.embedders import Embedder
+from inbedder_evaluation.item_results import Outcomes, interval, load_outcomes, save_outcomes
+from inbedder_evaluation.results import Cell, load_cells, save_cells
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS
+from inbedder_evaluation.tasks.task import Encode, Itemised, Task, TaskInfo
+
+KINDS = ("raw", "centred")
+SEEDS = range(10)
+
+
+def run(
+    embedders: Sequence[Embedder],
+    tasks: Sequence[Task],
+    path: Path,
+    seeds: Sequence[int] = SEEDS,
+    report: Callable[[Cell], None] = lambda _cell: None,
+    items: Path | None = None,
+    *,
+    need_items: bool = False,
+) -> list[Cell]:
+    """Measure.
+
+    Args:
+        embedders: What is measured.
+        tasks: On what.
+        path: Results file; its finished cells are kept and not computed again.
+        seeds: Seeds of the tasks that know one.
+        report: Called with each cell, computed or found.
+        items: Folder where the items behind the scores are kept (``outcomes``); None keeps none.
+        need_items: Whether finished cells whose items are not there are measured again.
+
+    Returns:
+        The cells of this run, in order.
+
+    Raises:
+        ModelError: When an instruction does not reach the prompt of a model that should read it.
+        InputError: When two embedders have the same name, so that tables could not tell them apart.
+    """
+    twice = [name for name, count in Counter(embedder.name for embedder in embedders).items() if count > 1]
+    if twice:
+        raise InputError(f"Two models are called {twice[0]!r}; measure them into two files, or give one of them by another path.")
+    known = {cell.key: cell for cell in load_cells(path)}
+    planned = []
+    cells_a_model = len(KINDS) * sum(len(seeds) if task.seeded else 1 for task in tasks)
+    with tqdm(total=len(embedders) * cells_a_model, desc="Measuring", unit=" cells", disable=None) as bar:
+        for embedder in embedders:
+            remembered, source = _Remembered(embedder), ""
+            for task in tasks:
+                if task.info.source != source:  # the tasks of one corpus share its vectors
+                    remembered, source = _Remembered(embedder), task.info.source
+                bar.set_postfix_str(f"{embedder.name}: {task.info.name}")
+                for cell in _cells(remembered, task, seeds, known, Items(items, need_items)):
+                    known[cell.key] = cell
+                    save_cells(known.values(), path)
+                    planned.append(cell)
+                    report(cell)
+                    bar.update()
+    return planned
+
+
+class Items(NamedTuple):
+    """Where items are kept, and whether finished cells need theirs."""
+
+    folder: Path | None
+    needed: bool
+
+
+def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dict[Any, Cell], items: Items) -> Iterator[Cell]:
+    embedder = remembered.embedder
+    text, instruction = task.first_input()
+    prompt = embedder.prompt(text, instruction)
+    if embedder.instructed and embedder.verbatim and instruction not in prompt:
+        raise ModelError(f"The instruction {instruction!r} did not reach the prompt of {embedder.name}: {prompt!r}.")
+    for kind in KINDS if embedder.similarity is None else KINDS[:1]:
+        for seed in seeds if task.seeded else (0,):
+            key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
+            lacking = items.needed and items.folder is not None and load_outcomes(items.folder, key) is None
+            if key in known and not (lacking and isinstance(task, Itemised)):
+                yield known[key]
+                continue
+            started = time.time()
+            main_score, outcomes = _outcomes(task, remembered, kind, seed)
+            if items.folder is not None and isinstance(task, Itemised):
+                save_outcomes(items.folder, key, outcomes)
+            yield Cell(
+                *key,
+                main_score=main_score,
+                scores={name: round(float(score), 2) for name, score in outcomes.scores.items()},
+                first_prompt=prompt if task.info.quoted else "",
+                seconds=round(time.time() - started, 1),
+                about=about_of(task.info) | ({} if embedder.spec is None else {"spec": dict(embedder.spec)}),
+                interval=None if task.seeded else _rounded(interval(outcomes)),
+            )
+
+
+def _outcomes(task: Task, remembered: _Remembered, kind: str, seed: int) -> tuple[str, Outcomes]:
+    similarity = remembered.embedder.similarity
+    if similarity is not None and isinstance(task, ConditionalSTS):
+        return "spearman", task.outcomes_of_pairs(similarity)
+    encode = remembered.encode(kind)
+    found = task.outcomes(encode, seed) if isinstance(task, Itemised) else Outcomes(task.evaluate(encode, seed))
+    return task.info.main_score, found
+
+
+def _rounded(ends: tuple[float, float] | None) -> list[float] | None:
+    return None if ends is None else [round(end, 2) for end in ends]
+
+
+def centred(vectors: Vectors) -> Vectors:
+    """Vectors minus their mean, shape (n, d)."""
+    return np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
+
+
+class _Remembered:
+    """An embedder that encodes each list of texts once, for both kinds of vectors, all seeds and a corpus's other tasks.
+
+    Within a list, a text that comes twice under the same instruction is encoded once; an embedder that never sees the
+    instruction is not asked again for another one, and gives the very same array.
+    """
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self._vectors: dict[Any, Vectors] = {}
+
+    def encode(self, kind: str) -> Encode:
+        """The function that tasks call for one kind of vectors."""
+
+        def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+            if not self.embedder.instructed:
+                instruction = ""
+            per_text = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
+            given = tuple(texts)
+            if ("raw", given, per_text) not in self._vectors:
+                self._vectors["raw", given, per_text] = self._encode_once(given, per_text)
+            vectors = self._vectors["raw", given, per_text]
+            if kind == "raw":
+                return vectors
+            if self.embedder.instructed:  # many instructions: keep their raw vectors alone
+                return centred(vectors)
+            return self._vectors.setdefault((kind, given, per_text), centred(vectors))
+
+        return encode
+
+    def _encode_once(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> Vectors:
+        pairs = list(zip(texts, per_text, strict=True))
+        place = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
+        instructions = [instruction for _, instruction in place]
+        shared = instructions[0] if len(set(per_text)) == 1 else instructions
+        return self.embedder.encode([text for text, _ in place], shared)[[place[pair] for pair in pairs]]
+
+
+def command() -> str:
+    """The command that runs now, as a user would type it."""
+    script = Path(sys.argv[0])
+    program = f"python -m evaluation.{script.stem}" if script.parent.name == "evaluation" else "inbedder"
+    return " ".join([program, *map(shlex.quote, sys.argv[1:])])
+
+
+def about_of(info: TaskInfo) -> dict[str, Any]:
+    """What a measurement rests on.
+
+    Args:
+        info: Where the task comes from.
+
+    Returns:
+        Command, source, licence, machine and versions.
+    """
+    return {
+        "command": command(),
+        "source": info.source,
+        "licence": info.licence,
+        "machine": f"{platform.machine()}, {platform.system()}",
+        "versions": {name: version(name) for name in ("inbedder", "torch", "transformers", "numpy", "scikit-learn")},
+    }

@@ -1,0 +1,283 @@
+"""The paper's sweeps: one command each, which writes results (.json, resumable) and a figure (.png) beside them.
+
+    python -m inbedder_evaluation.sweeps poolings --model mini -o evaluation/results/poolings.json
+    python -m inbedder_evaluation.sweeps first-words --model mini -i "What is it about?" texts.txt -o first_words.json
+    python -m inbedder_evaluation.sweeps robustness results.json -o robustness.png
+
+``poolings``, ``layers``, ``filter-words``, ``first-words`` and ``robustness`` draw figures 2, 6, 3, table 4 and figures 4 and 7
+of the InBedder paper. ``precisions`` compares float32, bfloat16 and int8; ``guided`` a mapped sample with reading every text;
+``gibberish`` real instructions with words that mean nothing; ``models`` checkpoints, such as those of other objectives.
+
+All but the last two measure the shipped sets, and with ``--data`` the corpora of a folder or one's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from inbedder.backbones.protocol import decodes
+from inbedder.embedder import InBedder
+from inbedder.errors import InbedderError, InputError
+from inbedder.io.files import atomic_write
+from inbedder.options import BASE_NAME, Reencoding
+from inbedder.prompting.templates import resolve_instruction
+from inbedder.vectors import Vectors
+from inbedder_evaluation.embedders import Embedder, in_own_words, inbedder_embedders
+from inbedder_evaluation.figures import bars, lines, robustness_boxes, word_table
+from inbedder_evaluation.results import Cell, load_cells
+from inbedder_evaluation.runner import command, run
+from inbedder_evaluation.tasks import Data, build_tasks
+from inbedder_evaluation.tasks.instruction_detail import gibberish as gibberish_of
+from inbedder_evaluation.tasks.task import fingerprint
+
+AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
+COMMON_WORDS = ("based", "input", "provided", "text", "answer", "given", "Based on ", "Sure! ")
+"""Words of phrases such as "Based on the input provided", which chat models begin with (paper, section 4.3); the last two
+are what the authors' code leaves out beside stopwords and the instruction."""
+SAMPLES = ((1, 0.0), (1, 0.8), (10, 0.8))
+"""Answers per text and temperature of re-encoding (figure 2; 10 at 0.8 is the authors' run with several answers)."""
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="The paper's sweeps.")
+Model = Annotated[str, typer.Option(help="mini, a hub id or a folder.")]
+Models = Annotated[list[str], typer.Option("--model", help="mini, a hub id or a folder; may repeat, for a figure side by side.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]
+Source = Annotated[Path | None, typer.Option("--data", help="A folder of known sets, which join the shipped ones.")]
+Task = Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")]
+Template = Annotated[str | None, typer.Option(help="Prompt template, such as llama-2-chat-inst of the authors' chat baselines.")]
+NewTokens = Annotated[int | None, typer.Option(min=1, help="Longest answer in tokens; 40 for the authors' chat baselines.")]
+Temperature = Annotated[float, typer.Option(min=0, help="0 reads greedy answers; the authors' Llama runs take 0.6.")]
+TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers; the authors' Llama runs take 0.9.")]
+Limit = Annotated[int | None, typer.Option(min=10, help="At most so many rows of each set of the folder.")]
+
+
+@app.command()
+def poolings(
+    output: Output,
+    models: Models = ["mini"],  # noqa: B006 - typer copies defaults
+    template: Template = None,
+    max_new_tokens: NewTokens = None,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    re_encoder: Annotated[
+        str, typer.Option(help="What embeds answers (re-enc); the paper's is intfloat/e5-large-v2.")
+    ] = BASE_NAME,
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Every aggregation that the model's family offers, on the last layer, and the answers themselves, embedded (re-enc)."""
+    embedders = []
+    for model in models:
+        loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
+        for pooling in loaded.backbone.poolings:
+            how: dict[str, Any] = {"temperature": temperature, "top_p": top_p} if decodes(loaded.backbone, pooling) else {}
+            embedders.append(inbedder_embedders(loaded, pooling=pooling, **how)[0])
+        for count, heat in SAMPLES if loaded.backbone.answers else ():
+            reencoding = Reencoding(count, heat, encoder=re_encoder)
+            embedders.append(inbedder_embedders(loaded, pooling="re-enc", reencoding=reencoding)[0])
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{' and '.join(models)} by aggregation")
+
+
+@app.command()
+def layers(
+    output: Output,
+    models: Models = ["mini"],  # noqa: B006
+    pooling: Annotated[str | None, typer.Option(help="None is the family's default.")] = None,
+    every: Annotated[int, typer.Option(min=1, help="Every so many layers, counted from the last.")] = 1,
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Layers, from the token embeddings (0) to the last block."""
+    embedders: dict[str, dict[int, Embedder]] = {}
+    for model in models:
+        loaded = InBedder(model, beside="none")
+        chosen = sorted(range(loaded.backbone.num_layers, -1, -every))
+        embedders[model] = {layer: inbedder_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in chosen}
+    cells = _measure([embedder for of_model in embedders.values() for embedder in of_model.values()], output, data, task, limit)
+    scores = _by_model(cells)
+    panels = {
+        f"{model} by layer": {layer: scores[embedder.name] for layer, embedder in of_model.items()}
+        for model, of_model in embedders.items()
+    }
+    lines(panels, output.with_suffix(".png"))
+
+
+@app.command("filter-words")
+def filter_words(
+    output: Output,
+    model: Model = "mini",
+    template: Template = None,
+    max_new_tokens: NewTokens = None,
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
+    loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
+    embedders = [inbedder_embedders(loaded, pooling="avg-gen", uninformative=choice)[0] for choice in (None, uninformative_words)]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
+
+
+@app.command()
+def precisions(
+    output: Output,
+    model: Model = "mini",
+    precision: Annotated[list[str], typer.Option(help="float32, bfloat16, float16 or int8; may repeat.")] = ["float32", "int8"],  # noqa: B006
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """The same weights in several precisions."""
+    loaded = [InBedder(model, **({"backbone": "onnx"} if name == "int8" else {"dtype": name})) for name in precision]
+    embedders = [replace(inbedder_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model} by precision")
+
+
+@app.command()
+def guided(
+    output: Output,
+    model: Model = "mini",
+    sample: Annotated[int, typer.Option(min=50, help="Texts that are read under each instruction.")] = 1000,
+    data: Source = None,
+    task: Task = ["triplets", "two-criteria"],  # noqa: B006
+    limit: Limit = 3000,
+) -> None:
+    """Every text read under the instruction, against a sample read and the others' vectors mapped (``encode_guided``)."""
+    loaded = InBedder(model)
+    embedders = [inbedder_embedders(loaded, guided=size)[0] for size in (None, sample)]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
+
+
+@app.command()
+def gibberish(
+    output: Output,
+    model: Annotated[list[str], typer.Option(help="A model; repeat for each.")],
+    data: Source = None,
+    task: Task = ["texteval"],  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Real instructions, instructions of the same shape that mean nothing, and none (the reproduction of INSTRUCTOR)."""
+    embedders = []
+    for name in model:
+        loaded = InBedder(name)
+        real, none = inbedder_embedders(loaded)
+        as_written = inbedder_embedders(loaded, verbatim=True)[0]
+        embedders += [real, in_own_words(_without_meaning(as_written), loaded), none]
+    cells = _measure(embedders, output, data, task, limit)
+    bars(_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
+
+
+def _without_meaning(embedder: Embedder) -> Embedder:
+    def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+        return embedder.encode(
+            texts, gibberish_of([instruction])[0] if isinstance(instruction, str) else gibberish_of(instruction)
+        )
+
+    def prompt(text: str, instruction: str) -> str:
+        return embedder.prompt(text, gibberish_of([instruction])[0])
+
+    name, revision = f"{embedder.name}, gibberish", fingerprint([], [embedder.revision, "gibberish"])
+    return replace(embedder, name=name, revision=revision, encode=encode, prompt=prompt, verbatim=False)
+
+
+@app.command()
+def models(
+    output: Output,
+    model: Annotated[list[str], typer.Option(help="A checkpoint; repeat for each.")],
+    data: Source = None,
+    task: Task = list(AWARENESS),  # noqa: B006
+    limit: Limit = None,
+) -> None:
+    """Checkpoints side by side, such as the same recipe trained with other objectives."""
+    embedders = [inbedder_embedders(model_name)[0] for model_name in model]
+    names = {embedder.name: Path(embedder.name).name for embedder in embedders}
+    if len(set(names.values())) < len(names):
+        names = {name: name for name in names}
+    cells = _measure(embedders, output, data, task, limit)
+    bars({names[name]: scores for name, scores in _by_model(cells).items()}, output.with_suffix(".png"), "checkpoints")
+
+
+@app.command("first-words")
+def first_words(
+    texts: Annotated[Path, typer.Argument(help="A .txt file, one text per line.")],
+    output: Output,
+    instruction: Annotated[list[str], typer.Option("-i", "--instruction", help="May repeat.")],
+    model: Model = "mini",
+    top: Annotated[int, typer.Option(min=1, help="Words a text and instruction.")] = 10,
+) -> None:
+    """The likeliest words at the answer's first position (masked LMs: at the mean of its masks)."""
+    rows = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not rows:
+        raise InputError(f"{texts} holds no text.")
+    loaded = InBedder(model)
+    table = [["text", "instruction", f"the {top} likeliest words"]]
+    for question in instruction:
+        words = loaded.nearest_words(loaded.encode(rows, question), top)
+        table += [[text, resolve_instruction(question), ", ".join(near)] for text, near in zip(rows, words, strict=True)]
+    found = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
+    with atomic_write(output) as temporary:
+        content = {"command": command(), "model": model, "revision": loaded.revision, "rows": found}
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    word_table([[_short(text), *rest] for text, *rest in table], output.with_suffix(".png"))
+
+
+@app.command()
+def robustness(
+    results: Annotated[Path, typer.Argument(help="Results of inbedder evaluate with robustness tasks.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .png file.")],
+) -> None:
+    """Box plots of correct, implicit and incorrect instructions."""
+    robustness_boxes(load_cells(results), output)
+
+
+def uninformative_words(instruction: str) -> list[str]:
+    """Words whose states say nothing of the text: stopwords, those of the instruction, those of common phrases.
+
+    Args:
+        instruction: What is asked.
+
+    Returns:
+        The words, lower case and as the instruction writes them, and whole phrases, whose tokens are left out one by one.
+    """
+    from inbedder.prompting.stopwords import stopwords
+
+    return sorted({*stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction), instruction} - {""})
+
+
+def _measure(
+    embedders: Sequence[Embedder], output: Path, data: Path | None, task: Sequence[str], limit: int | None
+) -> list[Cell]:
+    if output.suffix != ".json":
+        raise InputError(f"{output} must be a .json file; the figure goes beside it.")
+    return run(embedders, build_tasks(Data(data, limit=limit), task), output, seeds=range(1))
+
+
+def _by_model(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+    scores: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        if cell.vectors == "raw":
+            scores.setdefault(cell.model, {})[cell.task] = cell.scores[cell.main_score]
+    return scores
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except InbedderError as error:
+        raise SystemExit(f"error: {error}") from error

@@ -1,0 +1,182 @@
+"""Conditional similarity: pairs that are alike under one instruction and not under another.
+
+C-STS (Deshpande et al. 2023) rates each pair of sentences from 1 to 5 under a condition; InstructSTSB (InBedder paper, section
+3.2) gives pairs of the STS benchmark a question under which they agree (1) or differ (0). The vectors of both sentences are
+taken under the pair's own instruction; the scores are Spearman and Pearson of their cosine with the rating, times 100.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from inbedder.conditional.rated_rows import COLUMNS, read_rated
+from inbedder.errors import InputError
+from inbedder.io.tables import read_rows
+from inbedder.prompting.templates import read_prompts
+from inbedder.vectors import row_cosines
+from inbedder_evaluation.item_results import Outcomes, numbered
+from inbedder_evaluation.metrics import pearson, spearman
+from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub
+
+
+class ConditionalSTS:
+    """Sentence pairs with an instruction (a condition, a question) a pair."""
+
+    seeded = False
+
+    def __init__(
+        self, info: TaskInfo, rows: Sequence[Mapping[str, Any]], instruction: str = "instruction", score: str = "score"
+    ) -> None:
+        """Take pairs.
+
+        Args:
+            info: Where they come from.
+            rows: Pairs with sentence1, sentence2, an instruction and a rating.
+            instruction: Column of the instruction.
+            score: Column of the rating, a number.
+
+        Raises:
+            InputError: When there are fewer than two pairs, a field is missing, or the ratings are all the same.
+        """
+        for number, row in enumerate(rows, 1):
+            for column in ("sentence1", "sentence2", instruction):
+                if not isinstance(row.get(column), str) or not row[column].strip():
+                    raise InputError(f"{info.name}: row {number} has no text in column {column!r}.")
+        self.rows = rows
+        self.instructions = [str(row[instruction]) for row in rows]
+        self.scores = [_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
+        if len(set(self.scores)) < 2:
+            raise InputError(f"{info.name} needs pairs of different ratings; {len(rows)} pair(s) with one rating tell nothing.")
+        self.info = info
+
+    def first_input(self) -> tuple[str, str]:
+        """The first sentence and its instruction."""
+        return str(self.rows[0]["sentence1"]), self.instructions[0]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Correlations of cosines with ratings.
+
+        Args:
+            encode: Texts and instructions to vectors.
+            seed: Not used.
+
+        Returns:
+            cosine_spearman and cosine_pearson, times 100.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Correlations, and the cosine of each row beside its rating; the rows of one pair of sentences are one unit."""
+        texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
+        vectors = encode(texts, self.instructions * 2)
+        return self._follow(row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :]), "cosine_")
+
+    def outcomes_of_pairs(self, similarity: Similarity) -> Outcomes:
+        """Correlations with ratings of a model that scores pairs and gives no vectors.
+
+        Args:
+            similarity: First sentences, second sentences and conditions to n scores.
+
+        Returns:
+            spearman and pearson, times 100, with the score of each row.
+        """
+        first, second = ([str(row[part]) for row in self.rows] for part in ("sentence1", "sentence2"))
+        return self._follow(similarity(first, second, self.instructions), "")
+
+    def _follow(self, found: Any, prefix: str) -> Outcomes:
+        scores = {f"{prefix}spearman": spearman(found, self.scores), f"{prefix}pearson": pearson(found, self.scores)}
+        pairs = [tuple(sorted((str(row["sentence1"]), str(row["sentence2"])))) for row in self.rows]
+        columns = {"cosine": np.asarray(found, dtype=np.float64).tolist(), "rating": self.scores}
+        return Outcomes(scores, "spearman", numbered(pairs), columns)
+
+
+def _rating(name: str, number: int, value: Any, column: str) -> float:
+    try:
+        rating = float(value)
+    except (TypeError, ValueError):
+        rating = float("nan")
+    if rating != rating:
+        raise InputError(f"{name}: row {number} has {value!r} in column {column!r}, not a rating. Drop such rows first.")
+    return rating
+
+
+def instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
+    """InstructSTSB as written for this project, or the authors' own from the hub.
+
+    Args:
+        name: A name of this kind in ``sets.yaml``.
+
+    Returns:
+        The task.
+    """
+    known = known_set("instruct sts", name)
+    if known.file:
+        pairs = read_rows(str(SHIPPED / known.file))
+        source, revision = f"evaluation/data/{known.file}", fingerprint(pairs)
+    else:
+        source, revision = known.pinned
+        pairs = read_hub(source, revision)
+    return ConditionalSTS(TaskInfo(name, "cosine_spearman", source, revision, known.licence, known.citation), pairs)
+
+
+def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None) -> ConditionalSTS:
+    """C-STS from the file that its authors gave the user (``inbedder.conditional.rated_rows`` says how to ask), or one like it.
+
+    Args:
+        path: A table with sentence1, sentence2, condition and label (1 to 5), such as
+            csts_validation.csv.
+        as_questions: Ask the conditions in the form of questions.
+        split: Where the file has a column split, which rows of it.
+        limit: At most so many rows, drawn with seed 0.
+
+    Returns:
+        The task.
+
+    Raises:
+        InputError: When a column, a text or a rating is missing, or the labels are hidden, as in the authors' test file.
+    """
+    rated = read_rated(path, split)
+    sample = ""
+    if limit is not None and len(rated) > limit:
+        rated, sample = random.Random(0).sample(rated, limit), f", {limit} rows"
+    rows = [{column: getattr(row, column) for column in COLUMNS} for row in rated]
+    if as_questions:
+        rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
+    info = TaskInfo(
+        name=f"C-STS ({path.name}{sample})"
+        + ("" if split == "test" else f", {split}")
+        + (", as a question" if as_questions else ""),
+        main_score="cosine_spearman",
+        source=path.name,
+        revision=fingerprint(rows),
+        licence="of the file; that of C-STS itself is on request from its authors and may not be redistributed",
+        citation="Deshpande et al. 2023",
+        quoted=False,
+    )
+    return ConditionalSTS(info, rows, "condition", "label")
+
+
+def as_question(condition: str) -> str:
+    """The question that a condition stands for, which is what a model of this package was trained to answer.
+
+    Args:
+        condition: Such as "The colour of the car."
+
+    Returns:
+        Such as "What is the colour of the car?", of "colour of the car" too; of a condition that begins as a question, only the
+        mark is new.
+    """
+    plain = condition.strip().rstrip(".:;?! ")
+    prompts = read_prompts("csts")
+    if plain.split(" ")[0].lower() in prompts["question_words"]:
+        return f"{plain}?"
+    is_name = plain[1:2].isupper()
+    words = plain if is_name else plain[:1].lower() + plain[1:]
+    needs_article = not is_name and words.split(" ")[0].lower() not in prompts["determiners"]
+    return str(prompts["question"]).format(condition=f"the {words}" if needs_article else words)

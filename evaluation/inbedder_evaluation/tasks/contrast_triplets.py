@@ -1,0 +1,96 @@
+"""Contrast triplets: does the instruction decide which of two texts is the closer one?
+
+For a corpus with two label columns A and B, a triplet is an anchor, a text that shares the anchor's A but not its B, and a
+text that shares its B but not its A. Under A's instruction the first must be closer, under B's the second: an embedder that
+ignores instructions is right about one exactly where it is wrong about the other. This generalises IntentEmotion (InBedder
+paper, section 3.2) to any corpus with two criteria; the score is, as there, the harmonic mean of both success rates.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder_evaluation.item_results import Outcomes, success_rates
+from inbedder_evaluation.metrics import triplet_wins
+from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus
+from inbedder_evaluation.tasks.task import Encode, NothingToMeasureError, Scores
+
+
+class ContrastTriplets:
+    """Contrast triplets of a corpus with two criteria."""
+
+    seeded = False
+
+    def __init__(self, corpus: TwoCriteriaCorpus, count: int = 4000, seed: int = 0) -> None:
+        """Draw the triplets.
+
+        Args:
+            corpus: Texts with two labels each, and an instruction per criterion.
+            count: How many triplets.
+            seed: Seed of the draw.
+        """
+        self.corpus = corpus
+        self.triplets = draw_triplets(corpus.labels[0], corpus.labels[1], count, seed)
+        self.info = corpus.task_info("triplets")
+        self.first_input = corpus.first_input
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Success rates under both instructions.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Not used: the triplets are drawn once.
+
+        Returns:
+            One success rate per criterion and their harmonic_mean, in percent.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Success rates, and which triplets succeed under which criterion; those of one anchor are one unit."""
+        rows, wins = self.triplets, {}
+        for number, (criterion, instruction) in enumerate(zip(self.corpus.criteria, self.corpus.instructions, strict=True)):
+            vectors = encode(self.corpus.texts, instruction)
+            closer, farther = (1, 2) if number == 0 else (2, 1)
+            wins[criterion] = triplet_wins(vectors[rows[:, 0]], vectors[rows[:, closer]], vectors[rows[:, farther]])
+        return success_rates(wins, dict.fromkeys(wins, rows[:, 0].tolist()))
+
+
+def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000, seed: int = 0) -> NDArray[np.int64]:
+    """Draw triplets of row numbers.
+
+    Args:
+        first: Label of each row under the first criterion, n strings.
+        second: Label of each row under the second criterion, n strings.
+        count: How many triplets.
+        seed: Seed of the draw.
+
+    Returns:
+        Shape (count, 3): anchor, same first but other second, other first but same second.
+
+    Raises:
+        NothingToMeasureError: When no anchor has both kinds of counterparts.
+    """
+    cells: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row, cell in enumerate(zip(first, second, strict=True)):
+        cells[cell].append(row)
+    like_first = {a: [key for key in cells if key[0] == a] for a in set(first)}
+    like_second = {b: [key for key in cells if key[1] == b] for b in set(second)}
+    usable = [cell for cell in cells if len(like_first[cell[0]]) > 1 and len(like_second[cell[1]]) > 1]
+    anchors = sorted(row for cell in usable for row in cells[cell])
+    if not anchors:
+        raise NothingToMeasureError("No contrast triplet can be drawn: each criterion must vary while the other is held fixed.")
+    draw = random.Random(seed)
+    triplets = []
+    for _ in range(count):
+        anchor = draw.choice(anchors)
+        a, b = first[anchor], second[anchor]
+        same_a = [row for cell in like_first[a] if cell[1] != b for row in cells[cell]]
+        same_b = [row for cell in like_second[b] if cell[0] != a for row in cells[cell]]
+        triplets.append((anchor, draw.choice(same_a), draw.choice(same_b)))
+    return np.asarray(triplets, dtype=np.int64)

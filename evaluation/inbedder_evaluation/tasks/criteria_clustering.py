@@ -1,0 +1,85 @@
+"""Two-criteria clustering: k-means under each criterion's instruction, against that criterion's labels.
+
+Generalises NYTClustering (InBedder paper, section 3.2) to any corpus with two label columns: the score is the harmonic mean of
+both V-measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from inbedder_evaluation.item_results import Outcomes
+from inbedder_evaluation.metrics import grouped, harmonic_mean
+from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus
+from inbedder_evaluation.tasks.task import Encode, NothingToMeasureError, Scores, under_protocol
+
+
+class CriteriaClustering:
+    """Clustering of one corpus under two instructions."""
+
+    seeded = True
+
+    def __init__(self, corpus: TwoCriteriaCorpus, protocol: str = "k-means") -> None:
+        """Take a corpus.
+
+        Args:
+            corpus: Texts with two labels each, and an instruction per criterion.
+            protocol: As ``v_measure`` takes it.
+
+        Raises:
+            NothingToMeasureError: When a criterion has more classes than there are texts to group.
+        """
+        for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True):
+            if len(set(labels)) >= len(labels):
+                raise NothingToMeasureError(
+                    f"{corpus.name}: {criterion!r} has a class for every one of {len(labels)} texts; nothing to group."
+                )
+        self.corpus = corpus
+        self.protocol = protocol
+        self.info = corpus.task_info(under_protocol("two-criteria clustering", protocol))
+        self.first_input = corpus.first_input
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """V-measures under both instructions.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Seed of k-means.
+
+        Returns:
+            One V-measure per criterion and their harmonic_mean, times 100.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """V-measures, and the group and the label of each text under each criterion; a text is one unit."""
+        return criteria_outcomes(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
+
+
+def criteria_outcomes(
+    corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str
+) -> Outcomes:
+    """V-measures of a corpus under an instruction per criterion.
+
+    Args:
+        corpus: Texts with two labels each.
+        instructions: What is asked for each criterion.
+        encode: Texts and an instruction to vectors.
+        seed: Seed of k-means.
+        protocol: As ``grouped`` takes it.
+
+    Returns:
+        One V-measure per criterion and their harmonic_mean, times 100, with the groups.
+    """
+    from sklearn.metrics import v_measure_score
+
+    scores: Scores = {}
+    columns: dict[str, list[Any]] = {"criterion": [], "group": [], "label": []}
+    for criterion, instruction, labels in zip(corpus.criteria, instructions, corpus.labels, strict=True):
+        groups = grouped(encode(corpus.texts, instruction), len(set(labels)), seed, protocol)
+        scores[criterion] = 100 * float(v_measure_score(labels, groups))
+        for name, values in (("criterion", [criterion] * len(labels)), ("group", groups.tolist()), ("label", labels)):
+            columns[name] += values
+    units = list(range(len(corpus.texts))) * len(corpus.criteria)
+    return Outcomes({**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}, "v_measure", units, columns)

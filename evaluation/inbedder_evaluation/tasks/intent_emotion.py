@@ -1,0 +1,97 @@
+"""IntentEmotion: triplets under two contrasting criteria (InBedder paper, section 3.2).
+
+The same two texts are told apart twice: under the emotion's instruction the one with the anchor's emotion must be closer, under
+the intent's the one with its intent. The score is the harmonic mean of both success rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from inbedder.errors import InputError
+from inbedder.io.tables import read_rows
+from inbedder_evaluation.item_results import Outcomes, success_rates
+from inbedder_evaluation.metrics import triplet_wins
+from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.task import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
+
+CRITERIA = ("emotion", "intent")
+
+
+class IntentEmotion:
+    """Triplets by emotion and by intent: the set written for this project, the authors' own, or rows of your own."""
+
+    seeded = False
+
+    def __init__(self, rows: Rows, info: TaskInfo) -> None:
+        """Take triplets.
+
+        Args:
+            rows: Triplets with criterion, anchor, positive, negative.
+            info: Where they come from.
+
+        Raises:
+            InputError: When a criterion has no triplet.
+        """
+        self.rows = rows
+        self.info = info
+        for criterion in CRITERIA:
+            if not self._of(criterion):
+                raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
+        self.instructions = instructions_of("intent_emotion")
+
+    def _of(self, criterion: str) -> Rows:
+        return [row for row in self.rows if row["criterion"] == criterion]
+
+    def first_input(self) -> tuple[str, str]:
+        """The first anchor and its instruction."""
+        row = self.rows[0]
+        return row["anchor"], self.instructions[row["criterion"]]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Success rates.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Not used.
+
+        Returns:
+            emotion, intent and harmonic_mean, in percent.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Success rates, and which triplets succeed; those made of one utterance (or with one anchor) are one unit."""
+        wins = {criterion: self._wins(criterion, encode) for criterion in CRITERIA}
+        units = {criterion: [row.get("source", row["anchor"]) for row in self._of(criterion)] for criterion in CRITERIA}
+        return success_rates(wins, units)
+
+    def _wins(self, criterion: str, encode: Encode) -> NDArray[np.bool_]:
+        rows = self._of(criterion)
+        texts: Sequence[str] = [row[part] for part in ("anchor", "positive", "negative") for row in rows]
+        vectors = encode(texts, self.instructions[criterion])
+        count = len(rows)
+        return triplet_wins(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])
+
+
+def intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:
+    """IntentEmotion as written for this project, or the authors' own from the hub.
+
+    Args:
+        name: A name of this kind in ``sets.yaml``.
+
+    Returns:
+        The task.
+    """
+    known, instructions = known_set("intent emotion", name), instructions_of("intent_emotion")
+    if known.file:
+        rows = read_rows(str(SHIPPED / known.file))
+        source, revision = f"evaluation/data/{known.file}", fingerprint(rows, instructions)
+    else:
+        source, commit = known.pinned
+        rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(source, commit, criterion)]
+        revision = f"{commit} {fingerprint([], instructions)[:8]}"
+    return IntentEmotion(rows, TaskInfo(name, "harmonic_mean", source, revision, known.licence, known.citation))

@@ -1,0 +1,93 @@
+"""Prompt retrieval (INSTRUCTOR paper, B.2): which training examples would help a language model with a test question?
+
+The paper retrieves the nearest annotated questions and lets GPT-J answer with them. No language model is needed to see whether
+the retrieved ones help: their logical forms either look like the test question's own or they do not. The score is the token F1
+of both SQL queries (values of columns such as "arizona" replaced by their names), averaged over the k nearest examples.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from inbedder.io.tables import read_rows
+from inbedder.vectors import unit
+from inbedder_evaluation.item_results import Outcomes
+from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, instructions_of
+
+
+def token_f1(first: str, other: str) -> float:
+    """F1 of the tokens (split at white space, as multisets) of two texts; 0 where they share none.
+
+    Args:
+        first: A text.
+        other: Another.
+
+    Returns:
+        0 to 1.
+    """
+    a, b = Counter(first.split()), Counter(other.split())
+    shared = sum((a & b).values())
+    return 2 * shared / (sum(a.values()) + sum(b.values())) if shared else 0.0
+
+
+class PromptRetrieval:
+    """GeoQuery: questions about US geography with their SQL."""
+
+    seeded = False
+
+    def __init__(self, folder: Path, k: int = 8) -> None:
+        """Read the set.
+
+        Args:
+            folder: Where the sets lie, one folder each.
+            k: How many examples are retrieved per question.
+        """
+        known = known_set("prompt retrieval", "geoquery")
+        self.train, self.test = (read_rows(str(folder / str(file))) for file in (known.train, known.file))
+        self.k = k
+        self.instruction = instructions_of("standard")["geoquery"]
+        rows = [[row["question"], row["sql_template"]] for row in [*self.train, *self.test]]
+        self.info = TaskInfo(
+            name="geoquery prompt retrieval",
+            main_score=f"sql_f1_at_{k}",
+            source=str(known.file),
+            revision=fingerprint([], [rows, self.instruction, k]),
+            licence=known.licence,
+            citation=known.citation,
+        )
+
+    def first_input(self) -> tuple[str, str]:
+        """The first question and the instruction."""
+        return self.test[0]["question"], self.instruction
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """How alike the retrieved logical forms are.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Not used.
+
+        Returns:
+            sql_f1_at_1 and sql_f1_at_k, and same_template_at_1: whether the nearest example has the very same form; percent.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """The scores, and the mean F1 of each question's k nearest examples."""
+        vectors = unit(encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64))
+        similarity = vectors[len(self.train) :] @ vectors[: len(self.train)].T
+        nearest = np.argsort(-similarity, axis=1, kind="stable")[:, : self.k]
+        forms = [row["sql_template"] for row in self.train]
+        f1 = [[token_f1(row["sql_template"], forms[i]) for i in near] for row, near in zip(self.test, nearest, strict=True)]
+        same = [row["sql_template"] == forms[near[0]] for row, near in zip(self.test, nearest, strict=True)]
+        scores = {
+            "sql_f1_at_1": 100 * float(np.mean([by_rank[0] for by_rank in f1])),
+            f"sql_f1_at_{self.k}": 100 * float(np.mean(f1)),
+            "same_template_at_1": 100 * float(np.mean(same)),
+        }
+        of_questions = [100 * float(np.mean(by_rank)) for by_rank in f1]
+        return Outcomes(scores, "mean", range(len(of_questions)), {"score": of_questions})

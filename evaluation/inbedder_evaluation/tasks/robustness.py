@@ -1,0 +1,188 @@
+"""Instruction robustness: a criterion asked for correctly, implicitly and incorrectly (InBedder paper, section 3.3).
+
+k-means under each of ten correct, ten implicit and ten incorrect instructions, scored by V-measure against the criterion's
+labels. A model that follows instructions groups by the criterion when asked for it in any words, and does not when asked for
+something else. How far correct (c) and implicit (i) instructions stand above the incorrect ones has two definitions::
+
+    delta_ci_means   = mean of the correct - mean of the incorrect        the paper's text
+    delta_ci_min_max = least of the correct - greatest of the incorrect   the authors' code
+    delta_ii_means, delta_ii_min_max                                      the same of the implicit ones
+
+The second is above 0 only where every wording asked rightly beats every one asked wrongly. The spread over correct paraphrases
+(INSTRUCTOR, section 4.2) is their minimum, mean and maximum.
+
+The paper's own sets are on the hub (``sets.yaml``). Their instructions, which the authors' task files hold
+(``mteb/tasks/Clustering/`` of github.com/zhang-yu-wei/InBedder), are not shipped: ``authors_instructions`` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from inbedder.errors import InputError
+from inbedder.prompting.templates import read_prompts
+from inbedder.vectors import Vectors
+from inbedder_evaluation.metrics import v_measure
+from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, read_hub, under_protocol
+
+KINDS = ("correct", "implicit", "incorrect")
+
+
+def robustness_instructions() -> dict[str, dict[str, Any]]:
+    """Instructions by corpus and criterion, from ``prompts/robustness.yaml``."""
+    return read_prompts("robustness")
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts with one label each."""
+
+    name: str
+    """Name of corpus and criterion."""
+    texts: Sequence[str]
+    """n texts."""
+    labels: Sequence[str]
+    """n labels."""
+    source: str
+    """Where the rows come from."""
+    licence: str
+    """Licence of the data."""
+    citation: str = "Instructions written for this project by the paper's procedure"
+    """Who made texts or instructions."""
+
+
+class InstructionRobustness:
+    """Correct, implicit and incorrect instructions for one criterion."""
+
+    seeded = True
+
+    def __init__(self, data: LabelledTexts, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> None:
+        """Take labelled texts and three kinds of instructions.
+
+        Args:
+            data: Texts and their labels.
+            instructions: Lists under "correct", "implicit" and "incorrect".
+            protocol: As ``v_measure`` takes it.
+
+        Raises:
+            InputError: When a kind of instruction is missing, or the labels cannot be grouped by.
+        """
+        for kind in KINDS:
+            if not instructions.get(kind):
+                raise InputError(f"{data.name} has no {kind} instructions; give lists of correct, implicit and incorrect ones.")
+        classes = len(set(data.labels))
+        if not 1 < classes < len(data.texts):
+            raise InputError(f"{data.name} has {classes} classes in {len(data.texts)} texts; nothing to group.")
+        self.data = data
+        self.protocol = protocol
+        self.instructions = {kind: list(instructions[kind]) for kind in KINDS}
+        rows = [{"text": text, "label": label} for text, label in zip(data.texts, data.labels, strict=True)]
+        self.info = TaskInfo(
+            name=under_protocol(f"{data.name} robustness", protocol),
+            main_score="delta_ci_means",
+            source=data.source,
+            revision=fingerprint(rows, self.instructions),
+            licence=data.licence,
+            citation=data.citation,
+        )
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the first correct instruction."""
+        return self.data.texts[0], self.instructions["correct"][0]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """V-measures of all instructions and their differences.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Seed of k-means.
+
+        Returns:
+            One V-measure per instruction (correct_0 ...), delta_ci and delta_ii by both definitions, and minimum, mean and
+            maximum of the correct ones, times 100.
+        """
+        measured: dict[int, tuple[Vectors, float]] = {}  # an embedder that ignores instructions gives one array: group it once
+
+        def score(instruction: str) -> float:
+            vectors = encode(self.data.texts, instruction)
+            if id(vectors) not in measured:
+                measured[id(vectors)] = (vectors, v_measure(vectors, self.data.labels, seed, self.protocol))
+            return measured[id(vectors)][1]
+
+        values = {kind: [score(instruction) for instruction in self.instructions[kind]] for kind in KINDS}
+        scores = {f"{kind}_{i}": value for kind in KINDS for i, value in enumerate(values[kind])}
+        correct = values["correct"]
+        spread = {"correct_min": min(correct), "correct_mean": mean(correct), "correct_max": max(correct)}
+        return {**scores, **spread, **deltas(values)}
+
+
+def deltas(values: Mapping[str, Sequence[float]]) -> Scores:
+    """How far correct and implicit instructions stand above incorrect ones, by both definitions of the module's text.
+
+    Args:
+        values: V-measures under "correct", "implicit" and "incorrect".
+
+    Returns:
+        delta_ci_means, delta_ci_min_max, delta_ii_means and delta_ii_min_max, in the unit of the V-measures.
+    """
+    wrong = values["incorrect"]
+    of_kind = {"ci": values["correct"], "ii": values["implicit"]}
+    means = {f"delta_{name}_means": mean(asked) - mean(wrong) for name, asked in of_kind.items()}
+    return means | {f"delta_{name}_min_max": min(asked) - max(wrong) for name, asked in of_kind.items()}
+
+
+def authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
+    """The authors' instructions of their robustness sets.
+
+    Args:
+        path: A json file: set (NYTTopic, FewRel, ...) -> correct_instructions, implicit_instructions, incorrect_instructions,
+            each a list. A set that lacks one of them is passed over.
+
+    Returns:
+        Lists under "correct", "implicit" and "incorrect", by set.
+
+    Raises:
+        InputError: When the file cannot be read or holds no such set.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        found = {
+            name: {kind: [str(one) for one in asked[f"{kind}_instructions"]] for kind in KINDS}
+            for name, asked in content.items()
+            if all(asked.get(f"{kind}_instructions") for kind in KINDS)
+        }
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise InputError(
+            f"Cannot read instructions from {path}: {error}. Give a json file: set -> lists of instructions."
+        ) from error
+    if not found:
+        raise InputError(f"{path} holds no set with {', '.join(f'{kind}_instructions' for kind in KINDS)}.")
+    return found
+
+
+def robustness_of_hub(name: str, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> InstructionRobustness:
+    """One of the paper's sets, from the hub at its pinned revision.
+
+    Args:
+        name: A set of the kind "robustness" in ``sets.yaml``.
+        instructions: Lists under "correct", "implicit" and "incorrect".
+        protocol: As ``v_measure`` takes it.
+
+    Returns:
+        The task.
+
+    Raises:
+        InputError: When the hub is not in reach.
+    """
+    known = known_set("robustness", name)
+    source, revision = known.pinned
+    rows = read_hub(source, revision, known.config)
+    texts, labels = ([str(row[column]) for row in rows] for column in ("text", "cluster"))
+    data = LabelledTexts(name, texts, labels, f"{source}@{revision[:8]}", known.licence, known.citation)
+    return InstructionRobustness(data, instructions, protocol)

@@ -1,0 +1,268 @@
+"""Standard kinds of tasks, measured by mteb's own classes: STS, clustering, classification probe, pair classification, reranking.
+
+``sets.yaml`` names the sets; rerankings and 20 Newsgroups come from the hub through mteb's own tasks. Embedders are asked once
+for all texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inbedder.errors import InputError
+from inbedder.io.tables import read_rows
+from inbedder.vectors import row_cosines
+from inbedder_evaluation.item_results import Outcomes, numbered
+from inbedder_evaluation.tasks.sets import KnownSet, known_set
+from inbedder_evaluation.tasks.task import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
+
+if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
+
+MAIN_SCORES = {"sts": "cosine_spearman", "clustering": "v_measure", "classification": "accuracy", "pairs": "cosine_ap"}
+COLUMNS = {
+    "sts": {"sentence1": "sentence1", "sentence2": "sentence2", "score": "score"},
+    "classification": {"text": "text", "label": "label"},
+}
+TEXTS = {"sts": ("sentence1", "sentence2"), "clustering": ("sentences",), "classification": ("text",)}
+TEXTS["pairs"] = TEXTS["sts"]
+PAIRED = {"cosine_spearman": ("spearman", "score", "rating"), "cosine_ap": ("average_precision", "labels", "label")}
+"""Main score of pairs of sentences -> its name among ``STATISTICS``, mteb's column, and what it is called there."""
+
+
+class StandardTask:
+    """A task of mteb under one instruction."""
+
+    def __init__(self, task: AbsTask, instruction: str, info: TaskInfo) -> None:
+        """Take a task.
+
+        Args:
+            task: One of mteb's, its data loaded or to be loaded from the hub.
+            instruction: What is asked of every text.
+            info: Where it comes from.
+        """
+        self.task = task
+        self.instruction = instruction
+        self.info = info
+        self.seeded = task.metadata.type == "Clustering"
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the instruction."""
+        texts = self._texts()
+        return texts[0] if texts else "", self.instruction
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Scores of mteb's evaluator.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Seed of k-means.
+
+        Returns:
+            All scores that are single numbers, times 100.
+
+        Raises:
+            InputError: When the hub is not in reach.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Scores of mteb's evaluator and, of pairs of sentences, the cosine of each beside its rating or label."""
+        from sklearn.exceptions import UndefinedMetricWarning
+
+        from inbedder_evaluation.mteb_encoder import FunctionEncoder
+
+        self._load()
+        encoder = FunctionEncoder(lambda texts: encode(texts, self.instruction))
+        encoder.remember(self._texts())
+        self.task.seed = seed if self.seeded else 42
+        split = self.task.metadata.eval_splits[0]
+        seeds = {"seed": seed} if self.seeded else {}
+        with warnings.catch_warnings():  # of classes that a small sample never predicts
+            warnings.simplefilter("ignore", UndefinedMetricWarning)
+            scores = self.task.evaluate(encoder, split, encode_kwargs={"batch_size": 64}, **seeds)["default"]
+        numbers = {name: 100 * float(score) for name, score in scores.items() if isinstance(score, (int, float))}
+        if self.info.main_score not in PAIRED:
+            return Outcomes(numbers)
+        statistic, rating, column = PAIRED[self.info.main_score]
+        rows = self.task.dataset[split]  # type: ignore[index]
+        first, second = (list(rows[side]) for side in TEXTS["pairs"])
+        cosines = row_cosines(encoder.vectors_of(first), encoder.vectors_of(second))
+        columns = {"cosine": cosines.tolist(), column: [float(value) for value in rows[rating]]}
+        units = numbered([tuple(sorted(pair)) for pair in zip(first, second, strict=True)])
+        return Outcomes(numbers, statistic, units, columns)
+
+    def _load(self) -> None:
+        if self.task.data_loaded:
+            return
+        try:
+            self.task.load_data()
+        except Exception as error:
+            name = self.task.metadata.dataset["path"]
+            raise InputError(f"Cannot read {name} from the hub ({type(error).__name__}: {error}). It needs a network.") from error
+
+    def _texts(self) -> list[str]:
+        """All texts of loaded data, so that one call encodes (and centres) them together."""
+        if not self.task.data_loaded:
+            return []
+        kind = next((kind for kind, score in MAIN_SCORES.items() if score == self.info.main_score), None)
+        if kind is None:  # a reranking; mteb puts titles in front of texts
+            data: Any = self.task.dataset["default"][self.task.metadata.eval_splits[0]]  # type: ignore[index, call-overload]
+            documents = [f"{row.get('title') or ''} {row['text']}".strip() for row in data["corpus"]]
+            return list(dict.fromkeys([*data["queries"]["text"], *documents]))
+        found = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]  # type: ignore[union-attr]
+        if kind == "clustering":  # a list of texts per set
+            found = [text for texts in found for text in texts]
+        return list(dict.fromkeys(found))
+
+
+def standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
+    """A standard set from a local folder, or from the hub at its pinned revision.
+
+    Args:
+        kind: sts, clustering, classification or pairs.
+        name: A name of this kind in ``sets.yaml``.
+        folder: Where the sets with a file lie, one folder each.
+        limit: At most so many rows per split of a file, drawn with seed 0.
+
+    Returns:
+        The task.
+    """
+    known = known_set(kind, name)
+    instruction = instructions_of("standard")[name.split(" ")[0]]
+    sample = ""
+    if known.hub:
+        source, commit = known.pinned
+        splits = {"test": _rows_of(known, read_hub(source, commit))}
+        revision = f"{commit} {fingerprint([], instruction)[:8]}"
+    else:
+        assert folder is not None
+        source, files = str(known.file), {"test": known.file, "train": known.train}
+        splits = {split: _rows_of(known, read_rows(str(folder / file)), limit) for split, file in files.items() if file}
+        revision = fingerprint([], [splits, instruction])
+        sample = f" ({limit} rows)" if limit is not None and len(splits["test"]) == limit else ""
+    title = f"{name}{sample} {'STS' if kind == 'sts' else kind}"
+    info = TaskInfo(title, MAIN_SCORES[kind], source, revision, known.licence, known.citation, quoted=known.quoted)
+    return StandardTask(local_task(kind, splits, info, instruction), instruction, info)
+
+
+def _rows_of(known: KnownSet, rows: Rows, limit: int | None = None) -> Rows:
+    """Rows with the columns of the task; those that lack one are left out."""
+    columns = known.columns or COLUMNS[known.kind]
+    rows = [{new: row.get(old) for new, old in columns.items()} for row in rows]
+    rows = [row for row in rows if all(value is not None and value != "" for value in row.values())]
+    return random.Random(0).sample(rows, limit) if limit is not None and len(rows) > limit else rows
+
+
+def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
+    """One of mteb's own task classes with local rows.
+
+    Args:
+        kind: sts, clustering, classification or pairs.
+        splits: Rows by split; a classification without "train" is cross-validated.
+        info: Where they come from.
+        instruction: The task's prompt.
+
+    Returns:
+        A task whose data are loaded.
+
+    Raises:
+        InputError: When there is a single class, or fewer texts than classes.
+    """
+    if kind in ("clustering", "classification"):
+        label = "labels" if kind == "clustering" else "label"
+        classes = {row[label] for row in splits["test"]}
+        if not 1 < len(classes) < len(splits["test"]):
+            raise InputError(f"{info.name} has {len(classes)} classes in {len(splits['test'])} texts; nothing to tell apart.")
+    from datasets import Dataset, DatasetDict
+    from mteb import abstasks
+
+    from inbedder_evaluation.mteb_encoder import metadata_of
+
+    base, mteb_kind, category = {
+        "sts": (abstasks.AbsTaskSTS, "STS", "t2t"),
+        "clustering": (abstasks.AbsTaskClusteringLegacy, "Clustering", "t2c"),
+        "classification": (abstasks.AbsTaskClassification, "Classification", "t2c"),
+        "pairs": (abstasks.AbsTaskPairClassification, "PairClassification", "t2t"),
+    }[kind]
+    crossed = kind == "classification" and "train" not in splits
+    metadata = metadata_of(
+        instruction,
+        info.name,
+        type=mteb_kind,
+        category=category,
+        main_score=info.main_score,
+        dataset={"path": info.source, "revision": info.revision},
+        eval_splits=["train" if crossed else "test"],
+    )
+    task = type(f"Local{mteb_kind}", (base,), {"metadata": metadata, "is_cross_validation": crossed})()
+    if kind == "clustering":
+        rows = splits["test"]
+        columns = {column: [[row[column] for row in rows]] for column in ("sentences", "labels")}
+        task.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
+    else:
+        named = {"train": splits["test"]} if crossed else splits
+        task.dataset = DatasetDict({split: Dataset.from_list(rows) for split, rows in named.items()})
+    task.data_loaded = True
+    return task  # type: ignore[no-any-return]
+
+
+def task_of_mteb(kind: str, name: str) -> StandardTask:
+    """A task of mteb, from the hub at the revision that mteb pins.
+
+    Args:
+        kind: clustering or reranking.
+        name: A set of this kind in ``sets.yaml`` that names a task of mteb.
+
+    Returns:
+        The task; its data are loaded when it runs.
+    """
+    import mteb
+
+    task = mteb.get_task(str(known_set(kind, name).mteb))
+    about = task.metadata
+    instruction = instructions_of("standard")[name]
+    revision = f"{about.revision[:16]} {fingerprint([], instruction)[:8]}"
+    licence = str(about.license or "none stated")
+    info = TaskInfo(f"{name} {kind}", about.main_score, about.dataset["path"], revision, licence, "see mteb")
+    return StandardTask(task, instruction, info)
+
+
+def reranking_of_file(kind: str, name: str, folder: Path) -> StandardTask:
+    """A reranking task of mteb over rows of a local file.
+
+    Args:
+        kind: reranking.
+        name: A set of this kind in ``sets.yaml`` that has a file.
+        folder: Where the file lies; its rows hold "query", "positive" and "negative", the last two lists of texts.
+
+    Returns:
+        The task, its data loaded.
+
+    Raises:
+        InputError: When a row lacks one of them.
+    """
+    from datasets import Dataset
+    from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
+
+    known = known_set(kind, name)
+    rows, found = read_rows(str(folder / str(known.file))), task_of_mteb(kind, name)
+    corpus, queries, relevant, ranked = [], [], {}, {}
+    for number, row in enumerate(rows):
+        if not row.get("query") or not row.get("positive") or not row.get("negative"):
+            raise InputError(f"{known.file}, row {number + 1}: query, positive and negative are needed. Leave such rows out.")
+        query, documents = f"q{number}", [*row["positive"], *row["negative"]]
+        ids = [f"{query}-{place}" for place in range(len(documents))]
+        queries.append({"id": query, "text": row["query"]})
+        corpus += [{"id": name, "text": text, "title": ""} for name, text in zip(ids, documents, strict=True)]
+        relevant[query], ranked[query] = dict.fromkeys(ids[: len(row["positive"])], 1), ids
+    data = RetrievalSplitData(
+        corpus=Dataset.from_list(corpus), queries=Dataset.from_list(queries), relevant_docs=relevant, top_ranked=ranked
+    )
+    found.task.dataset, found.task.data_loaded = {"default": {found.task.metadata.eval_splits[0]: data}}, True  # type: ignore[assignment]
+    about = replace(found.info, source=str(known.file), revision=fingerprint([], [rows, found.instruction]))
+    return StandardTask(found.task, found.instruction, about)

@@ -1,0 +1,98 @@
+"""Text evaluation by embeddings (Billboard; INSTRUCTOR paper, appendix B.3).
+
+The score of a generated text is the largest cosine of its vector with those of its references; the metric is the Pearson
+correlation of these scores with what people said of the texts.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from inbedder.errors import InputError
+from inbedder.io.tables import read_rows
+from inbedder.vectors import row_cosines
+from inbedder_evaluation.item_results import Outcomes, numbered
+from inbedder_evaluation.metrics import pearson, spearman
+from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, instructions_of
+
+
+class TextEvaluation:
+    """Generated texts, their references, and what people said of them."""
+
+    seeded = False
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """Read a set.
+
+        Args:
+            name: A text evaluation of ``sets.yaml``; its references lie beside the human scores.
+            folder: Where the sets lie, one folder each.
+
+        Raises:
+            InputError: When the set has no human scores, or a text has no reference.
+        """
+        known = known_set("text evaluation", name)
+        source = folder / str(known.file)
+        if not source.is_file():
+            raise InputError(f"{name} has no {source.name}: references alone cannot be correlated with anything.")
+        outputs = read_rows(str(source))
+        beside = read_rows(str(source.with_name("references.jsonl.gz")))
+        references = {(row["seg_id"], row["set_id"]): row["refs"] for row in beside}
+        self.texts = [str(row["hyp"]) for row in outputs]
+        self.scores = [_human_score(row) for row in outputs]
+        try:
+            self.references = [references[row["seg_id"], row["set_id"]] for row in outputs]
+        except KeyError as error:
+            raise InputError(f"{name}: no references for {error.args[0]}.") from error
+        if not all(self.references):
+            raise InputError(f"{name}: some outputs have an empty list of references.")
+        self.instruction = instructions_of("standard")[name]
+        self.info = TaskInfo(
+            name=name,
+            main_score="pearson",
+            source=str(known.file),
+            revision=fingerprint([], [self.texts, self.scores, self.references, self.instruction]),
+            licence=known.licence,
+            citation=known.citation,
+        )
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the instruction."""
+        return self.texts[0], self.instruction
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """Correlations with people.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Not used.
+
+        Returns:
+            pearson and spearman, times 100.
+        """
+        return self.outcomes(encode, seed).scores
+
+    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+        """Correlations, and the largest cosine of each text beside its rating; texts with the same references are one unit."""
+        everything = list(dict.fromkeys([*self.texts, *(ref for refs in self.references for ref in refs)]))
+        place = {text: row for row, text in enumerate(everything)}
+        vectors = encode(everything, self.instruction)
+        pairs = [(place[text], place[ref], i) for i, text in enumerate(self.texts) for ref in self.references[i]]
+        left, right, owner = (list(side) for side in zip(*pairs, strict=True))
+        best = np.full(len(self.texts), -np.inf)
+        np.maximum.at(best, owner, row_cosines(vectors[left], vectors[right]))
+        scores = {"pearson": pearson(best, self.scores), "spearman": spearman(best, self.scores)}
+        units = numbered([tuple(refs) for refs in self.references])
+        return Outcomes(scores, "pearson", units, {"cosine": best.tolist(), "rating": self.scores})
+
+
+def _human_score(row: dict[str, Any]) -> float:
+    """The score that people gave: THumB's total, or the mean of the experts' four ratings."""
+    if "human_score" in row:
+        return float(row["human_score"])
+    return mean(mean(map(float, annotation.values())) for annotation in row["expert_annotations"])

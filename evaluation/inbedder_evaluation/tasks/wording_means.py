@@ -1,0 +1,90 @@
+"""What the mean over several wordings of a question buys: V-measure under single wordings against that under means of 3 and 5.
+
+From the ten correct instructions of a robustness set ten sets of 3 and ten of 5 wordings are drawn, anew for each seed, so that
+the worst of ten stands against the worst of ten. The vectors of a set are the mean of the vectors of length 1 under each.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import combinations
+from statistics import mean
+
+import numpy as np
+
+from inbedder.errors import InputError
+from inbedder.grouping.mean_wordings import mean_over_wordings
+from inbedder.vectors import unit
+from inbedder_evaluation.metrics import v_measure
+from inbedder_evaluation.tasks.robustness import LabelledTexts
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, under_protocol
+
+SIZES = (3, 5)
+DRAWN = 10
+"""Sets of wordings of each size."""
+
+
+class WordingMeans:
+    """One criterion, asked for in several wordings."""
+
+    seeded = True
+
+    def __init__(self, data: LabelledTexts, wordings: Sequence[str], protocol: str = "k-means") -> None:
+        """Take labelled texts and wordings of the question that asks for their labels.
+
+        Args:
+            data: Texts and their labels.
+            wordings: At least six.
+            protocol: As ``v_measure`` takes it.
+
+        Raises:
+            InputError: When there are fewer wordings, or the labels cannot be grouped by.
+        """
+        if len(wordings) <= max(SIZES):
+            raise InputError(f"{data.name} has {len(wordings)} wordings; give at least {max(SIZES) + 1}.")
+        if not 1 < (classes := len(set(data.labels))) < len(data.texts):
+            raise InputError(f"{data.name} has {classes} classes in {len(data.texts)} texts; nothing to group.")
+        self.data, self.wordings, self.protocol = data, list(wordings), protocol
+        rows = [{"text": text, "label": label} for text, label in zip(data.texts, data.labels, strict=True)]
+        self.info = TaskInfo(
+            name=under_protocol(f"{data.name} wordings", protocol),
+            main_score="mean_of_3_worst",
+            source=data.source,
+            revision=fingerprint(rows, [self.wordings, SIZES, DRAWN]),
+            licence=data.licence,
+            citation=data.citation,
+        )
+
+    def first_input(self) -> tuple[str, str]:
+        """The first text and the first wording."""
+        return self.data.texts[0], self.wordings[0]
+
+    def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
+        """V-measures under single wordings and under means of several.
+
+        Args:
+            encode: Texts and an instruction to vectors.
+            seed: Seed of k-means and of the drawn sets.
+
+        Returns:
+            single_mean and single_worst, mean_of_3_mean and mean_of_3_worst, mean_of_5_mean and mean_of_5_worst, and mean_of_all,
+            times 100.
+        """
+        found = [encode(self.data.texts, wording) for wording in self.wordings]
+        vectors = np.stack([unit(under) for under in found])
+
+        def score(wordings: Sequence[int]) -> float:
+            return v_measure(mean_over_wordings(vectors[list(wordings)])[0], self.data.labels, seed, self.protocol)
+
+        numbers = range(len(found))
+        sets: dict[str, Sequence[Sequence[int]]] = {"single": [[number] for number in numbers]}
+        for size in SIZES:
+            possible = list(combinations(numbers, size))
+            sets[f"mean_of_{size}"] = random.Random(seed).sample(possible, min(DRAWN, len(possible)))
+        scores = {"mean_of_all": score(numbers)}
+        for name, drawn in sets.items():
+            ignored = all(under is found[0] for under in found)  # by an embedder that gives one array for all instructions
+            values = [scores["mean_of_all"]] if ignored else [score(wordings) for wordings in drawn]
+            scores |= {f"{name}_mean": mean(values), f"{name}_worst": min(values)}
+        return scores

@@ -1,0 +1,68 @@
+"""The examples of a run with the targets of its objectives, and what makes batches of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from inbedder.backbones.transformer import pad_id_of
+from inbedder.backbones.weights import Loaded
+from inbedder_finetune.answering.example_cache import cached_examples
+from inbedder_finetune.answering.examples import Collator
+from inbedder_finetune.answering.objectives import QUESTION
+from inbedder_finetune.answering.packing import PackingCollator
+from inbedder_finetune.answering.plan import Plan
+from inbedder_finetune.answering.trainable_families import FAMILIES
+from inbedder_finetune.answering.training_row import Row
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What is learned and watched."""
+
+    learned: Dataset
+    """Learned examples."""
+    held_out: Dataset | None
+    """Held-out examples, whose loss is watched."""
+    collator: Collator
+    """Makes batches of either, with their targets."""
+
+
+def make_training_data(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[Row], plan: Plan) -> TrainingData:
+    """Tokenize rows and compute the targets of the vector objectives.
+
+    Args:
+        loaded: The model that learns.
+        rows: Learned rows.
+        held_out: Held-out rows; may be empty.
+        plan: Format, objectives and cache.
+
+    Returns:
+        The examples and their collator.
+    """
+    splits = [split for split in (rows, held_out) if split]
+    datasets = [cached_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.cache) for split in splits]
+    width = _state_width(loaded.model.config)
+    targets = {objective.name: objective.make_targets(splits, width, plan.cache) for objective in plan.vector_objectives}
+    if plan.vector.subtract:
+        targets[QUESTION] = plan.vector.make_question_targets(splits, width)
+    for name, (_, indices) in targets.items():
+        first = 0
+        for number, split in enumerate(splits):
+            column = list(indices[first : first + len(split)])
+            datasets[number] = datasets[number].add_column(f"{name}_index", column).with_format("numpy")
+            first += len(split)
+    make_collator = PackingCollator if plan.schedule.share_texts else Collator
+    tokenizer, side = loaded.tokenizer, FAMILIES[loaded.kind].padding
+    vectors = {name: target.vectors for name, target in targets.items()}
+    collator = make_collator(pad_id_of(tokenizer), vectors, side, tokenizer.mask_token_id)
+    return TrainingData(datasets[0], datasets[1] if held_out else None, collator)
+
+
+def _state_width(config: Any) -> int:
+    """Width of the states that answer (not of OPT-350m's narrower embeddings)."""
+    return int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)

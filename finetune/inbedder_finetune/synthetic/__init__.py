@@ -1,0 +1,1 @@
+"""Training rows composed of written phrases: captions, abstracts, reviews and letters."""

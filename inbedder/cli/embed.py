@@ -1,0 +1,172 @@
+"""``inbedder embed`` and ``inbedder answer``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from inbedder.cli.inputs import embed_stream, guided_vectors, load_embedder, read_texts, stream_texts
+from inbedder.cli.model_options import model_options
+from inbedder.cli.shared_options import (
+    CONTROLS,
+    Address,
+    BatchSize,
+    Delimiter,
+    Engine,
+    GuardCells,
+    Guided,
+    IdColumn,
+    Input,
+    Instruction,
+    Model,
+    Number,
+    Seed,
+    SkipBad,
+    Temperature,
+    TextColumn,
+    Threads,
+    TopP,
+    VectorsOutput,
+    Workers,
+    check_folder,
+    check_output,
+    say,
+    say_columns,
+)
+
+if TYPE_CHECKING:
+    from inbedder.embedder import InBedder
+    from inbedder.io.outputs import VectorWriter
+    from inbedder.io.tables import TextStream
+
+
+@model_options
+def embed(
+    source: Input,
+    instruction: Instruction = None,
+    output: VectorsOutput = Path("vectors.npy"),
+    model: Model = "mini",
+    text_column: TextColumn = None,
+    delimiter: Delimiter = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+    guided: Guided = None,
+    engine: Engine = "local",
+    workers: Workers = 1,
+    threads: Threads = None,
+    address: Address = None,
+    id_column: IdColumn = None,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
+) -> None:
+    """Write the vector of each text under an instruction: float32, one row per text."""
+    if engine == "ray":
+        options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
+        machines = {"workers": workers, "threads": threads, "address": address}
+        _embed_with_ray(source, output, instruction, guided, machines, model=model, **options, **model_options)
+        return
+    _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
+    check_output(output, (".npy", ".parquet"), source)
+    with stream_texts(source, text_column, skip_bad, delimiter) as texts:
+        embedder = load_embedder(model, **model_options)
+        from inbedder.io.outputs import vector_writer
+
+        with vector_writer(output, texts.count) as writer:
+            if guided is None:
+                width = embed_stream(embedder, texts, instruction, writer, batch_size)
+            else:
+                width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided)
+    say(f"{output}: {texts.count} vectors of {width} numbers.")
+
+
+def _embed_guided(
+    embedder: InBedder,
+    texts: TextStream,
+    instruction: str | None,
+    writer: VectorWriter,
+    batch_size: int,
+    sample: int,
+) -> int:
+    """All at once: the map from generic vectors needs them."""
+    rows, strings = (list(column) for column in zip(*texts, strict=True))
+    vectors = guided_vectors(embedder, strings, [instruction], sample, batch_size)[0]
+    writer.add(rows, strings, vectors)
+    return int(vectors.shape[1])
+
+
+def _embed_with_ray(
+    source: str, output: Path, instruction: str | None, guided: int | None, where: dict[str, Any], **options: Any
+) -> None:
+    columns = options["text_column"] or [None]
+    if len(columns) > 1 or options.pop("delimiter") is not None:
+        message = (
+            "with --engine ray the texts are in one column, and delimiters are found. Leave these out, or leave out --engine."
+        )
+        raise typer.BadParameter(message, param_hint="--text-column, --delimiter")
+    options["text_column"] = columns[0]
+    if guided is not None:
+        raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
+    check_folder(output, source)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from inbedder.distributed.job import Machines, embed_job, summary_of
+
+    result = embed_job(source, output, instruction, machines=Machines(**where), **options)
+    if options["text_column"] is None:
+        say_columns(result.text_columns)
+    say(summary_of(result))
+    if not result.embedded:
+        raise typer.Exit(1)
+
+
+def _only_with_ray(engine: str, **given: Any) -> None:
+    if engine != "local":
+        raise typer.BadParameter("choose local or ray.", param_hint="--engine")
+    for name, value in given.items():
+        if value:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{option} is for --engine ray.", param_hint=option)
+
+
+@model_options
+def answer(
+    source: Input,
+    instruction: Instruction = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file; without it, lines on stdout."),
+    ] = None,
+    n: Number = 1,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    model: Model = "mini",
+    text_column: TextColumn = None,
+    delimiter: Delimiter = None,
+    skip_bad: SkipBad = False,
+    batch_size: BatchSize = 32,
+    guard_cells: GuardCells = True,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
+) -> None:
+    """Answer the instruction for each text: one line per text, several answers set apart by tabs."""
+    if output is not None:
+        check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
+    if instruction is None:
+        raise typer.BadParameter('give the question to answer, or "@generic".', param_hint="-i")
+    table = read_texts(source, text_column, skip_bad, delimiter)
+    embedder = load_embedder(model, **model_options)
+    from inbedder.encoding.language_check import warn_of_unreadable
+
+    warn_of_unreadable(table.texts, embedder)
+    sampling: dict[str, Any] = {"n": n, "temperature": temperature, "top_p": top_p, "seed": seed}
+    replies = embedder.answer(table.texts, instruction, batch_size=batch_size, **sampling)
+    answers = [[reply] if isinstance(reply, str) else reply for reply in replies]
+    if output is None:
+        for row_answers in answers:
+            typer.echo("\t".join(" ".join(text.split()) for text in row_answers).translate(CONTROLS))
+        return
+    from inbedder.io.outputs import write_answers
+
+    write_answers(output, answers, table.rows, table.texts, guard_cells=guard_cells)
+    say(f"{output}: answers to {len(answers)} texts.")

@@ -1,0 +1,86 @@
+"""Fills in missing encoding options from the model's settings and its family."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from inbedder.backbones.hub import Settings
+from inbedder.backbones.protocol import Backbone, check_pooling, decodes
+from inbedder.errors import InputError
+from inbedder.options import NO_SECOND_MODEL, EncodingOptions, Reencoding, Sampling
+from inbedder.prompting.templates import get_template
+
+
+def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Settings, name: str) -> EncodingOptions:
+    """Fill in encoding options.
+
+    Args:
+        options: As the user gave them.
+        backbone: The model.
+        settings: What its training left beside the weights.
+        name: The model's name, for messages.
+
+    Returns:
+        Options without a default that is left open.
+
+    Raises:
+        InputError: When an option has no meaning for the model.
+        ModelError: When it has no such pooling or layer.
+    """
+    pooling, layer = check_pooling(backbone, options.pooling, options.layer)
+    if options.temperature and not decodes(backbone, pooling):
+        raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer; leave temperature at 0.")
+    if options.mask_length is not None and backbone.kind != "masked":
+        raise InputError(f"mask_length is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
+    template = get_template(options.template if options.template is not None else settings.template)
+    max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
+    add_generic = _first(options.add_generic, settings.add_generic, False)
+    if add_generic and settings.generic_base is None:
+        raise InputError(f"{name} has no base encoder, as mini has. Leave add_generic out.")
+    return replace(
+        options,
+        pooling=pooling,
+        layer=layer,
+        template=replace(template, bare=template.bare or backbone.bare),
+        max_length=_room(options.max_length, max_new_tokens, backbone),
+        max_new_tokens=max_new_tokens,
+        mask_length=_first(options.mask_length, settings.mask_length, backbone.mask_length) if backbone.mask_length else None,
+        reencoding=(options.reencoding or Reencoding()) if pooling == "re-enc" else None,
+        subtract_instruction=_first(options.subtract_instruction, settings.subtract_instruction, False),
+        add_generic=add_generic,
+        beside=_first(options.beside, settings.beside, NO_SECOND_MODEL),
+        normalize=_first(options.normalize, settings.normalize, False),
+    )
+
+
+def _first(*values: Any) -> Any:
+    """The first value that is not None."""
+    return next(value for value in values if value is not None)
+
+
+def _room(max_length: int, max_new_tokens: int, backbone: Backbone) -> int:
+    """The maximum prompt length that the model's positions leave."""
+    limit = backbone.position_limit
+    if limit is None:
+        return max_length
+    answer_room = max_new_tokens if backbone.continues_prompt else 0
+    if answer_room >= limit:
+        raise InputError(f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions.")
+    return min(max_length, limit - answer_room)
+
+
+def with_mask_length(backbone: Backbone, mask_length: int | None) -> Backbone:
+    """Return a masked LM that answers with another number of masks; its weights are shared."""
+    if mask_length in (None, backbone.mask_length):
+        return backbone
+    other = copy(backbone)
+    other.mask_length = int(mask_length)
+    return other
+
+
+def uses_default_reading(encoding: EncodingOptions, backbone: Backbone) -> bool:
+    """Whether vectors are read as the model was trained to give them: its own pooling, the last layer, no word left out."""
+    last = encoding.layer in (-1, backbone.num_layers)
+    return encoding.pooling == backbone.poolings[0] and last and not encoding.filter_words

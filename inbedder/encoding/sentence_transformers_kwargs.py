@@ -1,0 +1,110 @@
+"""sentence-transformers' keywords of ``encode``: those with a meaning here are understood, all others are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from inbedder.encoding.protocols import Encoder
+from inbedder.errors import InputError, shown, shown_names
+
+UNDERSTOOD = ("sentences", "inputs", "prompt", "prompt_name", "convert_to_tensor", "convert_to_numpy", "device")
+USUAL = {"output_value": "sentence_embedding", "precision": "float32", "truncate_dim": None, "pool": None, "chunk_size": None}
+"""Values that ask for what is done here anyway."""
+INSTEAD = {
+    "output_value": "There is one vector per text.",
+    "precision": "Vectors are float32: round them afterwards, with sentence_transformers.quantize_embeddings.",
+    "truncate_dim": "Cut the vectors: vectors[:, :truncate_dim].",
+    "pool": "For several processes see inbedder.distributed.",
+    "chunk_size": "For several processes see inbedder.distributed.",
+    "task": "Give an instruction.",
+}
+
+
+def encode_with_kwargs(
+    model: Encoder, texts: Any, instruction: Any, kwargs: Mapping[str, Any], options: Mapping[str, Any]
+) -> Any:
+    """Embed texts for a caller who uses sentence-transformers' keywords.
+
+    Args:
+        model: The model.
+        texts: What was given as ``texts``; None where it comes as ``sentences`` or ``inputs``.
+        instruction: What was given as ``instruction``; None where it comes as ``prompt`` or ``prompt_name``.
+        kwargs: sentence-transformers' keywords. ``device`` moves the model there, as it does in sentence-transformers.
+        options: Our own keywords.
+
+    Returns:
+        An array as ``encode`` gives it; with ``convert_to_tensor`` a tensor on the model's device, and with
+        ``convert_to_numpy=False`` alone a list of tensors.
+
+    Raises:
+        InputError: When a keyword has no meaning here, or texts or instruction are given twice.
+    """
+    _refuse_others(kwargs)
+    inputs = [value for value in (texts, kwargs.get("sentences"), kwargs.get("inputs")) if value is not None]
+    if len(inputs) != 1:
+        raise InputError(f"encode takes the texts once, and got them {len(inputs)} times. Pass only texts.")
+    if kwargs.get("device") is not None:
+        model.to(kwargs["device"])
+    vectors = model.encode(inputs[0], choose_instruction(model, instruction, kwargs), **options)
+    if kwargs.get("convert_to_tensor"):
+        return torch.from_numpy(vectors).to(model.device)
+    if kwargs.get("convert_to_numpy", True):
+        return vectors
+    tensor = torch.from_numpy(vectors).to(model.device)
+    return tensor if tensor.ndim == 1 else list(tensor)
+
+
+def names_a_prompt(kwargs: Mapping[str, Any]) -> bool:
+    """Tell whether keywords hold an instruction under sentence-transformers' names; None is none.
+
+    Args:
+        kwargs: Keywords of ``encode``.
+
+    Returns:
+        Whether ``prompt`` or ``prompt_name`` has a value.
+    """
+    return kwargs.get("prompt") is not None or kwargs.get("prompt_name") is not None
+
+
+def choose_instruction(model: Encoder, instruction: Any, kwargs: Mapping[str, Any]) -> Any:
+    """Choose among an instruction, a prompt and the name of one.
+
+    Args:
+        model: The model; a prompt that its template makes of an instruction stands for that instruction.
+        instruction: As ``encode`` takes it.
+        kwargs: ``prompt`` (an instruction) and ``prompt_name`` ("query", "document", or a named instruction without its @).
+
+    Returns:
+        What ``encode`` takes.
+
+    Raises:
+        InputError: When more than one is given, or one is of a wrong kind.
+    """
+    prompt, name = kwargs.get("prompt"), kwargs.get("prompt_name")
+    if sum(value is not None for value in (instruction, prompt, name)) > 1:
+        raise InputError("Pass only one of instruction, prompt and prompt_name.")
+    if prompt is not None:
+        own_instruction = model.template.instruction_of(prompt) if isinstance(prompt, str) else None
+        return prompt if own_instruction is None else own_instruction
+    if name is None:
+        return instruction
+    if not isinstance(name, str):
+        raise InputError(f"prompt_name must be a string, not {shown(name)}.")
+    defaults = {"query": model.defaults.query, "document": model.defaults.document}
+    return defaults[name] if name in defaults else f"@{name.removeprefix('@')}"
+
+
+def _refuse_others(kwargs: Mapping[str, Any]) -> None:
+    for name, value in kwargs.items():
+        if name in USUAL and value == USUAL[name]:
+            continue
+        if name in INSTEAD:
+            raise InputError(f"encode has no {name}={shown(value)}. {INSTEAD[name]}")
+        if name not in UNDERSTOOD:
+            known = shown_names(("batch_size", "normalize_embeddings", "show_progress_bar", "filter_words", *UNDERSTOOD))
+            raise InputError(f"encode has no keyword {shown(name)}. Known beside texts and instruction: {known}.")
+        if name == "device" and isinstance(value, (list, tuple)):
+            raise InputError("encode uses one device. For several see inbedder.distributed.")

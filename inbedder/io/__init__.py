@@ -1,0 +1,1 @@
+"""Files: atomic writes, tables in, tables and vectors out."""

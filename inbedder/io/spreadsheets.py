@@ -1,0 +1,137 @@
+"""Sheets of .xlsx files, read and written by openpyxl."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from inbedder.errors import InputError, MissingExtraError, shown, shown_names
+from inbedder.prompting.tokenization import clean_text
+
+MOST_ROWS = 1_048_576
+"""Rows of a sheet, the header among them."""
+MOST_CHARACTERS = 32_767
+"""Characters of a cell."""
+LARGEST_NUMBER = 2**53
+"""Whole numbers beyond it, such as long ids, would lose digits in a sheet and are written as text."""
+
+
+def import_openpyxl() -> Any:
+    """Import openpyxl, or raise MissingExtraError."""
+    try:
+        import openpyxl
+        import openpyxl.cell.cell
+    except ImportError as error:
+        raise MissingExtraError("openpyxl", "mini") from error
+    return openpyxl
+
+
+def read_sheet(path: str) -> Iterator[list[Any]]:
+    """Read the first sheet of a workbook row by row; formulas give the values that were computed last.
+
+    Args:
+        path: An .xlsx file.
+
+    Yields:
+        The values of each row, None for an empty cell; empty cells at the end are left out.
+
+    Raises:
+        InputError: When it is no workbook, or damaged.
+        OSError: When the file cannot be opened.
+    """
+    openpyxl = import_openpyxl()
+    with Path(path).open("rb") as file:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of styles and extensions, which hold no text
+                workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
+            sheet, *others = workbook.worksheets
+            sheet.reset_dimensions()  # some programs write wrong ones
+            rows = sheet.iter_rows()
+        except Exception as error:  # a damaged archive makes openpyxl raise many kinds
+            raise _damaged(path, error) from error
+        if others:
+            names = shown_names([other.title for other in others])
+            warnings.warn(f"{shown(path)}: the first sheet, {shown(sheet.title)}, is read, and no other ({names}).", stacklevel=2)
+        while (cells := _next_row(rows, path)) is not None:
+            yield cells
+
+
+def _next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None:
+    try:
+        cells = [_value(cell) for cell in next(rows)]
+    except StopIteration:
+        return None
+    except Exception as error:
+        raise _damaged(path, error) from error
+    while cells and cells[-1] is None:
+        cells.pop()
+    return cells
+
+
+def _value(cell: Any) -> Any:
+    """The value of a cell; a day where it shows no time."""
+    value = cell.value
+    if isinstance(value, datetime.datetime):
+        from openpyxl.styles.numbers import is_datetime
+
+        return value.date() if is_datetime(cell.number_format) == "date" else value
+    return value
+
+
+def _damaged(path: str, error: Exception) -> InputError:
+    reason = str(error) or type(error).__name__
+    return InputError(f"{shown(path)} cannot be read as an .xlsx file ({shown(reason)}). Save it as .xlsx or .csv again.")
+
+
+def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Path) -> None:
+    """Write a workbook of one sheet. Texts are written as texts, also those that look like formulas.
+
+    Args:
+        columns: The header.
+        rows: The cells under it: texts, numbers, truth values, dates or None.
+        path: An .xlsx file.
+
+    Raises:
+        InputError: When there are more rows than a sheet holds.
+    """
+    openpyxl = import_openpyxl()
+    if len(rows) >= MOST_ROWS:
+        raise InputError(f"{len(rows):,} rows are more than the {MOST_ROWS - 1:,} that an .xlsx file holds. Write a .csv.")
+    workbook = openpyxl.Workbook(write_only=True)
+    sheet = workbook.create_sheet("rows")
+    sheet.freeze_panes = "A2"
+    illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
+    cut = 0
+    for row in (columns, *rows):
+        values = [_storable(value) for value in row]
+        cut += sum(isinstance(value, str) and len(value) > MOST_CHARACTERS for value in values)
+        cells = [illegal.sub("\ufffd", value)[:MOST_CHARACTERS] if isinstance(value, str) else value for value in values]
+        sheet.append([_text_cell(openpyxl, sheet, cell) if isinstance(cell, str) else cell for cell in cells])
+    workbook.save(path)
+    if cut:
+        message = f"{cut} cells were cut to {MOST_CHARACTERS:,} characters, the most that an .xlsx file holds; a .csv holds all."
+        warnings.warn(message, stacklevel=3)
+
+
+def _storable(value: Any) -> Any:
+    """A value that a cell can hold."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_NUMBER:
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    if isinstance(value, (datetime.datetime, datetime.time)) and value.tzinfo is not None:
+        return value.isoformat(sep=" ") if isinstance(value, datetime.datetime) else value.isoformat()
+    return value
+
+
+def _text_cell(openpyxl: Any, sheet: Any, text: str) -> Any:
+    cell = openpyxl.cell.WriteOnlyCell(sheet, text)
+    cell.data_type = "s"
+    return cell

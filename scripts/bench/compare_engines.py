@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""The bundled default on the engines of a CPU, beside sentence-transformers on the same base: how fast, and what changes.
+
+    python scripts/bench/compare_engines.py            (about 3 minutes on 2 cores; needs inbedder[mini,onnx])
+    python scripts/bench/compare_engines.py --only OpenVINO --rounds 3
+    .venv-onnx/bin/python scripts/bench/compare_engines.py --only "sentence-transformers, ONNX"
+
+torchao, openvino and optimum-onnx are measured where they are installed, and what an earlier call measured of others stays in the
+results: optimum-onnx makes sentence-transformers' own int8 graph and needs transformers below 5, so an environment of its own
+(``sentence-transformers[onnx]``, and the base of inbedder[mini] with ``pip install --no-deps``). All ways of a call run in turn,
+round by round after a warm-up, over 512 texts of 8 to 30 words and 64 of 190 to 200 under one question; the median of the rounds'
+ratios to sentence-transformers in float32 counts. Ours answer alone (``add_generic=False``): each text is read once. Of ours: the
+least and the mean cosine to the float32 vectors, the scores on the shipped sets, and the share of 400 reviews whose answer begins
+with the same word as in float32. Results are kept by what the CPU can do, a file each: ``results/engines-avx512-bf16.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from benchmark_inputs import QUESTIONS, RESULTS, capability, processor, texts
+
+from inbedder import InBedder
+from inbedder.io.tables import read_rows
+from inbedder.models.bundled import base_folder
+from inbedder_evaluation.tasks import Data, build_tasks
+
+Encode = Callable[[list[str], Any], Any]
+FLOAT32 = "inbedder, torch float32"
+NAIVE = "sentence-transformers, torch float32"
+REVIEWS = Path(__file__).parents[2] / "inbedder" / "demo_texts" / "reviews.csv"
+ASKED = "What does the customer talk about?"
+
+
+def sentence_transformers(**options: Any) -> Any:
+    """The base alone."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(base_folder()), device="cpu", **options)
+
+
+def sentence_transformers_int8() -> Any:
+    """The base in ONNX Runtime, dynamically quantized as sentence-transformers does it for CPUs with VNNI."""
+    from sentence_transformers.backend import export_dynamic_quantized_onnx_model
+
+    kind = "avx512_vnni"
+    with tempfile.TemporaryDirectory() as folder:
+        export_dynamic_quantized_onnx_model(sentence_transformers(backend="onnx"), kind, folder)
+        shutil.copytree(base_folder(), folder, dirs_exist_ok=True)
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(
+            folder, device="cpu", backend="onnx", model_kwargs={"file_name": f"model_qint8_{kind}.onnx", "export": False}
+        )
+
+
+def compiled(model: InBedder) -> InBedder:
+    """Each block by torch.compile, once for all shapes."""
+    for block in model.backbone.body.encoder.layer:  # type: ignore[attr-defined]
+        block.forward = torch.compile(block.forward, dynamic=True)
+    return model
+
+
+def torchao(config: str) -> InBedder:
+    """The blocks' matrices by torchao."""
+    import torchao.quantization as library
+
+    model = InBedder(add_generic=False)
+    library.quantize_(model.backbone.body.encoder, getattr(library, config)())  # type: ignore[attr-defined]
+    return model
+
+
+def openvino() -> InBedder:
+    """A row per prompt in OpenVINO's bfloat16 (float32 where the CPU has none)."""
+    import openvino as library
+
+    model = InBedder(dtype="float32", add_generic=False)
+    backbone: Any = model.backbone
+
+    class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = backbone.body
+
+        def forward(self, input_ids: Any, position_ids: Any, token_type_ids: Any, attention_mask: Any) -> Any:
+            given = {"position_ids": position_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
+            return self.body(input_ids=input_ids, **given).last_hidden_state
+
+    example, _ = backbone._inputs(model.tokenizer(["a b c d e", "a b"], ["a b", "c"]))
+    with torch.no_grad():
+        graph = library.convert_model(States(), example_input=dict(example))
+    how = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
+    request = library.Core().compile_model(graph, "CPU", how).create_infer_request()
+
+    def embed(prompts: Any, *_options: Any) -> Any:
+        inputs, is_mask = backbone._inputs(prompts)
+        states = torch.from_numpy(request.infer({name: tensor.numpy() for name, tensor in inputs.items()})[0])
+        return states[is_mask].view(len(prompts), -1, states.shape[-1]).mean(1)
+
+    backbone.embed = embed
+    return model
+
+
+BUILDERS: dict[str, Callable[[], Any]] = {
+    NAIVE: sentence_transformers,
+    "sentence-transformers, torch bfloat16": lambda: sentence_transformers(model_kwargs={"dtype": torch.bfloat16}),
+    "sentence-transformers, ONNX Runtime int8": sentence_transformers_int8,
+    FLOAT32: lambda: InBedder(dtype="float32", add_generic=False),
+    "inbedder, torch bfloat16": lambda: InBedder(dtype="bfloat16", add_generic=False),
+    "inbedder, torch.compile bfloat16": lambda: compiled(InBedder(dtype="bfloat16", add_generic=False)),
+    "inbedder, ONNX Runtime int8": lambda: InBedder(backbone="onnx", add_generic=False),
+    "inbedder, torchao int8, weights alone": lambda: torchao("Int8WeightOnlyConfig"),
+    "inbedder, torchao int8, compiled": lambda: compiled(torchao("Int8DynamicActivationInt8WeightConfig")),
+    "inbedder, OpenVINO": openvino,
+}
+NEEDED = {
+    "torchao": "torchao",
+    "OpenVINO": "openvino",
+    "inbedder, ONNX": "onnxruntime",
+    "sentence-transformers, ONNX": "optimum-onnx",
+}
+"""The package that an engine's name asks for."""
+
+
+PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "optimum-onnx", "openvino", "torchao")
+
+
+def installed(package: str) -> bool:
+    """Whether a package is there."""
+    try:
+        version(package)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def missing(name: str) -> str | None:
+    """The package that an engine needs and that is not installed."""
+    return next((package for part, package in NEEDED.items() if part in name and not installed(package)), None)
+
+
+def encoder(model: Any) -> Encode:
+    """How a way reads texts; sentence-transformers is asked nothing."""
+    if isinstance(model, InBedder):
+        return lambda rows, question: model.encode(rows, question, show_progress_bar=False)
+    return lambda rows, _question: model.encode(rows, show_progress_bar=False)
+
+
+def quality_beside(plain: InBedder) -> Callable[[InBedder], dict[str, float]]:
+    """What engines change, beside one of them."""
+    rows = texts(512, 8, 30)
+    expected, first_words = torch.from_numpy(plain.encode(rows, QUESTIONS[0])), beginnings(plain)
+
+    def quality(model: InBedder) -> dict[str, float]:
+        cosines = torch.cosine_similarity(torch.from_numpy(model.encode(rows, QUESTIONS[0])), expected)
+        scores = {
+            task.info.name: round(
+                task.evaluate(lambda rows, asked: np.asarray(model.encode(list(rows), asked)), seed=0)[task.info.main_score], 1
+            )
+            for task in build_tasks(Data(None), ["written"])
+        }
+        kept = np.mean([one == other for one, other in zip(beginnings(model), first_words, strict=True)])
+        return {
+            "least cosine": round(cosines.min().item(), 4),
+            "mean cosine": round(cosines.mean().item(), 5),
+            **scores,
+            "answers kept": round(100 * float(kept), 1),
+        }
+
+    return quality
+
+
+def beginnings(model: InBedder) -> list[str]:
+    """The first word of each answer."""
+    reviews = [str(row["text"]) for row in read_rows(str(REVIEWS))]
+    return [answer.split(" ")[0] for answer in model.answer(reviews, ASKED)]
+
+
+def opened(only: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Open the engines that were asked for and warm each up; of those that cannot be opened, note why."""
+    wanted = {NAIVE} | {name for name in BUILDERS if only in name}
+    if any(name.startswith("inbedder") for name in wanted):
+        wanted.add(FLOAT32)
+    ways: dict[str, Any] = {}
+    notes: dict[str, str] = {}
+    for name in [name for name in BUILDERS if name in wanted]:
+        if package := missing(name):
+            notes[name] = f"{package} is not installed"
+            continue
+        try:
+            ways[name] = BUILDERS[name]()
+            encoder(ways[name])(texts(40, 8, 30), QUESTIONS[0])
+        except Exception as error:  # an engine that cannot take the model is a finding
+            notes[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+            ways.pop(name, None)
+            print(name, notes[name], flush=True)
+    return ways, notes
+
+
+def timed(ways: dict[str, Any], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """Seconds of each engine over each corpus."""
+    corpora = {"8 to 30 words": texts(512, 8, 30), "200 words": texts(64, 190, 200)}
+    seconds: dict[str, dict[str, list[float]]] = {name: {corpus: [] for corpus in corpora} for name in ways}
+    for corpus, rows in corpora.items():
+        for turn in range(rounds + 1):
+            for name, model in ways.items():
+                start = time.perf_counter()
+                encoder(model)(rows, QUESTIONS[0])
+                if turn:
+                    seconds[name][corpus].append(round(time.perf_counter() - start, 4))
+    return seconds
+
+
+def main() -> None:
+    """Measure what is installed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"engines-{capability()}.json")
+    parser.add_argument("--only", default="", help="only engines whose name contains this, and what they are compared with")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    ways, notes = opened(options.only)
+    seconds = timed(ways, options.rounds)
+    compare = quality_beside(ways[FLOAT32]) if FLOAT32 in ways else None
+    made_by = {
+        "command": shlex.join(["python", "scripts/bench/compare_engines.py", *sys.argv[1:]]),
+        "versions": {package: version(package) for package in PACKAGES if installed(package)},
+    }
+    found: dict[str, Any] = {}
+    for name, model in ways.items():
+        ratios = {
+            corpus: round(statistics.median(slow / fast for slow, fast in zip(seconds[NAIVE][corpus], times, strict=True)), 2)
+            for corpus, times in seconds[name].items()
+        }
+        of_ours = compare(model) if compare and isinstance(model, InBedder) else {}
+        found[name] = {"times as fast": ratios, **of_ours, "seconds": seconds[name], **made_by}
+        print(name, ratios, of_ours, flush=True)
+    write(options.output, found, notes)
+
+
+def write(output: Path, found: dict[str, Any], notes: dict[str, str]) -> None:
+    """Keep what was measured, beside what earlier calls measured of other engines."""
+    before = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {"engines": {}}
+    engines = found | before["engines"] | {name: one for name, one in found.items() if name not in (NAIVE, FLOAT32)}
+    content = {
+        "machine": f"{processor()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
+        "engines": {name: engines[name] for name in BUILDERS if name in engines},
+        "not measured": {name: note for name, note in notes.items() if name not in engines},
+    }
+    output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Compare orders of tasks: 2-opt, a greedy tour, and annealing as Data-CUBE publishes it, by their distance to the optimum.
+
+Of 9 tasks the best of all tours is known. Of 330 it is not, but no tour is worth more than ``upper_bound``, so a tour
+is at most so far from the optimum as it is from there.
+
+python scripts/bench/compare_tours.py --machine "2-core Xeon 2.5 GHz" -o finetune/results/tours.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import minimum_spanning_tree
+
+from inbedder.io.files import atomic_write
+from inbedder_finetune.curriculum.task_tours import Floats, greedy_tour, order_tasks, tour_similarity
+
+METHODS = ("2-opt", "greedy", "annealing")
+KINDS = {"uniform": 0, "cosines of 384 normal numbers": 384, "cosines of 8 normal numbers": 8}
+
+
+def drawn(tasks: int, seed: int, width: int = 0) -> Floats:
+    """Similarities of drawn tasks: uniform in [0, 1] for a width of 0, otherwise cosines of normal vectors of that width."""
+    draw = np.random.default_rng(seed)
+    if not width:
+        upper = np.triu(draw.random((tasks, tasks)), 1)
+        return upper + upper.T
+    vectors = draw.normal(size=(tasks, width))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors @ vectors.T
+
+
+def of_all(similarity: Floats) -> float:
+    """What the best of all tours is worth."""
+    inner = itertools.permutations(range(1, len(similarity)))
+    tours = np.array([(0, *tour) for tour in inner if tour[0] < tour[-1]])
+    return float(similarity[tours, np.roll(tours, -1, axis=1)].sum(axis=1).max())
+
+
+def upper_bound(similarity: Floats, rounds: int = 400) -> float:
+    """What no tour is worth more than, by Held and Karp's 1-trees.
+
+    A tour is a spanning tree of all tasks but one, with two edges of that one, so it is worth no more than the best such 1-tree.
+    Adding a number to all edges of a task moves all tours alike and 1-trees by how many edges the task has in them; the numbers
+    are moved against those with more than two.
+    """
+    tasks = len(similarity)
+    shifts, least, step = np.zeros(tasks), np.inf, float(similarity.std())
+    for _ in range(rounds):
+        shifted = similarity + shifts[:, None] + shifts
+        costs = shifted[1:, 1:].max() + 1 - shifted[1:, 1:]  # above 0, as scipy takes 0 for no edge
+        first, second = minimum_spanning_tree(np.triu(costs, 1)).nonzero()
+        ends = np.sort(np.argsort(-shifted[0, 1:])[:2]) + 1
+        edges = np.concatenate([np.stack([first + 1, second + 1], axis=1), [[0, end] for end in ends]])
+        least = min(least, float(shifted[edges[:, 0], edges[:, 1]].sum() - 2 * shifts.sum()))
+        degrees = np.bincount(edges.ravel(), minlength=tasks)
+        shifts -= step * (degrees - 2)
+        step *= 0.98
+    return least
+
+
+def timed(similarity: Floats, made: Callable[[], Sequence[int]]) -> dict[str, float]:
+    """What a way's tour is worth, and what it took."""
+    wall, processor = time.perf_counter(), time.process_time()
+    tour = made()
+    took = {"seconds": time.perf_counter() - wall, "processor_seconds": time.process_time() - processor}
+    return {"similarity": round(tour_similarity(similarity, tour), 4)} | {name: round(value, 2) for name, value in took.items()}
+
+
+def of_many(kind: str, tasks: int, seed: int) -> dict[str, object]:
+    """The ways beside each other on one drawn instance."""
+    similarity = drawn(tasks, seed, KINDS[kind])
+    ways: dict[str, Callable[[], Sequence[int]]] = {
+        "2-opt": lambda: order_tasks(similarity, seed=seed),
+        "greedy": lambda: greedy_tour(similarity, 0),
+        "annealing": lambda: order_tasks(similarity, method="annealing", seed=seed),
+    }
+    cells = {name: timed(similarity, made) for name, made in ways.items()}
+    bound = upper_bound(similarity)
+    for cell in cells.values():
+        cell["of_2_opt"] = round(cell["similarity"] / cells["2-opt"]["similarity"], 4)
+        cell["of_bound"] = round(cell["similarity"] / bound, 4)
+    return {"similarities": kind, "tasks": tasks, "seed": seed, "bound": round(bound, 4), "ways": cells}
+
+
+def of_few(kind: str, tasks: int, seeds: int) -> dict[str, object]:
+    """How often each way finds the best of all tours, and what its tours are worth together, as a share of the best."""
+    worth: dict[str, list[float]] = {method: [] for method in METHODS}
+    best = []
+    for seed in range(seeds):
+        similarity = drawn(tasks, seed, KINDS[kind])
+        best.append(of_all(similarity))
+        for method, values in worth.items():
+            tour = greedy_tour(similarity) if method == "greedy" else order_tasks(similarity, method=method, seed=seed)
+            values.append(tour_similarity(similarity, tour))
+    found = {method: sum(np.array(values) > np.array(best) - 1e-9) for method, values in worth.items()}
+    return {
+        "similarities": kind,
+        "tasks": tasks,
+        "seeds": seeds,
+        "best_found": {method: int(count) for method, count in found.items()},
+        "of_best": {method: round(sum(values) / sum(best), 4) for method, values in worth.items()},
+    }
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The distances to the optimum as Markdown: of 9 tasks to the best tour, of 330 at most, to the bound; in percent.
+
+    Args:
+        results: What ``tours.json`` holds.
+
+    Returns:
+        Lines, a row per kind of similarities.
+    """
+    heads = [f"{method}, {tasks} tasks" for tasks in ("9", "330") for method in METHODS]
+    lines = ["| similarities | " + " | ".join(heads) + " |", "| --- |" + " --: |" * len(heads)]
+    for few in results["nine"]:
+        many = [cell for cell in results["many"] if cell["similarities"] == few["similarities"]]
+        shares = [few["of_best"][method] for method in METHODS]
+        shares += [float(np.mean([cell["ways"][method]["of_bound"] for cell in many])) for method in METHODS]
+        lines.append(f"| {few['similarities']} | " + " | ".join(f"{100 * (1 - share):.1f}" for share in shares) + " |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compare and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--machine", default="unnamed")
+    parser.add_argument("--seeds", type=int, default=3, help="instances of 330 tasks of each kind")
+    parser.add_argument("--small-seeds", type=int, default=30, help="instances of 9 tasks of each kind")
+    given = parser.parse_args()
+    results = {
+        "command": f"python scripts/bench/compare_tours.py {shlex.join(sys.argv[1:])}",
+        "machine": given.machine,
+        "numpy": np.__version__,
+        "nine": [of_few(kind, 9, given.small_seeds) for kind in KINDS],
+        "many": [of_many(kind, 330, seed) for kind in KINDS for seed in range(given.seeds)],
+    }
+    with atomic_write(given.output) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Names of groups, judged by reading them, without knowing which namer gave which.
+
+python scripts/bench/judge_names.py sheet DATA OUT   # groups the demo and five sets; writes OUT/sheet.txt to read, OUT/key.json
+python scripts/bench/judge_names.py table OUT -o scripts/results/names.json
+
+In sheet.txt each group shows its labels, its most frequent answers and its names in random order, equal ones once. The reader
+writes a mark for each name, in their order, behind "marks:": 2 where it says what the group is about and tells it apart from the
+other groups of the set, 1 where it is vague or holds a word that misleads, 0 where it misleads or is empty. Names are judged as
+namers give them, before they are set apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from inbedder import InBedder, cluster
+from inbedder.grouping.explain import find_keywords
+from inbedder.grouping.namers import NAMERS, GroupContents
+from inbedder.grouping.naming import collect_contents, find_namer, is_mixed
+from inbedder.grouping.stability import describe_stability
+from inbedder.io.files import atomic_write
+from inbedder.io.tables import read_table
+from inbedder.vectors import unit
+from inbedder_evaluation.tasks.corpus import known_corpus
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = [("What does the customer talk about?", 8), ("Is the review positive or negative?", 2)]
+SETS = {"amazon_multidomain": 0, "airline_tweets": 0, "acos_restaurant": 0, "clinc150": 0, "hwu64": 0}
+"""Which of its criteria is asked for."""
+ROWS, MOST_GROUPS, ANSWERS_SHOWN = 500, 12, 8
+FORMERLY = "standing-out words"
+"""The default before the paper's: sublinear TF-IDF, ranked against the other groups."""
+
+
+def by_standing_out(groups: Sequence[GroupContents]) -> list[str]:
+    """The first three words by the weighting that texts are named by."""
+    phrases = [phrase for group in groups for phrase in group.phrases]
+    labels = [number for number, group in enumerate(groups) for _ in group.phrases]
+    return [", ".join(words[:3]) for words in find_keywords(phrases, np.array(labels), weighting="standing-out")]
+
+
+def without_commas(name: str) -> str:
+    """The name as it is read: commas would betray its namer."""
+    return " ".join(name.replace(",", " ").split())
+
+
+def corpora(data: Path) -> list[tuple[str, list[str], list[str], str, int]]:
+    """Name, texts, labels, question and number of groups of each grouping that is judged."""
+    demo = read_table(str(ROOT / "inbedder" / "demo_texts" / "reviews.csv"))
+    found = [(f"demo: {question}", demo.texts, demo.column("polarity"), question, k) for question, k in DEMO]
+    for name, criterion in SETS.items():
+        corpus = known_corpus(name, data, ROWS)
+        labels = corpus.labels[criterion]
+        found.append((name, corpus.texts, labels, corpus.instructions[criterion], min(MOST_GROUPS, len(set(labels)))))
+    return found
+
+
+def sheet(data: Path, folder: Path, cache: Path | None, writer: str | None) -> None:
+    """Write what is to be read, and which namer gave which name."""
+    model = InBedder(cache=cache)
+    namers: dict[str, Any] = {name: find_namer(name, model) for name in NAMERS} | {FORMERLY: by_standing_out}
+    if writer:
+        namers[f"model:{writer}"] = find_namer(f"model:{writer}", model)
+    draw, lines, key = random.Random(0), [], []
+    for name, texts, given, question, k in corpora(data):
+        result = cluster(texts, question, model, k)
+        groups = collect_contents(texts, result.answers, unit(result.embeddings), result.labels, result.keywords)
+        names = {namer: call(groups) for namer, call in namers.items()}
+        lines += ["", f"# {name}: {question} ({len(texts)} texts)"]
+        for number, group in enumerate(groups):
+            rows = [row for row, label in enumerate(result.labels.tolist()) if label == number]
+            labels = Counter(given[row] for row in rows)
+            answers = Counter(group.answers).most_common(ANSWERS_SHOWN)
+            by_namer = {namer: given_names[number] for namer, given_names in names.items()}
+            shown = sorted({without_commas(one) for one in by_namer.values()})
+            draw.shuffle(shown)
+            lines += ["", f"[{len(key)}] {len(rows)} texts: " + ", ".join(f"{label} {n}" for label, n in labels.most_common(4))]
+            lines.append("    answers: " + "; ".join(f"{answer} {n}" for answer, n in answers))
+            lines += [f"    {chr(97 + place)}) {one}" for place, one in enumerate(shown)]
+            lines.append("    marks:")
+            purity = labels.most_common(1)[0][1] / len(rows)
+            about = {
+                "purity": round(purity, 3),
+                "mixed": is_mixed(group),
+                "stability": round((result.stability or [])[number], 3),
+            }
+            key.append({"set": name, "shown": shown, "names": by_namer, **about})
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sheet.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "key.json").write_text(json.dumps(key, indent=1), encoding="utf-8")
+
+
+def table(folder: Path, output: Path) -> None:
+    """Count the marks."""
+    key = json.loads((folder / "key.json").read_text(encoding="utf-8"))
+    written = [line.split(":")[1].split() for line in (folder / "sheet.txt").read_text("utf-8").splitlines() if "marks:" in line]
+    sets: dict[str, dict[str, list[int]]] = {}
+    for group, marks in zip(key, written, strict=True):
+        by_name = dict(zip(group["shown"], map(int, marks), strict=True))
+        for namer, name in group["names"].items():
+            sets.setdefault(group["set"], {}).setdefault(namer, []).append(by_name[without_commas(name)])
+    namers = list(key[0]["names"])
+    total = {namer: [one for marks in sets.values() for one in marks[namer]] for namer in namers}
+    purity = {
+        kind: [round(mean([group["purity"] for group in key if about(group)] or [0]), 3), sum(map(about, key))]
+        for kind, about in {
+            "mixed": lambda group: group["mixed"],
+            "not mixed": lambda group: not group["mixed"],
+            "stable": lambda group: describe_stability(group["stability"]) == "stable",
+            "neither": lambda group: not describe_stability(group["stability"]),
+            "shaky": lambda group: describe_stability(group["stability"]) == "shaky",
+        }.items()
+    }
+    content = {
+        "command": "python scripts/bench/judge_names.py sheet DATA OUT; a reader; "
+        "python scripts/bench/judge_names.py table OUT -o "
+        "scripts/results/names.json",
+        "about": f"mini, {ROWS} texts per set, at most {MOST_GROUPS} groups; one reader, who did not see which namer gave which; "
+        "marks: 2 right, 1 vague or with a word that misleads, 0 misleading; three names of words were marked after the others",
+        "mean_mark": {namer: round(mean(marks), 2) for namer, marks in total.items()},
+        "right": {namer: marks.count(2) for namer, marks in total.items()},
+        "misleading": {namer: marks.count(0) for namer, marks in total.items()},
+        "groups": len(key),
+        "purity_of_groups": {"unit": "mean share of the most frequent label, and number of groups", **purity},
+        "mean_mark_by_set": {
+            name: {namer: round(mean(marks), 2) for namer, marks in by_namer.items()} for name, by_namer in sets.items()
+        },
+        "demo": [group["names"] for group in key if group["set"].startswith("demo")],
+    }
+    with atomic_write(output) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Write the sheet, or count its marks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="step", required=True)
+    first = commands.add_parser("sheet")
+    first.add_argument("data", type=Path)
+    first.add_argument("folder", type=Path)
+    first.add_argument("--cache", type=Path)
+    first.add_argument("--writer", help="Another model that writes titles, such as small.")
+    second = commands.add_parser("table")
+    second.add_argument("folder", type=Path)
+    second.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    if options.step == "sheet":
+        sheet(options.data, options.folder, options.cache, options.writer)
+    else:
+        table(options.folder, options.output)
+
+
+if __name__ == "__main__":
+    main()

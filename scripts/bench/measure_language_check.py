@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Share of texts that inbedder.encoding.language_check finds unreadable: texts written in several languages, and English corpora.
+
+python scripts/bench/measure_language_check.py --data FOLDER -o scripts/results/legibility.json
+
+FOLDER holds one folder per corpus, with .jsonl.gz files whose rows have a column "text".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+from inbedder import InBedder
+from inbedder.encoding.language_check import is_unreadable
+from inbedder.io.files import atomic_write
+from inbedder.io.tables import read_rows
+
+LANGUAGES = Path(__file__).parents[2] / "tests" / "data" / "languages.json"
+MOST = 1000
+"""Texts of a corpus, drawn with seed 0."""
+
+
+def corpora(folder: Path) -> dict[str, list[str]]:
+    """English texts by the name of their corpus."""
+    found = {}
+    for place in sorted(folder.iterdir()):
+        files = sorted(place.glob("*.jsonl.gz"), key=lambda path: ("test" not in path.name, path.name))
+        texts = [row["text"] for row in read_rows(str(files[0])) if isinstance(row.get("text"), str)] if files else []
+        if texts:
+            found[place.name] = random.Random(0).sample(texts, min(MOST, len(texts)))
+    return found
+
+
+def main() -> None:
+    """Measure each model's tokenizer and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    options = parser.parse_args()
+    sets = json.loads(LANGUAGES.read_text(encoding="utf-8")) | corpora(options.data)
+    shares: dict[str, dict[str, float]] = {}
+    for model in ("mini", "small"):
+        tokenizer = InBedder(model).tokenizer.tokenizer
+        shares[model] = {
+            name: round(sum(is_unreadable(text, tokenizer) for text in texts) / len(texts), 4) for name, texts in sets.items()
+        }
+    results = {
+        "command": "python scripts/bench/measure_language_check.py --data FOLDER -o scripts/results/legibility.json",
+        "texts": {name: len(texts) for name, texts in sets.items()},
+        "share_found_unreadable": shares,
+    }
+    with atomic_write(options.output) as temporary:
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Texts per second and peak memory of the bundled models and of sentence-transformers on the base of mini, on texts of 20 words.
+
+Each model is measured in a process of its own, round by round in turn; the medians of the rounds count.
+
+python scripts/bench/measure_models.py --machine "2-core AMD EPYC, avx512_bf16" -o scripts/results/models.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inbedder import InBedder
+from inbedder.io.files import atomic_write
+from inbedder.models.bundled import base_folder
+from inbedder.prompting.stopwords import stopwords
+
+TEXTS, WORDS = 512, 20
+BASELINE = "sentence-transformers"
+BASELINES = {BASELINE: "float32", f"{BASELINE}, bfloat16": "bfloat16"}
+QUESTIONS = {"texts_per_second": "How does the writer feel?", "texts_per_second_whole_text": "What is the topic?"}
+"""Under the second, about the whole text, ``mini`` reads texts without a question, too (``inbedder/encoding/whole_text.py``)."""
+
+
+def load_encoder(name: str) -> tuple[Callable[[list[str], str], Any], str]:
+    """Load a model.
+
+    Args:
+        name: A model of inbedder, or a key of ``BASELINES``, whose model reads texts without the question.
+
+    Returns:
+        Its encode function, of texts and question, and its dtype.
+    """
+    if name not in BASELINES:
+        model = InBedder(name)
+        return model.encode, str(model.precision)
+    from sentence_transformers import SentenceTransformer
+
+    dtype = BASELINES[name]
+    baseline = SentenceTransformer(str(base_folder()), device="cpu", model_kwargs={"dtype": dtype})
+    return lambda texts, _question: baseline.encode(texts), dtype
+
+
+def measure(name: str) -> dict[str, Any]:
+    """Measure one model in this process."""
+    draw, words = random.Random(0), sorted(stopwords())
+    texts = [" ".join(draw.choices(words, k=WORDS)) for _ in range(TEXTS)]
+    encode, dtype = load_encoder(name)
+    rates = {}
+    for key, question in QUESTIONS.items():
+        encode(texts[:32], question)
+        start = time.perf_counter()
+        encode(texts, question)
+        rates[key] = TEXTS / (time.perf_counter() - start)
+    return {"dtype": dtype, **rates, "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def summarize(name: str, rounds: list[dict[str, Any]], baseline_rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Take the medians of a model's rounds, and of their ratios to the baseline's rounds."""
+    row = {"model": name, "dtype": rounds[0]["dtype"]}
+    row |= {key: round(statistics.median(each[key] for each in rounds), 1) for key in (*QUESTIONS, "peak_mib")}
+    for key in QUESTIONS:
+        ratios = [each[key] / base[key] for each, base in zip(rounds, baseline_rounds, strict=True)]
+        row[key.replace("texts_per_second", "ratio_to_baseline")] = round(statistics.median(ratios), 2)
+    return row
+
+
+def main() -> None:
+    """Measure each model in a process of its own and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--machine", default="unnamed")
+    parser.add_argument("--model", action="append", help="May repeat; mini and small by default.")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(measure(options.one)))
+        return
+    command = [sys.executable, __file__, "-o", str(options.output), "--one"]
+    rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in (*BASELINES, *(options.model or ("mini", "small")))}
+    for _ in range(options.rounds):
+        for name, results in rounds.items():
+            done = subprocess.run([*command, name], capture_output=True, text=True, check=True)
+            results.append(json.loads(done.stdout.splitlines()[-1]))
+    content = {
+        "command": f"python scripts/bench/measure_models.py -o {options.output}",
+        "description": f"{TEXTS} texts of {WORDS} words under one question, the default dtype; median of {options.rounds} rounds",
+        "machine": options.machine,
+        "models": [summarize(name, results, rounds[BASELINE]) for name, results in rounds.items()],
+    }
+    with atomic_write(options.output) as temporary:
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

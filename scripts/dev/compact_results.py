@@ -1,0 +1,18 @@
+#!/usr/bin/env python3
+"""Make results small enough to commit: raw vectors' cells alone, of the newest weights and data, one line each.
+
+python scripts/dev/compact_results.py evaluation/results/mini.json ...
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from inbedder_evaluation.results import load_cells, newest, save_cells
+
+for name in sys.argv[1:]:
+    path = Path(name)
+    cells = load_cells(path)
+    save_cells([cell for cell in newest(cells) if cell.vectors == "raw"], path)
+    print(f"{path}: {len(cells)} cells, {len(load_cells(path))} kept, {path.stat().st_size} bytes")

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""The Dockerfile's steps where there is no docker: its files alone, its installation, its command, its health check and its end.
+
+    python scripts/dev/container_steps.py
+
+What it copies lies in an empty folder and what it installs in an empty environment; its user and its volume are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 120
+"""Most that the server may take to be healthy, and to end."""
+
+
+def steps(name: str) -> list[str]:
+    """What stands behind an instruction of the Dockerfile, once per line that has it."""
+    lines = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
+    return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
+
+
+def copy_files(folder: Path) -> None:
+    """Copy what the image gets."""
+    for step in steps("COPY"):
+        *sources, target = step.split()
+        for source in sources:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, folder / target)
+
+
+def main() -> None:
+    """Run them all; a step that fails ends it."""
+    port = "18790"
+    with tempfile.TemporaryDirectory() as place:
+        folder, environment = Path(place) / "app", Path(place) / "venv"
+        folder.mkdir()
+        copy_files(folder)
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        variables = dict(pair.split("=", 1) for step in steps("ENV") for pair in step.split())
+        own = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "INBEDDER_PORT": port, "INBEDDER_API_KEY": "key"}
+        settings = {**os.environ, **variables, **own}
+        settings.pop("PYTHONPATH", None)
+        (install,) = [part.strip() for part in steps("RUN")[0].split("&&") if part.strip().startswith("pip install")]
+        subprocess.run(["bash", "-c", f"PIP_OPTIONS=; {install}"], cwd=folder, env=settings, check=True)
+        check = [part.replace("8765", port) for part in json.loads(steps("HEALTHCHECK")[0].partition("CMD ")[2])]
+        with subprocess.Popen(json.loads(steps("ENTRYPOINT")[0]), cwd=place, env=settings) as server:
+            try:
+                deadline = time.monotonic() + SECONDS
+                while subprocess.run(check, env=settings, stderr=subprocess.DEVNULL, check=False).returncode:
+                    if server.poll() is not None or time.monotonic() > deadline:
+                        raise SystemExit("The server did not become healthy.")
+                    time.sleep(0.5)
+            finally:
+                server.send_signal(signal.SIGTERM)
+            if server.wait(SECONDS):
+                raise SystemExit(f"The server ended with {server.returncode}.")
+    print("The container's steps work: installed, healthy, ended.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Write the tables of the pages from the committed results. ``tables.yaml`` describes every table.
+
+python scripts/dev/update_tables.py
+
+A page shows a table between ``<!-- table: NAME -->`` and ``<!-- end of table -->``. A description holds:
+
+- ``page`` and ``caption``: the page, and the sentences under the table.
+- ``file``: the results file of the columns that name no other.
+- ``rows``: a list of mappings, or ``path``, which leads to records of ``file``: a row each. A row's fields fill the ``{placeholders}`` below.
+- ``columns``: each has a ``head`` and one of ``text`` (with placeholders), ``path`` and ``better``.
+
+A ``path`` is a list of keys. A key such as ``texts=512`` chooses a record of a list, and ``*`` takes the mean over all of them. Where
+rows are records and the column names no file, the path begins at the row's record. Cells of ``inbedder evaluate`` are at ``[model, task]``, as
+"mean ± standard deviation" or "score [95% interval]"; ``score`` names another score than the main one. ``format`` is Python's.
+``better`` names two lists of columns and prints which of the first exceed all of the second.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import yaml
+
+from inbedder_evaluation.results import load_cells, markdown, table
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKED_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+@lru_cache
+def descriptions() -> dict[str, dict[str, Any]]:
+    """Read the descriptions of all tables, by name."""
+    return dict(yaml.safe_load((Path(__file__).parent / "tables.yaml").read_text(encoding="utf-8")))
+
+
+def pages() -> list[Path]:
+    """List the pages with tables."""
+    return [ROOT / name for name in dict.fromkeys(description["page"] for description in descriptions().values())]
+
+
+@lru_cache
+def load_results(file: str, score: str | None) -> Any:
+    """Load a results file.
+
+    Args:
+        file: Path from the root of the repository.
+        score: Which score of the cells of ``inbedder evaluate``; None is the main one.
+
+    Returns:
+        The content; of a file of cells, each score's text by model and task.
+    """
+    content = json.loads((ROOT / file).read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or "cells" not in content or "version" not in content:
+        return content
+    (_, *tasks), *rows = table(load_cells(ROOT / file), score=score)
+    return {model: dict(zip(tasks, scores, strict=True)) for model, *scores in rows}
+
+
+def look_up(content: Any, path: Sequence[str]) -> Any:
+    """Follow a path into nested mappings and lists.
+
+    Args:
+        content: What the path leads into.
+        path: Keys, as in the module's docstring.
+
+    Returns:
+        The value; None where a key is missing.
+    """
+    for place, key in enumerate(path):
+        if key == "*":
+            return mean(look_up(record, path[place + 1 :]) for record in content)
+        if isinstance(content, list):
+            name, _, value = key.partition("=")
+            content = next((record for record in content if str(record[name]) == value), None)
+        else:
+            content = content.get(key)
+        if content is None:
+            return None
+    return content
+
+
+def table_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the fields of each row; ``record`` holds the row's record, and ``key`` its name in a mapping of records."""
+    rows = description["rows"]
+    if isinstance(rows, list):
+        return [dict(row) for row in rows]
+    records = look_up(load_results(description["file"], None), rows["path"])
+    named = records.items() if isinstance(records, dict) else enumerate(records)
+    return [{"key": key, "record": record, **(record if isinstance(record, dict) else {})} for key, record in named]
+
+
+def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[str, Any], cells: dict[str, str]) -> str:
+    """Render one cell.
+
+    Args:
+        column: The column's description.
+        row: The row's fields.
+        description: The table's.
+        cells: The cells to the left, by head.
+
+    Returns:
+        Its text; empty where the results hold no value.
+    """
+    if "text" in column:
+        return str(column["text"]).format(**row)
+    if "better" in column:
+        models, baselines = column["better"]
+        best = max(float(cells[name].split()[0]) for name in baselines if cells[name])
+        return ", ".join(name for name in models if cells[name] and float(cells[name].split()[0]) > best) or "none"
+    path = [str(key).format(**row) for key in column["path"]]
+    if "record" in row and "file" not in column:
+        value = look_up(row["record"], path)
+    else:
+        value = look_up(load_results(column.get("file", description.get("file")).format(**row), column.get("score")), path)
+    return "" if value is None else column.get("format", "{}").format(value)
+
+
+def render(description: dict[str, Any]) -> str:
+    """Render a table and its caption.
+
+    Args:
+        description: A table of ``tables.yaml``.
+
+    Returns:
+        Markdown.
+    """
+    rows = [[column["head"] for column in description["columns"]]]
+    for row in table_rows(description):
+        cells: dict[str, str] = {}
+        for column in description["columns"]:
+            cells[column["head"]] = render_cell(column, row, description, cells)
+        rows.append(list(cells.values()))
+    caption = description.get("caption", "").strip()
+    return markdown(rows) + (f"\n\n{caption}" if caption else "")
+
+
+def with_tables(page: str) -> str:
+    """Render the tables of a page anew.
+
+    Args:
+        page: Markdown.
+
+    Returns:
+        The page with today's tables.
+    """
+    return MARKED_TABLE.sub(lambda match: f"{match[1]}{render(descriptions()[match[2]])}\n{match[3]}", page)
+
+
+if __name__ == "__main__":
+    for path in pages():
+        path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The training-objective ablation: 100 steps of the default's recipe with both losses, with one of them, and with answers as they are
+# (the paper's "w/o process"), and stripped of NLTK's stopwords, negations among them (the paper's); about 25 minutes on two CPU cores.
+# DATA is the folder of training sets (finetune/recipes/mini.yaml), CORPORA that of the evaluation sets; without it the shipped sets alone are measured.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+data=${1:?usage: scripts/reproduce/objectives.sh DATA [OUT [CORPORA]]}
+out=${2:-runs/objectives}
+train() { # name, settings
+    [ -f "$out/$1/README.md" ] && return
+    inbedder finetune finetune/recipes/mini.yaml --set data.folder="$data" --set training.max_steps=100 --set training.output="$out/$1" "${@:2}"
+}
+train both
+train tokens --set objective.reencode_weight=0
+train reencode --set objective.token_weight=0
+train unstripped --set data.strip_stopwords=false
+train nltk --set data.stopwords=nltk
+python -m inbedder_evaluation.sweeps models --model "$out/both" --model "$out/tokens" --model "$out/reencode" --model "$out/unstripped" \
+    --model "$out/nltk" ${3:+--data "$3" --limit 600} -o "$out/objectives.json"

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# An INSTRUCTOR-style model on the bundled base, in a drawn order and in Data-CUBE's: the same rows and steps, at two rates.
+#     scripts/train/train_instructor.sh DATA
+# DATA holds qa/ and eval/ as the recipe finetune/recipes/instructor-minilm.yaml names them. Models go to runs/instructor, results to
+# finetune/results. What is finished is kept.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+data=$1
+runs=runs/instructor
+mkdir -p $runs/tasks
+[ -e DATA ] || ln -s "$data/eval" DATA
+
+# Tasks with labels, from questions over labelled texts: one task per question.
+python - "$data/qa/open" $runs/tasks <<'PYTHON'
+import gzip
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+source, target = map(Path, sys.argv[1:])
+for name in ("bitext_customer_support", "goemotions", "sgd_intents"):
+    tasks = defaultdict(list)
+    for line in gzip.open(source / f"{name}.jsonl.gz", "rt", encoding="utf-8"):
+        row = json.loads(line)
+        if row["split"] == "train" and len(tasks[row["instruction"]]) < 1000:
+            tasks[row["instruction"]].append({"input": row["input"], "output": row["output"]})
+    for number, (question, rows) in enumerate(tasks.items()):
+        content = {"Definition": question, "Instances": rows}
+        (target / f"{name}-{number}.json").write_text(json.dumps(content), encoding="utf-8")
+PYTHON
+[ -e $runs/mined.jsonl ] || python -m inbedder_finetune.mining $runs/tasks "$data/eval/instruction_induction" --most 100 -o $runs/mined.jsonl
+ln -sfn "$(realpath "$data/qa")" $runs/qa
+ln -sfn "$(realpath "$data/eval")" $runs/eval
+
+# 85 steps with three seeds, and at a lower rate with one; twice as many steps at the lower rate with one.
+models=()
+for run in drawn-{0,1,2} data-cube-{0,1,2} drawn-2e-5-0 data-cube-2e-5-0 drawn-longer-0 data-cube-longer-0; do
+    output=$runs/$run
+    changes=(--set data.folder=$runs --set training.output=$output --set training.seed=${run##*-})
+    [[ $run = drawn* ]] || changes+=(--set 'curriculum={}')
+    [[ $run != *2e-5* ]] || changes+=(--set training.learning_rate=2.0e-5)
+    [[ $run != *longer* ]] || changes+=(--set training.learning_rate=2.0e-5 --set training.epochs=2)
+    [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
+    models+=(--model $output)
+done
+
+# mini's recipe for 100 steps on the same base, where scripts/reproduce/objectives.sh has trained it.
+[ ! -e runs/objectives/both ] || models+=(--model runs/objectives/both)
+
+tasks=()
+for task in stsb sick sts13 titles banking77 IntentEmotion InstructSTSB triplets; do tasks+=(--task $task); done
+inbedder evaluate "${models[@]}" --model mini --baseline all-MiniLM-L6-v2 --data DATA --limit 300 --seeds 1 "${tasks[@]}" \
+    -o $runs/measured.json
+python scripts/train/instructor_results.py $runs finetune/results/instructor.json
+python -m inbedder_evaluation.sweeps gibberish --model $runs/data-cube-0 --model $runs/drawn-0 --data DATA -o finetune/results/gibberish.json

@@ -1,0 +1,154 @@
+import os
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from inbedder import InBedder
+from inbedder.cache import size_limit, store
+from inbedder.cache.size_limit import parse_size
+from inbedder.cache.store import FILE, Store, entry_key
+from inbedder.errors import InputError
+
+ABOUT = {"model": "tiny", "layer": -1}
+
+
+def keys(numbers):
+    return [entry_key(str(i), "") for i in numbers]
+
+
+def fill(store, numbers, size=2000):
+    for start in range(0, len(numbers), 50):
+        assert store.put(ABOUT, [(key, os.urandom(size)) for key in keys(numbers[start : start + 50])])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A time that passes when the test says so."""
+    now = [1_000_000_000.0]
+    for module in (store, size_limit):
+        monkeypatch.setattr(module.time, "time", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("5G", 5 * 10**9),
+        ("1.5 GB", 15 * 10**8),
+        ("500m", 5 * 10**8),
+        ("2GiB", 2 * 2**30),
+        ("1000000", 10**6),
+        (10**7, 10**7),
+        ("2T", 2 * 10**12),
+        ("unlimited", None),
+    ],
+)
+def test_sizes_are_read_as_people_write_them(written, size):
+    assert parse_size(written) == size
+
+
+@pytest.mark.parametrize("written", ["", "G", "5X", "-5G", "5G5", "nan", "1e9", True, -1, 0, "999K", "5 0G"])
+def test_what_is_no_size_is_refused(written):
+    with pytest.raises(InputError, match=r"no size of a cache|too small"):
+        parse_size(written)
+
+
+def test_a_cache_never_grows_beyond_its_limit_and_its_file_really_shrinks(tmp_path):
+    store = Store(tmp_path)
+    fill(store, range(1500))
+    assert store.usage().size > 3 * 10**6
+    store = Store(tmp_path, "2M")
+    fill(store, range(1500, 1550))
+    assert store.usage().size <= 2 * 10**6
+    assert (tmp_path / FILE).stat().st_size == store.usage().size
+    assert (tmp_path / f"{FILE}-wal").stat().st_size == 0
+    for start in range(1550, 4000, 50):
+        fill(store, range(start, start + 50))
+        assert store.usage().size <= 2 * 10**6
+    assert store.info()[0]["bytes"] > 10**6
+    assert len(store.get(ABOUT, keys(range(3500, 4000)))) == 500
+    assert store.verify() == []
+
+
+def test_what_was_used_least_recently_goes_first(tmp_path, clock):
+    store = Store(tmp_path, "2M")
+    fill(store, range(600))
+    clock[0] += 3600
+    assert len(store.get(ABOUT, keys(range(100)))) == 100
+    clock[0] += 3600
+    fill(store, range(600, 1100))
+    kept = {number for number in range(1100) if store.get(ABOUT, keys([number]))}
+    assert {*range(100), *range(600, 1100)} <= kept
+    assert len(kept) < 1000
+    assert kept >= {number for number in range(600) if number >= min(kept & set(range(100, 600)), default=600)}
+
+
+def test_repeated_lookups_write_nothing(tmp_path, clock):
+    store = Store(tmp_path)
+    fill(store, range(50))
+    clock[0] += 3600
+    store.get(ABOUT, keys(range(50)))
+    before = store._connection().total_changes
+    clock[0] += 30
+    store.get(ABOUT, keys(range(50)))
+    assert store._connection().total_changes == before
+    clock[0] += 60
+    store.get(ABOUT, keys(range(50)))
+    assert store._connection().total_changes == before + 50
+
+
+def test_a_lookup_does_not_wait_for_a_writer_to_note_its_use(tmp_path, clock):
+    store = Store(tmp_path)
+    fill(store, range(50))
+    clock[0] += 3600
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert len(store.get(ABOUT, keys(range(50)))) == 50
+        writer.execute("ROLLBACK")
+    assert store.usage().oldest_use == clock[0] - 3600
+    assert len(store.get(ABOUT, keys(range(50)))) == 50
+    assert store.usage().oldest_use == clock[0]
+
+
+def test_the_limit_is_remembered_until_another_is_given(tmp_path):
+    Store(tmp_path, "3M")
+    assert Store(tmp_path).usage().limit == 3 * 10**6
+    assert Store(tmp_path, 4_000_000).usage().limit == 4 * 10**6
+    assert Store(tmp_path, "unlimited").usage().limit is None
+    assert Store(tmp_path).usage().limit is None
+
+
+def test_usage_tells_the_oldest_use(tmp_path, clock):
+    store = Store(tmp_path)
+    assert store.usage().oldest_use is None
+    fill(store, range(2))
+    clock[0] += 3600
+    store.get(ABOUT, keys([0]))
+    assert store.usage().oldest_use == 1_000_000_000
+    store.get(ABOUT, keys([1]))
+    assert store.usage().oldest_use == 1_000_003_600
+
+
+def test_entries_larger_than_the_limit_leave_a_cache_that_works(tmp_path):
+    store = Store(tmp_path, "1M")
+    assert store.put(ABOUT, [(key, bytes(3 * 10**6)) for key in keys(range(2))])
+    assert store.usage().size <= 10**6
+    fill(store, range(10, 20))
+    assert len(store.get(ABOUT, keys(range(10, 20)))) == 10
+
+
+def test_a_model_takes_the_size_of_its_cache(make_model, tmp_path):
+    model = InBedder(make_model("opt"), cache=tmp_path, cache_size="5G")
+    assert model.store.usage().limit == 5 * 10**9
+    with pytest.raises(InputError, match="cache_size needs a cache"):
+        InBedder(make_model("opt"), cache_size="5G")
+    with pytest.raises(InputError, match=r"no size of a cache"):
+        InBedder(make_model("opt"), cache=tmp_path, cache_size="much")
+
+
+def test_evaluation_takes_the_size_of_its_models_cache(make_model, tmp_path):
+    from inbedder_evaluation.embedders import inbedder_embedders
+
+    inbedder_embedders(make_model("opt"), cache=tmp_path, cache_size="5G")
+    assert Store(tmp_path).usage().limit == 5 * 10**9

@@ -1,0 +1,125 @@
+import csv
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inbedder.grouping.namers import NAMERS
+from tests.cli.test_shared_options import invoke, refused
+
+REVIEWS = "id,review\n" + "".join(
+    f"{i},{text}\n" for i, text in enumerate(["I love cats", "=late box", "top up?", "I love dogs"])
+)
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
+NEW = ("compare-wordings", "--namer", "--one-question")
+SHOWN = [line for line in README if line.startswith("inbedder ") and any(part in line for part in NEW)]
+WORDINGS = ("-i", "What?", "-i", "Which thing is it?", "-i", "Do they love animals?")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.csv").write_text(REVIEWS)
+    return tmp_path
+
+
+def test_compare_wordings_prints_agreement_the_best_wording_and_moving_rows_and_writes_a_table(folder, make_model):
+    model = ("--model", make_model("opt"), "-k", "2")
+    code, said = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model, "-o", "moves.csv")
+    assert code == 0, said
+    assert "Adjusted Rand index of the groupings, 2 groups each" in said
+    assert "1. What?" in said and "3. Do they love animals?" in said
+    assert "agrees most with the others" in said
+    rows = list(csv.DictReader((folder / "moves.csv").open(newline="")))
+    mine = REVIEWS.splitlines()[0].split(",")
+    assert list(rows[0]) == [*mine, "moves", "What?", "Which thing is it?", "Do they love animals?"]
+    assert rows[1]["review"] == "'=late box"
+    moving = sum(row["moves"] != "0" for row in rows)
+    assert f"{moving} of 4 rows ({moving / 4:.0%}) are in another group" in said
+    code, said = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model)
+    assert code == 0 and "Written" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("-i", "What?"), "at least two different wordings"),
+        (("-i", "What?", "-i", "What?"), "at least two different wordings"),
+        ((*WORDINGS, "-k", "few"), "a number or auto"),
+        ((*WORDINGS, "-o", "moves.html"), "give a file that ends in .csv"),
+        ((*WORDINGS, "-o", "reviews.csv"), "is the input itself"),
+    ],
+    ids=str,
+)
+def test_a_comparison_without_a_meaning_is_refused_before_the_model_is_loaded(folder, arguments, told):
+    assert told in refused("compare-wordings", "reviews.csv", "--model", "no/such-model", *arguments)
+
+
+def test_compare_wordings_reads_and_writes_the_tables_that_cluster_does(folder, make_model):
+    openpyxl = pytest.importorskip("openpyxl")
+    (folder / "odd.csv").write_text("id:text\n1:cats, dogs\n2:a late box\n3:top up?\n")
+    model = ("--model", make_model("opt"), "-k", "2")
+    code, said = invoke("compare-wordings", "odd.csv", *WORDINGS, *model, "--delimiter", ":", "-o", "moves.xlsx")
+    assert code == 0, said
+    rows = list(openpyxl.load_workbook("moves.xlsx").active.iter_rows(values_only=True))
+    assert rows[0][:3] == ("id", "text", "moves")
+    assert [row[1] for row in rows[1:]] == ["cats, dogs", "a late box", "top up?"]
+
+
+def test_cluster_groups_once_by_the_wordings_of_one_question(folder, make_model):
+    model = ("--model", make_model("opt"), "-k", "2")
+    code, said = invoke("cluster", "reviews.csv", *WORDINGS, *model, "--one-question", "-o", "groups.csv")
+    assert code == 0, said
+    assert "What? / Which thing is it? / Do they love animals?" in said
+    rows = list(csv.DictReader((folder / "groups.csv").open(newline="")))
+    assert len(rows) == 4
+    assert [name for name in rows[0] if name.startswith("group")] == ["group", "group_name"]
+    told = refused("cluster", "reviews.csv", *WORDINGS, "--one-question", "--guided", "50", "--model", "no/such-model")
+    assert "maps the vectors of one wording" in told
+
+
+@pytest.mark.parametrize("namer", NAMERS)
+def test_cluster_names_groups_as_asked_and_no_name_comes_twice_in_a_page(folder, make_model, namer):
+    arguments = ("-i", "What?", "-i", "Which thing?", "-k", "2", "--model", make_model("opt"), "--namer", namer)
+    code, said = invoke("cluster", "reviews.csv", *arguments, "-o", "groups.csv", "-o", "page.html")
+    assert code == 0, said
+    rows = list(csv.DictReader((folder / "groups.csv").open(newline="")))
+    names = {(column, row[column]) for row in rows for column in ("group_name: What?", "group_name: Which thing?")}
+    assert len(names) == len({name.removesuffix(" (mixed)").casefold() for _, name in names}) == 4
+
+
+def test_cluster_help_lists_every_namer_without_numpy():
+    code = "import sys, inbedder.grouping.namers; assert not {'numpy', 'torch', 'sklearn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    code, printed = invoke("cluster", "--help")
+    plain = " ".join(printed.replace("│", " ").split())
+    assert code == 0
+    assert all(f"{name} ({entry.help})" in plain for name, entry in NAMERS.items())
+
+
+def test_an_unknown_namer_is_told_of_before_the_texts_are_read(folder, make_model, monkeypatch):
+    monkeypatch.setattr("inbedder.embedder.InBedder.encode_many", None)
+    code, said = invoke("cluster", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--namer", "loud")
+    assert code == 1
+    assert "There is no namer 'loud'. Choose words," in said
+
+
+def test_shaky_groups_are_marked_in_the_terminal_and_stable_ones_are_not(folder, make_model, monkeypatch):
+    monkeypatch.setattr("inbedder.grouping.clustering.measure_stability", lambda *_, **__: [0.9, 0.5])
+    code, said = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
+    assert code == 0, said
+    assert said.count("(shaky: 0.50)") == 1
+    assert "0.90" not in said
+
+
+def test_the_readme_shows_comparing_wordings_grouping_by_their_mean_and_naming():
+    assert len(SHOWN) == len(NEW)
+
+
+@pytest.mark.parametrize("line", SHOWN, ids=lambda line: " ".join(line.split()[1:3]))
+def test_the_commands_of_the_readme_run(folder, make_model, line):
+    _, *arguments = shlex.split(line, comments=True)
+    code, said = invoke(*arguments, "--model", make_model("opt"), "-k", "2")
+    assert code == 0, said

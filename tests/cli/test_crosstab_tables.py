@@ -1,0 +1,102 @@
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from inbedder.cli.crosstab_tables import _strongest
+from inbedder.grouping.crosstab import Categories, cross
+from tests.cli.test_cli import run
+
+CALLS = [
+    ("cats are great", "de", "2024-03-01"),
+    ("the box was late", "fr", "2024-03-02"),
+    ("top up my account", "de", "2024-03-03"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{text} {i},{country},{day},{i % 2}" for i in range(6) for text, country, day in CALLS]
+    (tmp_path / "calls.csv").write_text("\n".join(["text,country,day,stars", *lines]))
+    return tmp_path
+
+
+def test_two_questions_and_a_column_are_crossed_in_the_terminal_and_in_the_page(folder, monkeypatch, make_model, capsys):
+    options = ("-i", "What?", "-i", "Who?", "-k", "2", "--by", "stars", "--by", "country", "--model", make_model("opt"))
+    assert run(monkeypatch, "cluster", "calls.csv", *options, "-o", "r.html") == 0
+    shown = capsys.readouterr()
+    lines = shown.out.splitlines()
+    titles = [line.split(" (18 texts")[0] for line in lines if "(18 texts, Cramer's V " in line]
+    assert titles == [
+        "What? x Who?", "What? x stars", "What? x country", "Who? x stars", "Who? x country"
+    ]  # fmt: skip
+    header = lines[lines.index(next(line for line in lines if line.startswith("What? x country"))) + 1]
+    assert header.split() == ["de", "fr"]
+    rows = lines[lines.index(header) + 1 : lines.index(header) + 3]
+    assert sum(int(cell) for row in rows for cell in row.split() if cell.isdigit()) == 18
+    assert "5% false discoveries" in shown.err
+    page = (folder / "r.html").read_text(encoding="utf-8")
+    assert page.count('<table class="heat"') == 5 and "<bdi>country</bdi>" in page
+
+
+def test_groups_are_followed_over_time(folder, monkeypatch, make_model, capsys):
+    options = ("-i", "What?", "-k", "2", "--over", "day", "--every", "day", "--model", make_model("opt"), "-o", "r.html")
+    assert run(monkeypatch, "cluster", "calls.csv", *options) == 0
+    shown = capsys.readouterr()
+    first, second = shown.out.split("First to last day, on a line through all of them")
+    title, header, *rows = first.strip().splitlines()
+    assert title == "What? per day of day" and header.split() == ["2024-03-01", "2024-03-02", "2024-03-03"]
+    shares = [[int(cell[:-1]) for cell in row.split() if cell.endswith("%")] for row in rows]
+    assert [sum(column) for column in zip(*shares, strict=True)] == [100] * 3
+    assert "2024-03-01  2024-03-03" in second
+    assert "Every text has a date." in shown.err
+    page = (folder / "r.html").read_text(encoding="utf-8")
+    assert page.count('<svg class="chart"') == 2 and 'id="crossed"' not in page
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--by", "sters"), "No column 'sters'"),
+        (("--over", "country"), "'de' is not a date"),
+        (("--over", "day", "--every", "fortnight"), "not by 'fortnight'"),
+        (("--over", "day", "--date-format", "%d.%m.%Y"), "'2024-03-01' is not a date written as %d.%m.%Y"),
+    ],
+)
+def test_a_column_that_cannot_be_crossed_is_refused_before_the_model_is_loaded(folder, monkeypatch, capsys, options, message):
+    assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", *options, "--model", "no/such-model") == 1
+    assert message in capsys.readouterr().err
+    assert not (folder / "report.html").exists()
+
+
+def test_settings_of_time_are_for_a_column_of_dates(folder, monkeypatch, capsys):
+    for option in (("--every", "week"), ("--date-format", "%Y")):
+        assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", *option) == 2
+        assert "they are for --over" in capsys.readouterr().err
+
+
+def test_of_a_wide_table_the_strongest_cells_are_shown():
+    left, right = np.arange(400) % 4, np.arange(400) % 20
+    sides = [Categories("", [f"{side}{i}" for i in range(size)], of) for side, size, of in (("a", 4, left), ("b", 20, right))]
+    grid = _strongest(cross(*sides))
+    assert [str(cell) for cell in grid.columns[1].cells] == [f"b{i}" for i in (0, 4, 8, 12, 16, 1, 5, 9, 13, 17, 2, 6)]
+    assert {str(cell) for cell in grid.columns[2].cells} == {"20"} and {str(cell) for cell in grid.columns[6].cells} == {"+"}
+
+
+def test_names_in_a_table_neither_style_nor_steer_the_terminal(folder, monkeypatch, make_model, capsys):
+    (folder / "calls.csv").write_text("text,kind\n" + "".join(f"a cat {i},[red]\x1b[31m\n" for i in range(6)))
+    assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", "-k", "2", "--by", "kind", "--model", make_model("opt")) == 0
+    assert "[red]\\x1b[31m" in capsys.readouterr().out
+
+
+def test_the_command_of_the_readme_runs(tmp_path, monkeypatch, make_model, capsys):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    command = next(line for line in readme.splitlines() if line.startswith("inbedder cluster") and "--over" in line)
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{text} {i},{i % 5},{day}" for i in range(6) for text, _, day in CALLS]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,stars,date", *rows]))
+    assert run(monkeypatch, *shlex.split(command, comments=True)[1:], "--model", make_model("opt")) == 0
+    assert " per week of date" in capsys.readouterr().out
+    assert 'id="over-time"' in (tmp_path / "report.html").read_text(encoding="utf-8")

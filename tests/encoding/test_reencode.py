@@ -1,0 +1,222 @@
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from inbedder import InBedder
+from inbedder.encoding import reencode
+from inbedder.encoding.reencode import sentence_vectors
+from inbedder.errors import InputError, MissingExtraError, ModelError
+from inbedder.models.bundled import BASE_NAME
+from inbedder.options import Reencoding
+from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
+from tests.conftest import TEXTS
+
+GREEDY = Reencoding(n=1, temperature=0)
+DRAWN = Reencoding(n=3, temperature=1.0, seed=1)
+CHANGES = [{"n": 2}, {"temperature": 0.5}, {"top_p": 0.5}, {"seed": 2}]
+
+
+@pytest.fixture
+def model(make_model):
+    return InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=4).with_pooling("re-enc", reencoding=DRAWN)
+
+
+@pytest.fixture
+def other_encoder(make_model, tmp_path):
+    """Folder of a tiny sentence-transformers model."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    words = Transformer(make_model("bert"))
+    SentenceTransformer(modules=[words, Pooling(32)], device="cpu").save(str(tmp_path / "encoder"))
+    return str(tmp_path / "encoder")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """How many answers the re-encoder embedded, call by call."""
+    counts, whole = [], reencode.sentence_vectors
+
+    def one(texts, *rest):
+        counts.append(len(texts))
+        return whole(texts, *rest)
+
+    monkeypatch.setattr(reencode, "sentence_vectors", one)
+    return counts
+
+
+@pytest.mark.parametrize("family", ["llama", "opt", "bert", "t5"])
+def test_one_greedy_answer_is_the_embedding_of_the_answer(make_model, family):
+    from sentence_transformers import SentenceTransformer
+
+    from inbedder.models.bundled import base_folder
+
+    model = InBedder(make_model(family), max_new_tokens=4)
+    vectors = model.with_pooling("re-enc", reencoding=GREEDY).encode(TEXTS, "What?")
+    expected = SentenceTransformer(str(base_folder()), device="cpu").encode(model.answer(TEXTS, "What?"))
+    assert vectors.shape == (len(TEXTS), 384)
+    assert np.abs(vectors - expected).max() < 1e-6
+
+
+def test_the_vector_is_the_mean_over_the_drawn_answers(model):
+    vectors = model.encode(TEXTS, "What?")
+    assert [len(row) for row in vectors.answers] == [3] * len(TEXTS)
+    assert len({one for row in vectors.answers for one in row}) > len(TEXTS)
+    for vector, row in zip(vectors, vectors.answers, strict=True):
+        assert np.abs(vector - sentence_vectors(row, BASE_NAME).mean(0)).max() < 1e-6
+
+
+def test_the_answers_are_those_that_the_model_gives_for_the_same_settings(model):
+    said = model.answer(TEXTS, "What?", n=3, temperature=1.0, top_p=0.9, seed=1)
+    assert model.encode(TEXTS, "What?").answers == said
+
+
+def test_a_seed_gives_the_same_vectors_twice_and_another_seed_others(model):
+    vectors = model.encode(TEXTS, "What?")
+    assert (model.encode(TEXTS, "What?") == vectors).all()
+    other = model.with_pooling("re-enc", reencoding=replace(DRAWN, seed=2))
+    assert np.abs(other.encode(TEXTS, "What?") - vectors).max() > 1e-2
+
+
+def test_an_empty_answer_is_embedded_as_such_and_counted(model, monkeypatch, caplog):
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: [["", "red shoes", " "]] * len(prompts))
+    vectors = model.encode(["a", "b"], "What?")
+    assert np.abs(vectors[0] - sentence_vectors(["", "red shoes", ""], BASE_NAME).mean(0)).max() < 1e-6
+    assert vectors.answers == [["", "red shoes", ""]] * 2
+    assert vectors.empty == 4
+    assert "4 of 6 answers are empty and are embedded as such" in caplog.text
+
+
+def test_one_string_gives_one_vector_and_no_texts_none(model):
+    alone = model.encode(TEXTS[0], "What?", normalize_embeddings=True)
+    assert alone.shape == (384,) == (model.dimension,)
+    assert np.linalg.norm(alone) == pytest.approx(1, abs=1e-6)
+    assert len(alone.answers[0]) == 3
+    assert model.encode([], "What?").shape == (0, 384)
+    assert model.encode_many(TEXTS[:2], ["What?", "Why?"]).shape == (2, 2, 384)
+
+
+def test_many_texts_are_embedded_part_by_part(model, monkeypatch):
+    whole = model.encode(TEXTS, "What?")
+    monkeypatch.setattr(reencode, "CHUNK", 2)
+    monkeypatch.setattr(reencode, "BATCH", 3)
+    assert np.abs(model.encode(TEXTS, "What?") - whole).max() < 1e-6
+
+
+def test_what_is_kept_is_neither_drawn_nor_embedded_again(make_model, tmp_path, counted):
+    first = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
+    vectors = first.encode(TEXTS, "What?")
+    again = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
+    again.backbone.answer = None
+    counted.clear()
+    kept = again.encode(TEXTS, "What?")
+    assert (kept == vectors).all()
+    assert kept.answers == vectors.answers
+    assert counted == []
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_answers_of_other_settings_are_not_found(make_model, tmp_path, monkeypatch, change):
+    model = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
+    model.encode(["a"], "What?")
+    whole, asked = model.backbone.answer, []
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: asked.append(how) or whole(prompts, how))
+    model.encode(["a"], "What?")
+    assert asked == []
+    model.with_pooling("re-enc", reencoding=Reencoding(**change)).encode(["a"], "What?")
+    assert len(asked) == 1
+    assert len([space for space in model.store.info() if space["results"] == "answers"]) == 2
+
+
+def test_vectors_of_another_re_encoder_are_not_found_nor_those_of_its_other_weights(make_model, tmp_path, counted, other_encoder):
+    from safetensors.torch import load_file, save_file
+
+    model = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path / "kept")
+    model.encode(["a"], "What?")
+    other = model.with_pooling("re-enc", reencoding=Reencoding(encoder=other_encoder))
+    for _ in range(2):
+        counted.clear()
+        vector = other.encode("a", "What?")
+        assert vector.shape == (32,)
+        assert len(counted) == 1 or not counted
+    assert counted == []
+    weights = f"{other_encoder}/model.safetensors"
+    save_file({name: tensor * 1.5 for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
+    assert np.abs(other.encode("a", "What?") - vector).max() > 1e-4
+    assert len(counted) == 1
+
+
+def test_a_re_encoder_that_changes_while_it_is_read_is_refused(other_encoder, monkeypatch):
+    whole, states = reencode._states, iter([(), ("other",)])
+    monkeypatch.setattr(reencode, "_states", lambda name: next(states))
+    with pytest.raises(ModelError, match="changed while it was loaded"):
+        sentence_vectors(["a"], other_encoder)
+    assert len(whole(other_encoder)) > 3
+
+
+def test_a_re_encoder_takes_no_device_that_is_not_there(other_encoder):
+    with pytest.raises(ModelError, match="The device 'banana' cannot be used here"):
+        sentence_vectors(["a"], other_encoder, "banana")
+
+
+def test_a_re_encoder_that_is_not_there_is_named_before_any_answer_is_drawn(model, monkeypatch):
+    monkeypatch.setattr(model.backbone, "answer", None)
+    lost = model.with_pooling("re-enc", reencoding=Reencoding(encoder="no/such-encoder"))
+    with pytest.raises(ModelError, match="Cannot load the re-encoder 'no/such-encoder'"):
+        lost.encode("a", "What?")
+
+
+def test_without_sentence_transformers_the_install_line_is_named(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    reencode._encoder.cache_clear()
+    with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[reencode\]'"):
+        model.encode("a", "What?")
+
+
+def test_a_model_without_answers_has_none_to_re_encode(make_model):
+    with pytest.raises(ModelError, match="has no pooling 're-enc'"):
+        InBedder(make_model("headless-bert"), pooling="re-enc")
+
+
+def test_what_has_no_meaning_is_refused(model):
+    with pytest.raises(InputError, match="filter_words leaves out hidden states"):
+        model.encode("a", "What?", filter_words=["a"])
+    with pytest.raises(InputError, match="n must be a whole number of at least 1"):
+        Reencoding(n=0)
+    assert model.nearest_words(model.encode(["a"], "What?")) == [[]]
+
+
+@pytest.mark.parametrize("name", ["llama", "mini"])
+def test_the_command_line_gives_the_same_vectors_twice(folder, monkeypatch, make_model, name):  # noqa: F811
+    import pyarrow.parquet
+
+    model = name if name == "mini" else make_model(name)
+    options = [
+        "-i",
+        "@topic",
+        "--model",
+        model,
+        "--pooling",
+        "re-enc",
+        "--re-enc-n",
+        "5",
+        "--re-enc-seed",
+        "3",
+        "--cache",
+        "kept",
+    ]
+    assert run(monkeypatch, "embed", "reviews.csv", "-o", "v.npy", *options) == 0
+    assert run(monkeypatch, "embed", "reviews.csv", "-o", "v.parquet", *options[:-2]) == 0
+    vectors = np.load(folder / "v.npy", allow_pickle=False)
+    table = pyarrow.parquet.read_table(folder / "v.parquet").to_pydict()
+    assert vectors.shape == (4, 384)
+    assert np.abs(vectors - np.array(table["embedding"])).max() < 1e-6
+    assert [len(row) for row in table["answers"]] == [5] * 4
+    assert run(monkeypatch, "cache", "info", "kept") == 0
+
+
+def test_the_command_line_says_where_its_options_belong(folder, monkeypatch, capsys):  # noqa: F811
+    assert run(monkeypatch, "embed", "reviews.csv", "--re-enc-n", "5") == 2
+    assert "for --pooling re-enc" in " ".join(capsys.readouterr().err.split())

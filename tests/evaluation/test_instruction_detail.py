@@ -1,0 +1,40 @@
+import pytest
+
+from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.instruction_detail import InstructionDetail, detail_instructions, gibberish
+from inbedder_evaluation.tasks.sets import known_sets
+from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
+
+WORDS = {"tag": "Toy", "simple": {"kind": "kind", "mood": "mood"}}
+
+
+def test_gibberish_puts_runs_of_letters_in_the_place_of_words_as_the_reproduction_does():
+    asked = ["Represent the image caption: ", "Represent a comment: ", "Represent the statement: "]
+    assert gibberish(asked) == ["AAAAAAAAA BBB CCCCC DDDDDDD: ", "AAAAAAAAA E FFFFFFF: ", "AAAAAAAAA BBB GGGGGGGGG: "]
+
+
+def test_gibberish_keeps_instructions_apart_behind_the_alphabet():
+    words = [f"w{i}" for i in range(60)]
+    assert len(set(gibberish(words))) == 60
+
+
+def test_levels_are_scored_by_what_the_embedder_makes_of_them():
+    task = InstructionDetail(corpus_of_rows("toy", ROWS, QUESTIONS), WORDS)
+    assert task.levels["gibberish"] == ["AAAA?", "BBBB?"]
+
+    def reader(texts, instruction):
+        if instruction.lower().rstrip("?") in ("kind", "mood"):
+            return one_hot([text.split()[0 if instruction.lower().startswith("kind") else 1] for text in texts])
+        return ignorant(texts, instruction)
+
+    scores = task.evaluate(reader, seed=0)
+    assert (scores["detailed"], scores["simple"]) == pytest.approx((100, 100))
+    assert scores["gibberish"] == scores["none"] == scores["tag"] < 60
+    assert scores["delta_gibberish"] == pytest.approx(100 - scores["gibberish"])
+    assert task.evaluate(ignorant, seed=0)["delta_gibberish"] == 0
+
+
+def test_every_known_corpus_has_its_words():
+    assert set(detail_instructions()) == {known.name.lower() for known in known_sets() if known.kind == "corpus"}
+    for words in detail_instructions().values():
+        assert words["tag"] and len(words["simple"]) == 2

@@ -1,0 +1,186 @@
+"""The books of a campaign: kinds of faults, what became of each fault, the table and the json."""
+
+from __future__ import annotations
+
+import math
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FULL_MINUTES = 15.0
+"""How long all faults take on 2 cores; a shorter campaign takes an even part of each kind."""
+
+
+class Lost(Exception):  # noqa: N818 - an outcome
+    """Work or data were lost, a file was left over, or nobody was told what to do: a wrong exit code, a raw error."""
+
+
+class SilentlyWrong(Exception):  # noqa: N818 - an outcome
+    """A result that is not the right one came without an error."""
+
+
+class NotPossible(Exception):  # noqa: N818 - an outcome
+    """This machine cannot make the fault."""
+
+
+@dataclass
+class Fault:
+    """One fault, decided by the campaign's seed, its kind and its number."""
+
+    kind: str
+    """Name of its kind."""
+    number: int
+    """From 0."""
+    seed: int
+    """The campaign's."""
+    folder: Path
+    """A folder of its own, removed afterwards."""
+    notes: list[str] = field(default_factory=list)
+    """What was done, for the description."""
+
+    def __post_init__(self) -> None:
+        """Make the stream of random numbers."""
+        self.draw = random.Random(f"{self.seed}/{self.kind}/{self.number}")
+
+    def note(self, what: str) -> None:
+        """Write down what is done, so that a bad end can be described."""
+        self.notes.append(what)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault."""
+
+    name: str
+    """For the table."""
+    count: int
+    """Faults in a full campaign."""
+    do: Callable[[Fault], None]
+    """Does one: returns when it was survived, else raises one of the outcomes; anything else that it raises is a loss."""
+    thinned: bool = True
+    """Whether a shorter campaign takes fewer."""
+
+    def numbers(self, minutes: float) -> list[int]:
+        """Which faults a campaign of so many minutes takes: evenly spread, at least one."""
+        if not self.thinned:
+            return list(range(self.count))
+        kept = min(self.count, max(1, math.ceil(self.count * minutes / FULL_MINUTES)))
+        return [i * self.count // kept for i in range(kept)]
+
+
+@dataclass
+class Tally:
+    """What became of the faults of a kind."""
+
+    kind: str
+    """Name of the kind."""
+    tried: int = 0
+    """Faults that were made."""
+    survived: int = 0
+    """Those after which all was right."""
+    lost: list[str] = field(default_factory=list)
+    """Descriptions of those that lost something."""
+    wrong: list[str] = field(default_factory=list)
+    """Descriptions of those that gave a wrong result without an error."""
+    not_possible: str = ""
+    """Why some or all could not be made."""
+    left_out: int = 0
+    """Faults for which no time was left."""
+    seconds: float = 0.0
+    """How long they took."""
+
+    def about(self) -> dict[str, Any]:
+        """As a table of json."""
+        counts: dict[str, Any] = {"kind": self.kind, "tried": self.tried, "survived": self.survived}
+        counts |= {"lost": len(self.lost), "silently_wrong": len(self.wrong), "seconds": round(self.seconds, 1)}
+        if self.not_possible:
+            counts["not_possible_here"] = self.not_possible
+        if self.left_out:
+            counts["no_time_left_for"] = self.left_out
+        return counts
+
+
+def run_kind(kind: Kind, numbers: Iterable[int], seed: int, folder: Path, end: float = math.inf) -> Tally:
+    """Make faults of a kind, one after the other.
+
+    Args:
+        kind: The kind.
+        numbers: Which of its faults.
+        seed: The campaign's.
+        folder: Where each fault gets a folder of its own.
+        end: Time of ``time.monotonic`` after which none is begun.
+
+    Returns:
+        What became of them.
+    """
+    tally, started = Tally(kind.name), time.monotonic()
+    for number in numbers:
+        if time.monotonic() > end:
+            tally.left_out += 1
+            continue
+        fault = Fault(kind.name, number, seed, folder / f"{kind.name.replace(' ', '-').replace('/', '-')}-{number}")
+        fault.folder.mkdir(parents=True)
+        _judge(kind, fault, tally)
+        shutil.rmtree(fault.folder, ignore_errors=True)
+    tally.seconds = time.monotonic() - started
+    return tally
+
+
+def _judge(kind: Kind, fault: Fault, tally: Tally) -> None:
+    """Make one fault and count it."""
+    try:
+        kind.do(fault)
+    except NotPossible as reason:
+        tally.not_possible = str(reason)
+        return
+    except SilentlyWrong as reason:
+        tally.wrong.append(_description(fault, str(reason)))
+    except Lost as reason:
+        tally.lost.append(_description(fault, str(reason)))
+    except Exception as error:  # a raw error tells nobody what to do
+        tally.lost.append(_description(fault, f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"))
+    else:
+        tally.survived += 1
+    tally.tried += 1
+
+
+def _description(fault: Fault, reason: str) -> str:
+    again = f"--seed {fault.seed} --only '{fault.kind}' --number {fault.number}"
+    return f"{'; '.join(fault.notes)}: {reason} (again: python -m tests.faults {again})"
+
+
+def table_of(tallies: Sequence[Tally]) -> str:
+    """The results as text, one row per kind.
+
+    Args:
+        tallies: Of all kinds.
+
+    Returns:
+        Lines of equal columns; below them the descriptions of what was lost or wrong.
+    """
+    width = max([len(tally.kind) for tally in tallies] + [13])
+    lines = [f"{'kind of fault':{width}}  {'tried':>6} {'survived':>9} {'lost':>5} {'silently wrong':>15} {'seconds':>8}"]
+    for tally in tallies:
+        counts = f"{tally.tried:6d} {tally.survived:9d} {len(tally.lost):5d} {len(tally.wrong):15d} {tally.seconds:8.0f}"
+        why = f"  not possible here: {tally.not_possible}" if tally.not_possible else ""
+        why += f"  no time left for {tally.left_out}" if tally.left_out else ""
+        lines.append(f"{tally.kind:{width}}  {counts}{why}")
+    total = total_of(tallies)
+    lines.append(f"{'all':{width}}  {total['tried']:6d} {total['survived']:9d} {total['lost']:5d} {total['silently_wrong']:15d}")
+    lines += [f"lost: {case}" for tally in tallies for case in tally.lost]
+    lines += [f"silently wrong: {case}" for tally in tallies for case in tally.wrong]
+    return "\n".join(lines)
+
+
+def total_of(tallies: Sequence[Tally]) -> dict[str, int]:
+    """Sums over all kinds."""
+    return {
+        "tried": sum(tally.tried for tally in tallies),
+        "survived": sum(tally.survived for tally in tallies),
+        "lost": sum(len(tally.lost) for tally in tallies),
+        "silently_wrong": sum(len(tally.wrong) for tally in tallies),
+    }

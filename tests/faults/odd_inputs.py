@@ -1,0 +1,189 @@
+"""Odd files, eight threads, and the memory of a million lines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer, BertConfig, BertModel
+
+from inbedder.errors import InputError
+from inbedder.io.tables import open_texts, read_table
+from tests.faults.campaign import Fault, Kind, Lost, SilentlyWrong
+from tests.faults.stage import INSTRUCTION, ROOT, Stage, load, texts_of
+
+ODD = ROOT / "tests" / "data" / "odd"
+THREADS = 8
+LINES = 1_000_000
+"""Of the run whose memory is measured in a full campaign."""
+
+
+def odd_kind() -> Kind:
+    """The odd files of tests/data/odd, and two that are too large to keep; each takes milliseconds, so none is left out."""
+    expected = json.loads((ODD / "expected.json").read_text(encoding="utf-8"))
+    names = [*sorted(expected), *LARGE]
+
+    def read(fault: Fault) -> None:
+        name = names[fault.number]
+        fault.note(name)
+        if name in LARGE:
+            path = fault.folder / name
+            LARGE[name](path)
+            check_odd(path, {"texts": 2, "skip_bad": 2})
+        else:
+            check_odd(ODD / name, expected[name])
+
+    return Kind("odd file", len(names), read, thinned=False)
+
+
+LARGE: dict[str, Callable[[Path], Any]] = {
+    "line_of_10_mb.txt": lambda path: path.write_text("word " * 2_000_000 + "\nshort\n", encoding="utf-8"),
+    "cell_of_10_mb.csv": lambda path: path.write_text("text\n" + '"' + "a b\n" * 2_500_000 + '"\nshort\n', encoding="utf-8"),
+}
+
+
+def check_odd(path: Path, expected: dict[str, Any]) -> None:
+    """Read an odd file whole and as a stream, with and without bad rows.
+
+    Args:
+        path: The file.
+        expected: How many texts it gives, or "refused", as it is ("texts") and with bad rows left out ("skip_bad").
+
+    Raises:
+        SilentlyWrong: When it gives another number of texts, or none and no error, or whole and streamed texts differ.
+    """
+    for key, skip_bad in (("texts", False), ("skip_bad", True)):
+        try:
+            whole: list[str] | None = read_table(str(path), skip_bad=skip_bad).texts
+        except InputError:
+            whole = None
+        try:
+            with open_texts(str(path), skip_bad=skip_bad) as stream:
+                streamed: list[str] | None = [text for _, text in stream]
+        except InputError:
+            streamed = None
+        if whole != streamed:
+            raise SilentlyWrong(f"{key}: read_table and open_texts differ: {_count(whole)} and {_count(streamed)}")
+        if _count(whole) != expected[key]:
+            raise SilentlyWrong(f"{key}: {_count(whole)} instead of {expected[key]}")
+
+
+def _count(texts: list[str] | None) -> int | str:
+    return "refused" if texts is None else len(texts)
+
+
+class Threads:
+    """Faults of use: one model, eight threads."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Take the models.
+
+        Args:
+            stage: Where they are.
+        """
+        self.stage = stage
+        poolings = {family: load(place).backbone.poolings for family, place in stage.models.items()}
+        cases = [(family, pooling, "encode") for family, names in poolings.items() for pooling in names if pooling != "re-enc"]
+        cases += [(family, None, use) for family in stage.models for use in ("encode_many", "answer", "drawn answer", "cached")]
+        self.cases = cases * 2
+
+    def kinds(self) -> list[Kind]:
+        """One kind: a fault is one pooling or use of one model."""
+        return [Kind("eight threads on one model", len(self.cases), self.use)]
+
+    def use(self, fault: Fault) -> None:
+        """Call a model from eight threads: all of them get what one thread gets."""
+        family, pooling, use = self.cases[fault.number]
+        cached = fault.folder / "cache" if use == "cached" else None
+        model, alone = load(self.stage.models[family], cached), load(self.stage.models[family])
+        layer = fault.draw.choice((-1, 1))
+        if pooling is not None:
+            model, alone = model.with_pooling(pooling, layer), alone.with_pooling(pooling, layer)
+        fault.note(f"{family} {pooling or ''} layer {layer} {use}")
+        calls = list(itertools.product(texts_of(16, seed=fault.number), (INSTRUCTION, "What is it about?", "Is it good?")))
+        right = [_call(alone, use, *call) for call in calls]
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(lambda call: _call(model, use, *call), calls))
+        wrong = sum(not np.array_equal(a, b) for a, b in zip(found, right, strict=True))
+        if wrong:
+            raise SilentlyWrong(f"{wrong} of {len(calls)} calls differ from those of one thread")
+        if model.store is not None and (model.store.verify() or model.store.info()[0]["entries"] != len(calls)):
+            raise Lost("the cache that eight threads wrote is damaged or lacks entries")
+
+
+def _call(model: Any, use: str, text: str, instruction: str) -> Any:
+    if use == "encode_many":
+        return model.encode_many([text, text[::-1]], [instruction, "What?"])
+    if use.endswith("answer"):
+        return model.answer(text, instruction, temperature=1.0 if use.startswith("drawn") else 0.0)
+    return model.encode(text, instruction)
+
+
+def start_memory_run(folder: Path, lines: int) -> tuple[subprocess.Popen[bytes], Path]:
+    """Embed many lines with a tiny model in another process.
+
+    Args:
+        folder: An empty folder.
+        lines: How many.
+
+    Returns:
+        The process, and the folder in which its output grows.
+    """
+    folder.mkdir(parents=True)
+    tokenizer = AutoTokenizer.from_pretrained(ROOT / "tests" / "data" / "golden" / "roberta")
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1}
+    BertModel(BertConfig(vocab_size=len(tokenizer) + 8, **sizes)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    with (folder / "lines.txt").open("w", encoding="utf-8") as file:
+        file.writelines(f"love {number}\n" for number in range(lines))
+    out = folder / "out"
+    out.mkdir()
+    command = [sys.executable, "-m", "inbedder", "embed", str(folder / "lines.txt"), "-o", str(out / "vectors.npy")]
+    command += ["--model", str(folder / "model"), "--backbone", "embedding", "--dtype", "float32", "--batch-size", "512"]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL), out
+
+
+def watch_memory(process: subprocess.Popen[bytes], out: Path, lines: int) -> dict[str, Any]:
+    """Wait for a run and note its peak resident memory after a tenth of its vectors and at the end.
+
+    Args:
+        process: As ``start_memory_run`` gives it.
+        out: Where its output grows.
+        lines: How many vectors of 16 numbers it writes.
+
+    Returns:
+        Lines, peaks in MiB, seconds, and whether the peak grew by less than 10%.
+    """
+    started, early = time.monotonic(), 0.0
+    whole = lines * 16 * 4 + 128
+    status = Path(f"/proc/{process.pid}/status")
+    while True:
+        pid, code, usage = os.wait4(process.pid, os.WNOHANG)
+        if pid:
+            process.returncode = os.waitstatus_to_exitcode(code)
+            break
+        if not early and sum(file.stat().st_size for file in out.iterdir()) >= whole / 10 and status.exists():
+            early = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1024
+        time.sleep(0.05)
+    late = usage.ru_maxrss / 1024
+    right = process.returncode == 0 and (out / "vectors.npy").stat().st_size == whole
+    return {
+        "what": "inbedder embed of short lines of text with a tiny model, to .npy",
+        "lines": lines,
+        "all_vectors_written": right,
+        "peak_mib_after_a_tenth": round(early, 1),
+        "peak_mib_at_the_end": round(late, 1),
+        "seconds": round(time.monotonic() - started, 1),
+        "flat": right and early > 0 and late < 1.1 * early,
+    }

@@ -1,0 +1,321 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from inbedder import InBedder
+from inbedder.errors import RecipeError
+from inbedder_finetune.answering.answering_recipe import AnsweringData
+from inbedder_finetune.answering.qa_rows import hold_out, load_rows, read_rows, right_choice, stopwords, strip_stopwords
+from inbedder_finetune.registry import read_method
+from inbedder_finetune.sources import Source
+
+RECIPES = Path(__file__).parents[3] / "finetune" / "recipes"
+
+
+def write(path, rows):
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write(tmp_path / "a.jsonl.gz", [{"input": f"text {i}", "instruction": "Why?", "output": f"the {i}"} for i in range(50)])
+    moods = ["joy", "anger", "other"]
+    rows = [{"input": f"mood {i} {'x' * i}", "instruction": "How?", "output": moods[i % 3]} for i in range(30)]
+    write(tmp_path / "b.jsonl", rows)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("answer", "stripped"),
+    [
+        ("use the sea water", "use sea water"),
+        ("In New York.", "New York"),
+        ("No, it is not.", "No not"),
+        ("He does n't know", "n't know"),
+        ("all 3 of them", "all 3"),
+        ("of the", "of the"),
+        ("  To   be ", "To be"),
+        ("New York-based company", "New York-based company"),
+    ],
+)
+def test_stopwords_and_punctuation_go_while_negations_and_numbers_stay(answer, stripped):
+    assert strip_stopwords(answer) == stripped
+
+
+@pytest.mark.parametrize(
+    ("answer", "stripped"),
+    [
+        ("use the sea water", "use sea water"),
+        ("No, it is not.", "No, it is not."),
+        ("No, it is not red.", ", red ."),
+        ("He doesn't know Anna's dog.", "n't know Anna 's dog ."),
+        ("all 3 of them", "3"),
+        ("In New York.", "New York ."),
+        ("not at all", "not at all"),
+    ],
+)
+def test_the_papers_list_takes_negations_and_keeps_clitics_and_punctuation(answer, stripped):
+    assert strip_stopwords(answer, "nltk") == stripped
+
+
+def test_our_list_holds_no_negation_and_the_papers_is_the_whole_english_list_of_nltk():
+    assert len(stopwords()) > 100
+    assert not stopwords() & {"no", "not", "nor", "n't", "never", "none"}
+    assert len(stopwords("nltk")) == 179
+    assert {"no", "not", "nor", "few", "all", "don't", "mightn't", "ve"} <= stopwords("nltk")
+    assert not {"n't", "'s", "never", "would"} & stopwords("nltk")
+
+
+def test_the_readme_says_how_many_of_the_tiny_answers_the_two_lists_strip_differently():
+    lines = (RECIPES.parents[1] / "tests" / "data" / "tiny" / "qa.jsonl").read_text(encoding="utf-8").splitlines()
+    answers = [json.loads(line)["output"] for line in lines]
+    differ = sum(strip_stopwords(answer) != strip_stopwords(answer, "nltk") for answer in answers)
+    assert f"{differ} of {len(answers)}" in (RECIPES.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_recipe_chooses_the_list(tmp_path):
+    write(tmp_path / "d.jsonl", [{"input": "a", "instruction": "Is it?", "output": "It is not Anna's."}])
+    answers = [load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("d.jsonl"),), stopwords=which))[0].answer
+               for which in ("ours", "nltk")]  # fmt: skip
+    assert answers == ["not Anna", "Anna 's ."]
+
+
+@pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-7b-qlora", "opt-1.3b", "opt-2.7b", "roberta-large"])
+def test_the_papers_recipes_strip_the_papers_list(name):
+    _, recipe = read_method(RECIPES / f"{name}.yaml")
+    assert (recipe.data.strip_stopwords, recipe.data.stopwords) == (True, "nltk")
+
+
+def test_sources_are_capped_renamed_asked_anew_and_set_beside_others(folder):
+    data = AnsweringData(
+        folder=str(folder),
+        sources=(
+            Source("a.jsonl.gz", cap=5),
+            Source("b.jsonl", answers={"joy": "positive", "anger": "negative"}, instructions=("Good or bad?", "Polarity?")),
+            Source("b.jsonl", only=("How?",), max_characters=20, beside="a.jsonl.gz"),
+        ),
+    )
+    rows = load_rows(data, seed=1)
+    assert [row.answer.isdigit() for row in rows[:5]] == [True] * 5
+    assert {row.answer for row in rows[5:25]} == {"positive", "negative"}
+    assert {row.instruction for row in rows[5:25]} == {"Good or bad?", "Polarity?"}
+    assert all("mood" in row.text and "text" in row.text for row in rows[25:])
+    assert {row.text.startswith("mood") for row in rows[25:]} == {True, False}
+
+
+def test_the_answer_can_come_from_another_field(tmp_path):
+    write(tmp_path / "c.jsonl", [{"input": "a taxi", "instruction": "Why?", "output": "book", "domain": "rides"}])
+    data = AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="domain", answers={"rides": "taxi"}),))
+    assert load_rows(data)[0].answer == "taxi"
+    with pytest.raises(RecipeError, match=r"row 1: .*colour"):
+        load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="colour"),)))
+
+
+def test_the_draw_follows_the_seed(folder):
+    data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", cap=5),))
+    assert load_rows(data, 1) == load_rows(data, 1)
+    assert load_rows(data, 1) != load_rows(data, 2)
+
+
+def test_answers_stay_whole_when_asked(folder):
+    data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", cap=1),), strip_stopwords=False)
+    assert load_rows(data)[0].answer.startswith("the ")
+
+
+@pytest.mark.parametrize("line", ["not json", '{"input": "a"}', '{"input": 1, "instruction": "q", "output": "a"}', '["list"]'])
+def test_a_broken_row_is_named_or_skipped(tmp_path, line):
+    good = json.dumps({"input": "a", "instruction": "q", "output": "b"})
+    (tmp_path / "c.jsonl").write_text(f"{good}\n{line}\n{good}\n")
+    with pytest.raises(RecipeError, match=r"c\.jsonl, row 2: not a question-answer row"):
+        read_rows(Source("c.jsonl"), tmp_path)
+    assert len(read_rows(Source("c.jsonl"), tmp_path, skip_bad=True)) == 2
+
+
+def test_a_missing_file_says_which_setting_to_change(tmp_path):
+    with pytest.raises(RecipeError, match=r"Set data\.folder"):
+        read_rows(Source("none.jsonl"), tmp_path)
+
+
+def test_a_file_that_is_no_gzip_is_named(tmp_path):
+    (tmp_path / "d.jsonl.gz").write_text("plain")
+    with pytest.raises(RecipeError, match=r"Cannot read .*d\.jsonl\.gz"):
+        read_rows(Source("d.jsonl.gz"), tmp_path)
+
+
+def test_nothing_left_is_an_error(folder):
+    with pytest.raises(RecipeError, match=r"No row of b\.jsonl is left"):
+        load_rows(AnsweringData(folder=str(folder), sources=(Source("b.jsonl", answers={"none": "x"}),)))
+
+
+def test_tables_and_json_are_read_with_a_field_map(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    records = [{"context": f"text {i}", "question": "Why?", "answer": f"a{i}", "input": "wrong"} for i in range(3)]
+    fields = {"input": "context", "instruction": "question", "output": "answer"}
+    (tmp_path / "a.json").write_text(json.dumps(records))
+    (tmp_path / "a.csv").write_text("context,question,answer\n" + "".join(f"text {i},Why?,a{i}\n" for i in range(3)))
+    with gzip.open(tmp_path / "a.tsv.gz", "wt") as file:
+        file.write("context\tquestion\tanswer\n" + "".join(f"text {i}\tWhy?\ta{i}\n" for i in range(3)))
+    parquet.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
+    for name in ("a.json", "a.csv", "a.tsv.gz", "a.parquet"):
+        rows = read_rows(Source(name, fields=fields), tmp_path)
+        assert [(row.text, row.instruction, row.answer) for row in rows] == [(f"text {i}", "Why?", f"a{i}") for i in range(3)]
+    (tmp_path / "b.csv").write_text("body,question,answer\ntext,Why?,a\n")
+    with pytest.raises(RecipeError, match=r"b\.csv, row 1: .*KeyError"):
+        read_rows(Source("b.csv"), tmp_path)
+    (tmp_path / "a.xls").write_text("x")
+    with pytest.raises(RecipeError, match=r"unknown file type '.xls'"):
+        read_rows(Source("a.xls"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"), [(1, "dog"), ("1", "dog"), ("B", "dog"), ("(c)", "eel"), ("cat", "cat"), ("a.", "cat")]
+)
+def test_of_several_choices_the_right_one_is_kept(answer, right):
+    assert right_choice(["cat", "dog", "eel"], answer) == right
+
+
+def test_a_choice_that_is_none_of_them_is_a_named_row(tmp_path):
+    row = {"input": "t", "instruction": "Which?", "options": ["a", "b"], "label": 4}
+    write(tmp_path / "m.jsonl", [row])
+    source = Source("m.jsonl", fields={"output": "label"}, choices="options")
+    with pytest.raises(RecipeError, match=r"m\.jsonl, row 1: .*4 is none of the choices"):
+        read_rows(source, tmp_path)
+    write(tmp_path / "m.jsonl", [{**row, "label": 1}])
+    assert read_rows(source, tmp_path)[0].answer == "b"
+
+
+def test_flags_fields_lengths_and_weights_choose_rows(tmp_path):
+    base = {"instruction": "Why?", "output": "so"}
+    rows = [
+        {**base, "input": "x" * i, "split": "train" if i % 2 else "dev", "flags": ["cloze"] if i == 9 else []} for i in range(12)
+    ]
+    write(tmp_path / "f.jsonl", rows)
+
+    def lengths(**choice):
+        return [len(row.text) for row in load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("f.jsonl", **choice),)))]
+
+    assert lengths(keep={"split": "train"}) == [1, 3, 5, 7, 9, 11]
+    assert lengths(drop_flags=("cloze",), min_characters=7) == [7, 8, 10, 11]
+    assert sorted(lengths(weight=2, min_characters=10)) == [10, 10, 11, 11]
+    assert len(lengths(weight=0.5)) == 6
+    assert len(lengths(weight=1.25)) == 15
+
+
+def test_a_set_of_the_hub_is_streamed_and_its_absence_named(monkeypatch):
+    import datasets
+
+    asked = {}
+
+    def load_dataset(path, config, **options):
+        asked.update(options, path=path, config=config)
+        return iter([{"input": "t", "instruction": "Why?", "output": "so much"}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    source = Source(hub="someone/set", split="dev", revision="abc")
+    assert load_rows(AnsweringData(sources=(source,)))[0].source == "someone/set"
+    assert (asked["path"], asked["split"], asked["revision"], asked["streaming"]) == ("someone/set", "dev", "abc", True)
+
+    def unreachable(*_args, **_options):
+        raise ConnectionError("no route")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    with pytest.raises(RecipeError, match=r"Cannot read someone/set from the hub .*no route.*give its file as path"):
+        load_rows(AnsweringData(sources=(source,)))
+
+
+def test_held_out_rows_share_no_text_with_the_learned(folder):
+    rows = load_rows(AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", weight=3),)))
+    learned, watched = hold_out(rows, 20, seed=1)
+    assert len(learned) + len(watched) == 150
+    assert 20 <= len(watched) <= 22
+    assert not {row.text for row in learned} & {row.text for row in watched}
+    assert hold_out(rows, 0) == (rows, [])
+    with pytest.raises(RecipeError, match="leaves nothing of 150 rows"):
+        hold_out(rows, 200)
+
+
+def test_choices_in_a_table_and_no_choices_at_all():
+    assert right_choice({"text": ["cat", "dog"], "label": ["A", "B"]}, "B") == "dog"
+    with pytest.raises(TypeError, match="choices must be a list"):
+        right_choice("cat|dog", 0)
+
+
+def test_a_long_cell_is_read_and_a_cut_file_named(tmp_path):
+    (tmp_path / "long.csv").write_text(f"input,instruction,output\n{'x' * 200_000},Why?,so\n")
+    assert len(read_rows(Source("long.csv"), tmp_path)[0].text) == 200_000
+    whole = gzip.compress(b'{"input": "a", "instruction": "b", "output": "c"}\n' * 1000)
+    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RecipeError, match=r"Cannot read .*cut\.jsonl\.gz"):
+        read_rows(Source("cut.jsonl.gz"), tmp_path)
+
+
+def test_no_text_to_stand_beside_is_said(folder):
+    data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", max_characters=6, beside="b.jsonl"),))
+    with pytest.raises(RecipeError, match=r"a.jsonl.gz: no text of b.jsonl has at most 6 characters .* Raise max_characters"):
+        load_rows(data)
+
+
+def test_sources_of_one_file_may_draw_the_same_texts_and_pairs(folder):
+    sources = (
+        Source("a.jsonl.gz", cap=5),
+        Source("a.jsonl.gz", cap=9, instructions=("Who?",)),
+        Source("a.jsonl.gz", cap=5, beside="b.jsonl"),
+        Source("b.jsonl", cap=5, beside="a.jsonl.gz", target="text"),
+    )
+    rows = load_rows(AnsweringData(folder=str(folder), sources=sources, same_texts=True))
+    first, more, left, right = ([row.text for row in rows[a:b]] for a, b in ((0, 5), (5, 14), (14, 19), (19, 24)))
+    assert first == more[:5]
+    assert left == right
+    assert [row.drawn_to for row in rows[19:20]] == [(right[0],)]
+    assert rows != load_rows(AnsweringData(folder=str(folder), sources=sources, same_texts=True), seed=1)
+
+
+def test_runs_of_several_seeds_may_read_the_same_rows(folder):
+    sources = (Source("a.jsonl.gz", cap=5, instructions=("Who?", "What?", "Why?", "When?")),)
+    drawn, same = AnsweringData(folder=str(folder), sources=sources), AnsweringData(folder=str(folder), sources=sources, seed=3)
+    assert load_rows(drawn, seed=1) != load_rows(drawn, seed=3)
+    assert load_rows(same, seed=1) == load_rows(same, seed=2) == load_rows(drawn, seed=3)
+
+
+def test_a_source_may_cap_the_rows_of_each_text(tmp_path):
+    write(tmp_path / "a.jsonl", [{"input": f"t{i % 3}", "instruction": "Why?", "output": str(i)} for i in range(30)])
+    for same_texts in (False, True):
+        data = AnsweringData(folder=str(tmp_path), sources=(Source("a.jsonl", per_text=2),), same_texts=same_texts)
+        texts = [row.text for row in load_rows(data)]
+        assert sorted(texts) == ["t0", "t0", "t1", "t1", "t2", "t2"]
+
+
+def test_tables_of_context_question_and_answer_need_no_fields(tmp_path):
+    (tmp_path / "own.csv").write_text("id,Context,Question,Answer\n1,The tea was cold.,What was cold?,the tea\n")
+    squad = {
+        "context": "The tea was cold.",
+        "question": "What was cold?",
+        "answers": {"text": ["tea", "the tea"], "answer_start": [4, 0]},
+    }
+    write(tmp_path / "squad.jsonl", [squad])
+    for name, answer in (("own.csv", "the tea"), ("squad.jsonl", "tea")):
+        (row,) = read_rows(Source(name), tmp_path)
+        assert (row.text, row.instruction, row.answer) == ("The tea was cold.", "What was cold?", answer)
+    with pytest.raises(RecipeError, match="not a question-answer row"):
+        read_rows(Source("squad.jsonl", answer_from="label"), tmp_path)
+
+
+def test_a_question_without_an_answer_is_a_bad_row(tmp_path):
+    write(tmp_path / "squad.jsonl", [{"context": "Tea.", "question": "Who?", "answers": {"text": [], "answer_start": []}}])
+    with pytest.raises(RecipeError, match="row 1: not a question-answer row"):
+        read_rows(Source("squad.jsonl"), tmp_path)
+
+
+def test_questions_that_a_set_does_not_answer_are_answered_by_a_model(folder, make_model):
+    model, questions = str(make_model("bert")), ("Where?", "Who?")
+    source = Source("a.jsonl.gz", instructions=questions, answered_by=model)
+    rows = load_rows(AnsweringData(folder=str(folder), sources=(source,), strip_stopwords=False))
+    texts, asked = [row.text for row in rows], [row.instruction for row in rows]
+    assert set(asked) == set(questions)
+    assert [row.answer for row in rows] == InBedder(model).answer(texts, asked)

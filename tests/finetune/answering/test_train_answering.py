@@ -1,0 +1,226 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM
+
+from inbedder import InBedder
+from inbedder.errors import ModelError, RecipeError
+from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.answering.answering_trainer import AnsweringTrainer
+from inbedder_finetune.answering.train_answering import finetune
+from inbedder_finetune.registry import read_method
+from tests.conftest import GOLDEN
+
+ROOT = GOLDEN.parents[2]
+
+
+def make_recipe(model, data, output, *, training=None, **settings):
+    return parse_recipe(
+        {
+            "model": model,
+            "max_length": settings.pop("max_length", 96),
+            "data": {"folder": str(data), "sources": ["qa.jsonl"], "cache": None, **settings.pop("more_data", {})},
+            "training": {
+                "output": str(output),
+                "batch_size": 8,
+                "learning_rate": 5e-3,
+                "max_steps": 6,
+                "save_steps": 3,
+                "log_steps": 1,
+                **(training or {}),
+            },
+            **settings,
+        }
+    )
+
+
+def losses(folder):
+    states = sorted(folder.glob("checkpoint-*/trainer_state.json"), key=lambda path: path.stat().st_mtime)
+    return [entry["loss"] for entry in json.loads(states[-1].read_text())["log_history"] if "loss" in entry]
+
+
+def test_a_short_run_logs_its_loss_at_least_ten_times(make_model, data, tmp_path):
+    training = {"max_steps": 12, "save_steps": 12, "log_steps": 50}
+    assert len(losses(finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training=training)))) == 12
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("bert", {"lora": {"r": 8, "alpha": 16, "modules_to_save": ["transform"]}}),
+        ("bert", {}),
+        ("roberta", {"mask_length": "answer"}),
+        ("opt", {"lora": {"r": 8, "alpha": 16}}),
+        ("llama", {"training": {"dropout": 0.0, "attention": "eager"}}),
+        ("t5", {}),
+        ("t5", {"lora": {"r": 8, "alpha": 16}}),
+        ("bert", {"objective": {"token_weight": 0, "reencode_weight": 1}}),
+        ("opt", {"objective": {"reencode_weight": 1, "pooling": "1st-gen"}}),
+        ("llama", {"objective": {"reencode_weight": 1, "pooling": "avg-gen", "reencode_loss": "cosine"}}),
+        ("t5", {"objective": {"reencode_weight": 1}}),
+        ("narrow-opt", {"objective": {"reencode_weight": 1}}),
+        ("opt", {"lora": {"r": 8, "alpha": 16}, "quantization": "nf4"}),
+        ("roberta", {"training": {"gradient_checkpointing": True, "micro_batch": 2}}),
+        ("opt", {"training": {"gradient_checkpointing": True, "group": 4}}),
+        ("llama", {"training": {"share_texts": True, "group": 4}, "objective": {"reencode_weight": 1, "pooling": "1st-gen"}}),
+        ("opt", {"training": {"share_texts": True}, "answer_prefix": " ", "lora": {"r": 8, "alpha": 16}}),
+    ],
+)
+def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_path, family, settings):
+    settings = dict(settings)
+    training = {"max_steps": 16, "save_steps": 16, **settings.pop("training", {})}
+    folder = finetune(make_recipe(make_model(family), data, tmp_path / "out", training=training, **settings))
+    curve = losses(folder)
+    assert np.mean(curve[-4:]) < np.mean(curve[:4])  # an epoch has four steps
+    before = InBedder(make_model(family)).encode("I love cats", "What animals do they love?")
+    model = InBedder(folder)
+    assert np.abs(model.encode("I love cats", "What animals do they love?") - before).max() > 1e-3
+    assert (folder / "inbedder.json").exists()
+    assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
+
+
+def test_enough_training_gives_the_answers_back(data, tmp_path):
+    long = {"max_steps": 150, "save_steps": 200, "learning_rate": 2e-3, "dropout": 0.0}
+    model = InBedder(finetune(make_recipe(str(GOLDEN / "roberta"), data, tmp_path / "out", training=long)))
+    said = model.answer([f"I love {word} number 3" for word in ("cats", "dogs")], "What animals do they love?")
+    assert said == ["cats", "dogs"]
+
+
+def test_frozen_parameters_stay_as_they_are(make_model, data, tmp_path):
+    before = AutoModelForMaskedLM.from_pretrained(make_model("bert")).state_dict()
+    recipe = make_recipe(make_model("bert"), data, tmp_path / "out", training={"max_steps": 2, "freeze": "embeddings"})
+    after = AutoModelForMaskedLM.from_pretrained(finetune(recipe)).state_dict()
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert "bert.encoder.layer.0.attention.self.query.weight" in changed
+    assert not {name for name in changed if "embeddings" in name}
+    with pytest.raises(RecipeError, match=r"training.freeze='nothing' names no parameter"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "other", training={"freeze": "nothing"}))
+
+
+def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, data, tmp_path):
+    lora = {"r": 4, "alpha": 8, "dropout": 0.1}
+    whole = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora))
+    broken = tmp_path / "broken"
+    recipe = make_recipe(make_model("bert"), data, broken, lora=lora)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(AnsweringTrainer, "_read", interrupt_after(4, AnsweringTrainer._read))
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
+        finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True, "seed": 5}))
+    resumed = finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True}))
+    assert losses(whole) == losses(resumed)
+    first, second = (load_file(one / "adapter_model.safetensors") for one in (whole, resumed))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt", "scheduler.pt"])
+def test_a_run_whose_last_checkpoint_is_cut_goes_on_from_the_one_before_to_the_same_weights(
+    make_model, data, tmp_path, caplog, file
+):
+    how = {"lora": {"r": 4, "alpha": 8, "dropout": 0.1}, "training": {"save_steps": 2, "resume": True}}
+    output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **how))
+    learned = load_file(output / "adapter_model.safetensors")
+    last = max(output.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+    (last / file).write_bytes((last / file).read_bytes()[:-40])
+    finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **how))
+    assert f"{last} is passed over: {file} is damaged" in caplog.text
+    again = load_file(output / "adapter_model.safetensors")
+    assert all(torch.equal(learned[name], again[name]) for name in learned)
+
+
+def test_the_result_brings_checksums_and_is_refused_when_it_was_damaged(make_model, data, tmp_path):
+    output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", lora={"r": 4, "alpha": 8}))
+    assert set(json.loads((output / "checksums.json").read_text())) == {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "inbedder.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    weights = bytearray((output / "adapter_model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (output / "adapter_model.safetensors").write_bytes(weights)
+    with pytest.raises(ModelError, match=r"adapter_model.safetensors is not the file that was saved"):
+        InBedder(output)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_parts_of_a_step_change_neither_loss_nor_weights(make_model, data, tmp_path, family):
+    drawn = {"reencode_weight": 1, "alike": 0.95, "teacher": str(make_model("roberta")), "subtract": str(make_model(family))}
+    curves, weights = [], []
+    for size in (8, 2):
+        training = {"dropout": 0.0, "micro_batch": size, "learning_rate": 1e-3, "max_steps": 3}
+        folder = finetune(make_recipe(make_model(family), data, tmp_path / f"{size}", training=training, objective=drawn))
+        curves.append(losses(folder))
+        weights.append(load_file(folder / "model.safetensors"))
+    assert curves[1] == pytest.approx(curves[0], abs=1e-3)
+    before = InBedder(make_model(family)).backbone.model.state_dict()
+    matrices = [name for name, tensor in weights[0].items() if tensor.ndim == 2]  # AdamW makes noise of biases without gradient
+    assert all((weights[1][name] - weights[0][name]).abs().mean() < 1e-5 for name in matrices)
+    assert any((weights[0][name] - before[name]).abs().mean() > 5e-4 for name in matrices)
+
+
+def interrupt_after(steps, loss):
+    calls = iter(range(1000))
+
+    def run(*args):
+        if next(calls) == steps:
+            raise KeyboardInterrupt
+        return loss(*args)
+
+    return run
+
+
+def test_a_run_that_would_fail_late_is_refused_early(make_model, data, tmp_path, monkeypatch):
+    lora = {"r": 4, "alpha": 8}
+    with pytest.raises(RecipeError, match=r"LoRA would leave them random.*modules_to_save"):
+        finetune(make_recipe(make_model("headless-bert"), data, tmp_path / "out", lora=lora))
+    adapter = finetune(make_recipe(make_model("bert"), data, tmp_path / "adapter", lora=lora))
+    with pytest.raises(RecipeError, match=r"is an adapter itself. Fine-tune its base"):
+        finetune(make_recipe(str(adapter), data, tmp_path / "out", lora=lora))
+    with pytest.raises(RecipeError, match="takes at most 254 tokens; set max_length=254 or less"):
+        finetune(make_recipe(make_model("roberta"), data, tmp_path / "out", max_length=255))
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(RecipeError, match="batch_size=8 cannot be shared by 3 processes"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "family"),
+    [
+        ("roberta-large", "roberta"),
+        ("opt-1.3b", "opt"),
+        ("opt-2.7b", "opt"),
+        ("llama-2-7b", "llama"),
+        ("llama-2-7b-qlora", "llama"),
+        ("alpaca-opt-1.3b", "opt"),
+        ("alpaca-llama-2-7b", "llama"),
+        ("alpaca-opt-2.7b", "opt"),
+        ("alpaca-roberta-large", "roberta"),
+    ],
+)
+def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, data, tmp_path, recipe, family):
+    changes = [f"model={make_model(family)}", "max_length=96", "max_answer_tokens=8", "training.max_steps=2"]
+    changes += [f"data.folder={data}", "data.sources=[qa.jsonl]", "data.cache=null", f"training.output={tmp_path / 'out'}"]
+    changes += ["training.batch_size=16", "training.micro_batch=8"]
+    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)[1]
+    assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
+    model = InBedder(finetune(settings))
+    assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 32)
+    assert model.template.name == ("alpaca-short" if "alpaca" in recipe else "inbedder")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "base"), [("alpaca-opt-2.7b", "facebook/opt-2.7b"), ("alpaca-roberta-large", "FacebookAI/roberta-large")]
+)
+def test_alpacas_baselines_are_trained_as_the_authors_scripts_say(recipe, base):
+    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    training = settings.training
+    assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)
+    assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (3, 64, 2e-5, 2000)
+    assert [source.hub for source in settings.data.sources] == ["tatsu-lab/alpaca"]

@@ -1,0 +1,236 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, AutoTokenizer, BertModel
+
+from inbedder.conditional.config import Encoding
+from inbedder.conditional.encoder import ConditionalEncoder
+from inbedder.errors import RecipeError
+from inbedder_finetune.conditional import conditional_trainer
+from inbedder_finetune.conditional.conditional_recipe import parse_recipe
+from inbedder_finetune.conditional.train_conditional import finetune, load_rated, preview
+from tests.finetune.answering.test_train_answering import interrupt_after, losses
+
+
+@pytest.fixture
+def rows(tmp_path):
+    lines = ["pair,split,sentence1,sentence2,condition,label"]
+    for i in range(12):
+        split = "validation" if i >= 9 else "train"
+        lines += [f"p{i},{split},I love cats {i},I love dogs {i},{c},{label}" for c, label in (("love", 5), ("animals", 1))]
+    (tmp_path / "c.csv").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.fixture
+def calm_model(make_model, tmp_path):
+    """A tiny model that learns in a few steps: without dropout, its first weights smaller than those of the others."""
+    config = AutoConfig.from_pretrained(make_model("bert"))
+    config.initializer_range, config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.2, 0.0, 0.0
+    torch.manual_seed(7)
+    for part in (BertModel(config), AutoTokenizer.from_pretrained(make_model("bert"))):
+        part.save_pretrained(tmp_path / "calm")
+    return str(tmp_path / "calm")
+
+
+def make_recipe(model, rows, output, *, encoding=None, training=None, data=None, **settings):
+    return parse_recipe(
+        {
+            "model": model,
+            "encoding": {"max_length": 48, **(encoding or {})},
+            "data": {"train": "c.csv", "validation": "c.csv", "folder": str(rows), **(data or {})},
+            "training": {
+                "output": str(output),
+                "batch_size": 6,
+                "learning_rate": 5e-3,
+                "max_steps": 6,
+                "save_steps": 3,
+                "log_steps": 1,
+                **(training or {}),
+            },
+            **settings,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoding", "settings"),
+    [
+        ({"kind": "cross", "transform": True}, {}),
+        ({"kind": "cross", "pooler": "cls", "transform": True}, {}),
+        ({"kind": "bi", "pooler": "cls", "input": "pair"}, {}),
+        ({"kind": "cross", "reads": "condition"}, {}),
+        ({"kind": "cross", "pooler": "spans"}, {}),
+        ({"kind": "bi"}, {"objective": {"loss": "quad+mse"}}),
+        ({"kind": "bi", "pooler": "pooler", "scaled": [-1, 1]}, {"objective": {"loss": "quad", "margin": 0.5}}),
+        ({"kind": "bi"}, {"lora": {"r": 8, "alpha": 16}, "objective": {"loss": "quad"}}),
+        ({"kind": "tri"}, {"objective": {"loss": "quad"}}),
+        ({"kind": "tri", "combine": "mlp", "pooler": "pooler"}, {"lora": {"r": 8, "alpha": 16}}),
+    ],
+)
+def test_training_lowers_the_loss_and_the_result_loads(calm_model, rows, tmp_path, encoding, settings):
+    training = {"max_steps": 24, "save_steps": 24}
+    recipe = make_recipe(calm_model, rows, tmp_path / "out", encoding=encoding, training=training, **settings)
+    folder = finetune(recipe)
+    curve = losses(folder)
+    assert np.mean(curve[-6:]) < 0.5 * np.mean(curve[:6])
+    model = ConditionalEncoder.load(folder)
+    assert model.encoding == recipe.encoding
+    high, low = (model.similarity("I love cats 1", "I love dogs 1", condition=one) for one in ("love", "animals"))
+    assert high > low
+    assert json.loads((folder / "conditional.json").read_text())["recipe"]["training"]["seed"] == 0
+    card = (folder / "README.md").read_text()
+    assert "18 rows of 9 pairs" in card and "| 8 | " in card
+    assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
+
+
+def test_the_saved_weights_are_those_that_were_trained(make_model, rows, tmp_path):
+    base = load_file(f"{make_model('bert')}/model.safetensors")
+    folder = finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", lora={"r": 4, "alpha": 8}))
+    trained = load_file(folder / "model.safetensors")
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert not any("lora" in one for one in trained)
+    assert not torch.equal(trained[name], base[f"bert.{name}"])
+    assert torch.equal(trained["embeddings.word_embeddings.weight"], base["bert.embeddings.word_embeddings.weight"])
+
+
+def test_the_head_learns_at_its_own_rate(make_model, rows, tmp_path):
+    def trained(name, **training):
+        recipe = make_recipe(make_model("bert"), rows, tmp_path / name, encoding={"kind": "tri"}, training=training)
+        folder = finetune(recipe)
+        return load_file(folder / "head.safetensors")["condition.1.weight"], load_file(folder / "backbone" / "model.safetensors")
+
+    layer = "encoder.layer.0.attention.self.query.weight"
+    still, learned = trained("still", head_learning_rate=1e-12)
+    same, base = trained("base", head_learning_rate=1e-12, learning_rate=1e-12)
+    moved, _ = trained("moved")
+    torch.testing.assert_close(still, same, atol=1e-9, rtol=0)
+    assert (moved - same).abs().max() > 1e-3 and (learned[layer] - base[layer]).abs().max() > 1e-3
+
+
+def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, rows, tmp_path):
+    settings = {"objective": {"loss": "quad+mse"}, "encoding": {"kind": "tri"}}
+    training = {"head_learning_rate": 1e-2}
+    whole = finetune(make_recipe(make_model("bert"), rows, tmp_path / "whole", training=training, **settings))
+    broken = tmp_path / "broken"
+    recipe = make_recipe(make_model("bert"), rows, broken, training=training, **settings)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(conditional_trainer, "loss_of", interrupt_after(4, conditional_trainer.loss_of))
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
+        finetune(recipe)
+    with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
+        finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True, "seed": 5}, **settings))
+    resumed = finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True}, **settings))
+    assert losses(whole) == losses(resumed)
+    saved = {"backbone/model.safetensors", "backbone/config.json", "conditional.json", "head.safetensors"}
+    assert saved <= json.loads((whole / "checksums.json").read_text()).keys()
+    for file in ("backbone/model.safetensors", "head.safetensors"):
+        first, second = (load_file(one / file) for one in (whole, resumed))
+        assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_seeds_decide_everything(make_model, rows, tmp_path):
+    folders = [
+        finetune(make_recipe(make_model("bert"), rows, tmp_path / str(i), training={"seed": seed, "max_steps": 2}))
+        for i, seed in enumerate((1, 1, 2))
+    ]
+    first, same, other = (load_file(folder / "model.safetensors") for folder in folders)
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(first[name], same[name]) and not torch.equal(first[name], other[name])
+
+
+def test_both_rows_of_a_pair_stand_in_one_batch_the_higher_first(make_model, rows, tmp_path, monkeypatch):
+    seen = []
+
+    def watch(scores, targets, higher, recipe):
+        seen.append((targets.tolist(), higher.tolist()))
+        return scores.sum()
+
+    monkeypatch.setattr(conditional_trainer, "loss_of", watch)
+    finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 3}))
+    assert seen == [([1.0, 0.0] * 3, [True, False] * 3)] * 3
+
+
+def test_the_dry_run_shows_inputs_targets_and_counts(make_model, rows, tmp_path):
+    said = preview(make_recipe(make_model("bert"), rows, tmp_path / "out", encoding={"kind": "cross", "scaled": [0, 2]}))
+    assert "== row 1, rating 5, scaled 2" in said
+    assert "[CLS] i love cats [UNK] [SEP] i love dogs [UNK] [SEP] love [SEP]" in said
+    assert "learned        18 rows      9 pairs" in said and "validation      6 rows      3 pairs" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monkeypatch):
+    def load(**data):
+        return load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", data=data, objective={"loss": "quad"}))
+
+    with pytest.raises(RecipeError, match=r"No file .*none.csv. Set data.folder to where none.csv lies"):
+        load(train="none.csv")
+    text = (rows / "c.csv").read_text()
+    (rows / "unsplit.csv").write_text(text.replace(",split,", ",part,"))
+    with pytest.raises(RecipeError, match="hold the same two sentences, so the validation would measure what was learned"):
+        load(train="unsplit.csv", validation="unsplit.csv")
+    other = [line.split(",", 1)[1] for line in text.replace("cats 1,I love dogs 1", "dogs 1,I love cats 1").splitlines()]
+    (rows / "swapped.csv").write_text("\n".join(other).replace("split,", "part,"))
+    with pytest.raises(RecipeError, match=r"Row 1 of c.csv and row 1 of swapped.csv hold the same two sentences"):
+        load(validation="swapped.csv")
+    (rows / "other.csv").write_text(
+        text.replace("I love", "we love").replace("validation", "test").replace("train", "validation")
+    )
+    assert len(load(validation="other.csv")[1]) == 18  # its pairs have the same names, but other sentences
+    (rows / "equal.csv").write_text(text.replace(",5", ",1"))
+    with pytest.raises(RecipeError, match=r"No pair of equal.csv has a higher- and a lower-rated condition.*objective.loss=mse"):
+        load(train="equal.csv")
+    learned, watched = load(pairs=4, validation=None)
+    assert (len(learned), watched) == (8, [])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RecipeError, match="trains in one process"):
+        finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
+
+
+def test_pairs_without_order_are_learned_by_mse_and_left_out_of_quad_alone(make_model, rows, tmp_path, caplog):
+    text = (rows / "c.csv").read_text().replace("p0,train,I love cats 0,I love dogs 0,love,5", "")
+    (rows / "c.csv").write_text(text.replace("I love cats 1,I love dogs 1,love,5", "I love dogs 1,I love cats 1,love,1"))
+
+    def learned(loss):
+        return load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", objective={"loss": loss}))[0]
+
+    assert [len(learned(loss)) for loss in ("mse", "quad+mse", "quad")] == [17, 17, 14]
+    assert "2 pairs without order add their MSE terms alone" in caplog.text
+    assert "2 pairs without order are left out of Quad" in caplog.text
+    assert np.isfinite(
+        losses(finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", objective={"loss": "quad+mse"})))
+    ).all()
+
+
+def test_development_pairs_are_measured_and_not_learned(make_model, rows, tmp_path):
+    def recipe(seed):
+        data = {"validation": None, "development": 4}
+        return make_recipe(make_model("bert"), rows, tmp_path / "out", data=data, training={"seed": seed})
+
+    learned, watched = load_rated(recipe(0))
+    assert (len(learned), len(watched)) == (10, 8)
+    assert not {row.pair for row in learned} & {row.pair for row in watched}
+    assert load_rated(recipe(1))[1] == watched  # the same whatever the seed of training
+    assert "10 rows of 5 pairs" in (finetune(recipe(0)) / "README.md").read_text()
+    assert "validation      8 rows      4 pairs" in preview(recipe(0))
+
+
+def test_a_run_that_cannot_end_well_does_not_begin(make_model, rows, tmp_path, monkeypatch):
+    def start(**settings):
+        finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", **settings))
+
+    ConditionalEncoder.of_base(make_model("bert"), Encoding(kind="tri", max_length=48)).save(tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "conditional.json").rename(tmp_path / "out" / "conditional.json")
+    with pytest.raises(RecipeError, match=r"holds an encoder with another kind. Remove it, or choose another training.output"):
+        start()
+    (tmp_path / "out" / "conditional.json").unlink()
+    with pytest.raises(RecipeError, match=r"lora does not fit the model: .*nosuch.*Name other lora.target_modules"):
+        start(lora={"target_modules": ["nosuch"]})
+    monkeypatch.setattr("inbedder_finetune.preflight.find_spec", lambda name: None)
+    with pytest.raises(RecipeError, match="needs the package tensorboard"):
+        start(training={"report_to": "tensorboard"})

@@ -1,0 +1,121 @@
+import json
+
+import pytest
+
+from inbedder.errors import RecipeError
+from inbedder_finetune.contrastive.contrastive_recipe import PairData, PairSource
+from inbedder_finetune.contrastive.pairs import Instructed, load_pairs, read_pairs
+
+GOOD = {"query": ["Q: ", "a"], "pos": ["P: ", "b"], "neg": ["P: ", "c"], "task_id": 3}
+
+
+def write(folder, rows, name="m.jsonl"):
+    text = json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / name).write_text(text)
+    return name
+
+
+def test_the_authors_json_and_our_jsonl_say_the_same(tmp_path):
+    ours = [{**GOOD, "neg": [["P: ", "c"]]}, {**GOOD, "task_id": "three"}]
+    first = read_pairs(PairSource(write(tmp_path, [GOOD], "m.json")), tmp_path)
+    second = read_pairs(PairSource(write(tmp_path, ours)), tmp_path)
+    assert first[0].query == Instructed("Q: ", "a")
+    assert first[0].negatives == second[0].negatives == (Instructed("P: ", "c"),)
+    assert [row.task for row in (*first, *second)] == ["m.json 3", "m.jsonl 3", "m.jsonl three"]
+
+
+def test_texts_without_instruction_are_plain_strings(tmp_path):
+    rows = [{"query": "a", "pos": "b", "neg": ["c", "d"], "task_id": 0}, {**GOOD, "neg": [["P: ", "c"], "d"]}]
+    one, two = read_pairs(PairSource(write(tmp_path, rows), negatives=2), tmp_path)
+    assert one.query == Instructed("", "a")
+    assert set(one.negatives) == {Instructed("", "c"), Instructed("", "d")}
+    assert set(two.negatives) == {Instructed("P: ", "c"), Instructed("", "d")}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"neg": None}, r"row 2: has no negative \(neg\); give it one .* or set the source's negatives to 0"),
+        ({"neg": []}, r"row 2: has no negative"),
+        ({"query": ["", "a"]}, "row 2: the instruction of query is empty; write the text alone"),
+        ({"pos": ["P: ", " "]}, "row 2: the text of pos is empty"),
+        ({"neg": ["P: ", ""]}, "row 2: the text of neg is empty"),
+        ({"pos": None}, "row 2: has no pos; each row has query, pos and neg"),
+        ({"query": ["Q: ", "a", "b"]}, r"row 2: query must be \[instruction, text\] or a text, not"),
+        ({"query": {"text": "a"}}, r"row 2: query must be \[instruction, text\]"),
+        ({"neg": [3]}, r"row 2: neg must be \[instruction, text\]"),
+        ({"neg": 3}, r"row 2: neg must be \[instruction, text\]"),
+        ({"task_id": None}, "row 2: task_id must be a number or a name, not None"),
+        ({"task_id": True}, "row 2: task_id must be a number or a name"),
+    ],
+)
+def test_a_bad_row_is_named_or_skipped(tmp_path, change, message):
+    source = PairSource(write(tmp_path, [GOOD, {**GOOD, **change}]))
+    with pytest.raises(RecipeError, match=message):
+        read_pairs(source, tmp_path)
+    assert len(read_pairs(source, tmp_path, skip_bad=True)) == 1
+
+
+def test_a_line_that_is_no_object_is_named(tmp_path):
+    source = PairSource(write(tmp_path, [GOOD, ["a", "b"]]))
+    with pytest.raises(RecipeError, match="row 2: not an object"):
+        read_pairs(source, tmp_path)
+    assert len(read_pairs(source, tmp_path, skip_bad=True)) == 1
+
+
+def test_negatives_are_drawn_and_pairs_may_have_none(tmp_path):
+    many = write(tmp_path, [{**GOOD, "neg": [["P: ", f"{i}"] for i in range(5)]}])
+    kept = [read_pairs(PairSource(many, negatives=2), tmp_path, seed=1)[0].negatives for _ in range(2)]
+    assert kept[0] == kept[1] and len(kept[0]) == 2
+    alone = write(tmp_path, [{key: GOOD[key] for key in ("query", "pos", "task_id")}], "alone.jsonl")
+    assert read_pairs(PairSource(alone, negatives=0), tmp_path)[0].negatives == ()
+    with pytest.raises(RecipeError, match="has 5 negatives of 6"):
+        read_pairs(PairSource(many, negatives=6), tmp_path)
+
+
+def test_questions_are_paired_with_their_passages(tmp_path):
+    rows = [{"input": "Cats sleep.", "instruction": "Who sleeps?", "split": split} for split in ("train", "test")]
+    source = PairSource(write(tmp_path, rows), "qa", "Q: ", "P: ", keep={"split": "train"})
+    (pair,) = read_pairs(source, tmp_path)
+    assert (pair.query, pair.positive, pair.negatives) == (Instructed("Q: ", "Who sleeps?"), Instructed("P: ", "Cats sleep."), ())
+    bad = PairSource(write(tmp_path, [{"input": "", "instruction": "Why?"}], "bad.jsonl"), "qa")
+    with pytest.raises(RecipeError, match="row 1: input must be a text that is not empty, not ''"):
+        read_pairs(bad, tmp_path)
+
+
+def test_entailed_hypotheses_are_positives_against_contradictions(tmp_path):
+    rows = [
+        {"premise": premise, "hypothesis": hypothesis, "label": label}
+        for premise, hypothesis, label in (
+            ("p", "is", "entailment"),
+            ("p", "maybe", "neutral"),
+            ("p", "also", "entailment"),
+            ("p", "not", "contradiction"),
+            ("alone", "is", "entailment"),
+        )
+    ]
+    pairs = read_pairs(PairSource(write(tmp_path, rows), "nli", "I: ", "I: "), tmp_path)
+    assert [(row.query.text, row.positive.text, row.negatives[0].text) for row in pairs] == [
+        ("p", "is", "not"),
+        ("p", "also", "not"),
+    ]
+
+
+def test_sources_and_tasks_are_down_sampled(tmp_path):
+    rows = [{**GOOD, "query": ["Q: ", str(i)], "task_id": i % 2} for i in range(40)]
+    name = write(tmp_path, rows)
+
+    def load(seed=0, **settings):
+        return [row.query.text for row in load_pairs(PairData((PairSource(name, **settings),), str(tmp_path)), seed)]
+
+    assert len(load(cap=7)) == 7 and load(cap=7) == load(cap=7) != load(cap=7, seed=1)
+    assert sorted(int(text) % 2 for text in load(task_cap=5)) == [0] * 5 + [1] * 5
+    assert len(load(task_cap=5, cap=8)) == 8
+    with pytest.raises(RecipeError, match=r"No row of m.jsonl is left"):
+        load(max_characters=0)
+
+
+def test_questions_and_contexts_need_no_fields(tmp_path):
+    (tmp_path / "own.csv").write_text("context,question,answer\nThe tea was cold.,What was cold?,tea\n")
+    (pair,) = read_pairs(PairSource("own.csv", format="qa"), tmp_path)
+    assert (pair.query.text, pair.positive.text) == ("What was cold?", "The tea was cold.")

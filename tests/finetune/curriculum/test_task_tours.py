@@ -1,0 +1,141 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripts.compare_tours import drawn, of_all, table, upper_bound
+
+from inbedder.errors import InputError
+from inbedder_finetune.curriculum.annealing import anneal
+from inbedder_finetune.curriculum.task_tours import greedy_tour, order_tasks, tour_similarity, two_opt
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("width", [0, 3])
+@pytest.mark.parametrize("tasks", [6, 9])
+def test_few_tasks_get_the_best_of_all_tours(tasks, width):
+    for seed in range(10):
+        similarity = drawn(tasks, seed, width)
+        assert tour_similarity(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(of_all(similarity), abs=1e-9), (
+            seed
+        )
+
+
+def test_annealing_comes_near_the_best_of_all_tours():
+    for seed in range(10):
+        similarity = drawn(6, seed)
+        found = tour_similarity(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
+        assert 0.97 * of_all(similarity) < found < of_all(similarity) + 1e-9, seed
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_no_tour_is_worth_more_than_the_bound_which_is_near_the_best(width):
+    for seed in range(8):
+        similarity = drawn(7, seed, width)
+        best, bound = of_all(similarity), upper_bound(similarity, rounds=200)
+        assert best <= bound + 1e-9
+        assert bound < best + 0.35, seed
+
+
+def test_the_readme_shows_how_far_tours_are_from_the_optimum_as_measured():
+    results = json.loads((ROOT / "finetune" / "results" / "tours.json").read_text(encoding="utf-8"))
+    shown = table(results)
+    assert shown in (ROOT / "finetune" / "README.md").read_text(encoding="utf-8")
+    assert all(cell["ways"][way]["of_bound"] <= 1 for cell in results["many"] for way in ("2-opt", "greedy", "annealing"))
+    assert all(few["of_best"]["annealing"] <= few["of_best"]["2-opt"] <= 1 for few in results["nine"])
+
+
+@pytest.mark.parametrize("width", [0, 64])
+def test_two_opt_is_worth_more_than_its_greedy_start_and_than_annealing(width):
+    similarity = drawn(120, 1, width)
+    opted, annealed = (order_tasks(similarity, method=method, steps=100_000) for method in ("2-opt", "annealing"))
+    worth = tour_similarity(similarity, opted)
+    assert worth > tour_similarity(similarity, greedy_tour(similarity))
+    assert worth > tour_similarity(similarity, annealed)
+
+
+@given(st.integers(0, 25), st.integers(0, 10**6), st.sampled_from(["2-opt", "annealing"]))
+@settings(max_examples=40)
+def test_the_order_holds_every_task_once_and_depends_on_the_seed_alone(tasks, seed, method):
+    similarity = drawn(tasks, seed, 3)
+    found = order_tasks(similarity, method=method, steps=500, seed=seed)
+    assert sorted(found) == list(range(tasks))
+    assert found == order_tasks(similarity, method=method, steps=500, seed=seed)
+
+
+def test_annealing_is_worth_more_the_longer_it_goes_on():
+    similarity = drawn(40, 0)
+    short, long = (tour_similarity(similarity, anneal(similarity, steps)) for steps in (0, 200_000))
+    assert long > short + 5
+
+
+@given(st.integers(2, 12), st.integers(0, 10**6), st.integers(0, 11))
+@settings(max_examples=40)
+def test_a_tour_is_worth_the_same_from_any_place_in_both_directions_and_under_other_numbers(tasks, seed, turn):
+    similarity, order = drawn(tasks, seed), list(np.random.default_rng(seed).permutation(tasks))
+    worth = tour_similarity(similarity, order)
+    turned = order[turn % tasks :] + order[: turn % tasks]
+    assert tour_similarity(similarity, turned) == tour_similarity(similarity, order[::-1]) == worth
+    names = np.random.default_rng(seed + 1).permutation(tasks)
+    assert tour_similarity(similarity[np.ix_(names, names)], np.argsort(names)[order]) == worth
+
+
+def test_the_order_starts_at_task_0_and_the_seed_alone_moves_it():
+    similarity = drawn(40, 0, 8)
+    one = order_tasks(similarity, seed=1)
+    assert one == order_tasks(similarity, seed=1)
+    assert one[0] == 0 and one[1] < one[-1]
+
+
+def test_two_opt_undoes_a_crossing():
+    angles = np.arange(8) * np.pi / 4
+    similarity = np.cos(angles[:, None] - angles)
+    assert two_opt(similarity, [0, 1, 5, 4, 3, 2, 6, 7]) == list(range(8))
+    assert greedy_tour(similarity)[:2] in ([0, 1], [0, 7])
+
+
+def test_equal_similarities_leave_the_start_and_the_diagonal_is_not_read():
+    assert sorted(order_tasks(np.full((6, 6), 0.1))) == list(range(6))
+    similarity = drawn(8, 0)
+    marked = similarity + np.diag(np.full(8, np.nan))
+    assert order_tasks(marked) == order_tasks(similarity)
+
+
+def test_few_tasks_are_worth_what_their_edges_are():
+    assert order_tasks(np.empty((0, 0))) == [] and tour_similarity(np.empty((0, 0)), []) == 0
+    assert order_tasks(np.ones((1, 1))) == [0] and tour_similarity(np.ones((1, 1)), [0]) == 0
+    assert order_tasks(drawn(2, 0)) == [0, 1] and tour_similarity(drawn(2, 0), [1, 0]) == 2 * drawn(2, 0)[0, 1]
+    assert order_tasks(drawn(3, 0)) == [0, 1, 2]
+
+
+def test_float32_cosines_count_as_symmetric():
+    similarity = drawn(20, 0, 5).astype(np.float32)
+    similarity[0, 1] += 1e-7
+    assert sorted(order_tasks(similarity)) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("similarity", "message"),
+    [
+        (np.ones((2, 3)), r"shape \(m, m\)"),
+        (np.ones(4), r"shape \(m, m\)"),
+        (np.array([[1, np.nan], [np.nan, 1]]), "not finite"),
+        (np.triu(np.ones((4, 4))), "not symmetric"),
+        ([["a", "b"], ["c", "d"]], "matrix of numbers"),
+    ],
+)
+def test_what_is_no_similarity_is_refused(similarity, message):
+    with pytest.raises(InputError, match=message):
+        order_tasks(similarity)
+
+
+def test_wrong_methods_steps_and_orders_are_refused():
+    with pytest.raises(InputError, match="steps"):
+        order_tasks(drawn(5, 0), steps=-1)
+    with pytest.raises(InputError, match="Choose 2-opt or annealing"):
+        order_tasks(drawn(5, 0), method="exact")
+    with pytest.raises(InputError, match="each of the 5"):
+        tour_similarity(drawn(5, 0), [0, 1, 2, 3, 3])

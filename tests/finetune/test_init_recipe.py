@@ -1,0 +1,55 @@
+import csv
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from inbedder.cli import app
+from inbedder.errors import RecipeError
+from inbedder_finetune.init_recipe import write_recipe
+from inbedder_finetune.registry import read_method
+
+GOLDEN = "tests/data/golden/roberta"
+
+
+@pytest.fixture
+def table(tmp_path):
+    with (tmp_path / "my own.csv").open("w", newline="") as file:
+        rows = [[f"I love cats, number {i}", "What do they love?", "cats"] for i in range(40)]
+        csv.writer(file).writerows([["Context", "Question", "Answer"], *rows])
+    return tmp_path / "my own.csv"
+
+
+def test_a_first_recipe_is_one_that_can_be_run(table, tmp_path):
+    write_recipe(table, tmp_path / "first.yaml")
+    text = (tmp_path / "first.yaml").read_text()
+    assert "Context holds the texts, Question the questions, Answer the answers" in text
+    method, recipe = read_method(tmp_path / "first.yaml", [f"model={GOLDEN}", "data.cache=null"])
+    assert (recipe.data.folder, recipe.data.sources[0].path) == (tmp_path.as_posix(), "my own.csv")
+    assert (recipe.training.output, recipe.training.batch_size, recipe.data.held_out) == ("runs/first", 8, 4)
+    assert recipe.training.eval_steps == 3
+    assert "loss on" in method.preview(recipe)
+    assert yaml.safe_load(text)["model"] == "mini"
+
+
+def test_the_command_line_writes_a_recipe_and_never_over_another(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(app, ["finetune", "--init", str(table)], catch_exceptions=False)
+    assert said.exit_code == 0 and (tmp_path / "my own.yaml").exists()
+    assert "inbedder finetune my own.yaml --dry-run" in said.output
+    with pytest.raises(RecipeError, match=r"my own\.yaml is there already. Name another: inbedder finetune OTHER\.yaml --init"):
+        CliRunner().invoke(app, ["finetune", "--init", str(table)], catch_exceptions=False)
+    assert CliRunner().invoke(app, ["finetune", "other.yaml", "--init", str(table)]).exit_code == 0
+    assert CliRunner().invoke(app, ["finetune"]).exit_code == 2
+
+
+def test_a_table_without_questions_is_told_what_it_lacks(tmp_path):
+    (tmp_path / "t.csv").write_text("text,label\na b,x\n")
+    message = (
+        r"t\.csv has no column for instruction \(question, query\); output \(answer, answers, response\). Its columns are: 'text'"
+    )
+    with pytest.raises(RecipeError, match=message):
+        write_recipe(tmp_path / "t.csv", tmp_path / "r.yaml")
+    with pytest.raises(RecipeError, match="No such file"):
+        write_recipe(tmp_path / "gone.csv", tmp_path / "r.yaml")
+    assert not (tmp_path / "r.yaml").exists()

@@ -1,0 +1,21 @@
+from pathlib import Path
+
+import pytest
+
+from inbedder.errors import RecipeError
+from inbedder_finetune.answering import train_answering as answering
+from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
+from inbedder_finetune.registry import read_method
+
+RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
+
+
+def test_a_recipe_without_a_method_is_one_of_answering():
+    method, recipe = read_method(RECIPES / "tiny-opt.yaml")
+    assert method is answering
+    assert isinstance(recipe, AnsweringRecipe)
+
+
+def test_a_method_that_does_not_exist_is_named_with_those_that_do():
+    with pytest.raises(RecipeError, match=r"'guessing'; choose one of: answering"):
+        read_method(RECIPES / "tiny-opt.yaml", ["method=guessing"])

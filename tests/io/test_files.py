@@ -1,0 +1,168 @@
+import errno
+import os
+import socket
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from inbedder.errors import InputError
+from inbedder.io.files import atomic_folder, atomic_write, check_target
+
+
+def test_the_target_appears_whole_and_no_temporary_stays(tmp_path):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with atomic_write(target) as temporary:
+        temporary.write_text("new")
+        assert target.read_text() == "old"
+    assert target.read_text() == "new"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, ValueError])
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, interruption):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(interruption), atomic_write(target) as temporary:
+        temporary.write_text("half")
+        raise interruption
+    assert target.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match=r"Cannot write .*No space left on device"), atomic_write(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_folder_is_said(tmp_path):
+    with pytest.raises(InputError, match=r"Cannot write .*No such file or directory"), atomic_write(tmp_path / "no" / "a.txt"):
+        pass
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_folder_after(tmp_path, monkeypatch):
+    events = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(descriptor):
+        events.append(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def replaced(source, target):
+        events.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    target = tmp_path / "a.txt"
+    with atomic_write(target) as temporary:
+        temporary.write_text("new")
+    assert events == [target.stat().st_ino, "renamed", tmp_path.stat().st_ino]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
+def test_an_existing_file_keeps_its_mode(tmp_path, mode):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    target.chmod(mode)
+    with atomic_write(target) as temporary:
+        temporary.write_text("new")
+    assert (target.read_text(), stat.S_IMODE(target.stat().st_mode)) == ("new", mode)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a umask is POSIX's")
+def test_a_new_file_has_the_mode_that_the_umask_leaves(tmp_path):
+    code = (
+        "import sys\nfrom inbedder.io.files import atomic_write\nwith atomic_write(sys.argv[1]) as file: file.write_text('new')"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.txt")], check=True, umask=0o027)
+    assert stat.S_IMODE((tmp_path / "a.txt").stat().st_mode) == 0o640
+
+
+def test_writing_a_file_never_sets_the_umask_of_the_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda _mask: pytest.fail("another thread's new file would get other rights"))
+    with atomic_write(tmp_path / "a.txt") as temporary:
+        temporary.write_text("new")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path, there):
+    (tmp_path / "kept").mkdir()
+    target, link, second = tmp_path / "kept" / "a.txt", tmp_path / "link.txt", tmp_path / "second.txt"
+    if there:
+        target.write_text("old")
+    link.symlink_to("kept/a.txt")
+    second.symlink_to(link)
+    with atomic_write(second) as temporary:
+        assert temporary.parent == target.parent
+        temporary.write_text("new")
+    assert link.is_symlink() and second.is_symlink()
+    assert target.read_text() == "new"
+    assert os.listdir(tmp_path / "kept") == ["a.txt"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "device").symlink_to("/dev/null")
+    (tmp_path / "loop").symlink_to("loop")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for name, says in [
+            ("pipe", "is a pipe"),
+            ("folder", "is a folder"),
+            ("device", "is a device"),
+            ("socket", "is a socket"),
+            ("loop", "Cannot write .*[Ss]ymbolic link"),
+        ]:
+            with pytest.raises(InputError, match=says), atomic_write(tmp_path / name):
+                pytest.fail("the work began")
+            with pytest.raises(InputError, match=says):
+                check_target(tmp_path / name)
+    assert sorted(os.listdir(tmp_path)) == ["device", "folder", "loop", "pipe", "socket"]
+
+
+def test_a_name_as_long_as_a_name_can_be_is_written(tmp_path):
+    target = tmp_path / ("a" * 251 + ".txt")
+    with atomic_write(target) as temporary:
+        temporary.write_text("new")
+    assert target.read_text() == "new"
+
+
+def test_the_check_before_the_work_leaves_nothing(tmp_path):
+    (tmp_path / "a.txt").write_text("old")
+    check_target(tmp_path / "a.txt", [tmp_path / "other.txt", tmp_path, "-"])
+    check_target(tmp_path / "new.txt", [tmp_path / "new.txt"])
+    assert os.listdir(tmp_path) == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"
+    with pytest.raises(InputError, match="is the input itself"):
+        check_target(tmp_path / "a.txt", [tmp_path / "b.txt", tmp_path / "." / "a.txt"])
+    with pytest.raises(InputError, match=r"Cannot write .*No such file"):
+        check_target(tmp_path / "no" / "a.txt")
+
+
+def test_a_folder_without_the_right_to_write_is_found_out(tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(InputError, match=r"Cannot write .*Permission denied"):
+            check_target(tmp_path / "a.txt")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_a_folder_is_there_whole_or_not_at_all(tmp_path):
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "out") as temporary:
+        (temporary / "a").write_text("a")
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()
+    with atomic_folder(tmp_path / "out") as temporary:
+        (temporary / "a").write_text("a")
+        assert not any((tmp_path / "out").iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out" / "a").read_text() == "a"

@@ -1,0 +1,137 @@
+import csv
+import datetime
+import errno
+import os
+from decimal import Decimal
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from inbedder.errors import InputError
+from inbedder.io.outputs import vector_writer, write_answers, write_records
+from inbedder.io.tables import read_rows
+
+DANGEROUS = ["=1+1", "+1+1", "-1-1", "-a", "@sum", "\t=1", "\r=1"]
+HARMLESS = ["a=1", " =1", "'=1", "", "1-1", "-1", "+1", "-3.25", "-1.000,5", "+5%", "-"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_texts_that_begin_as_formulas_are_guarded_in_tables_that_spreadsheets_open(tmp_path, name):
+    rows = [{"n": -i, "share": -0.5, "text": text} for i, text in enumerate([*DANGEROUS, *HARMLESS])]
+    write_records(rows, tmp_path / name)
+    with (tmp_path / name).open(newline="") as file:
+        found = list(csv.reader(file, delimiter="\t" if name == "t.tsv" else ","))
+    assert found[0] == ["n", "share", "text"]
+    assert found[1:] == [
+        *([str(-i), "-0.5", f"'{text}"] for i, text in enumerate(DANGEROUS)),
+        *([str(-i - len(DANGEROUS)), "-0.5", text] for i, text in enumerate(HARMLESS)),
+    ]
+
+
+def test_names_of_columns_are_guarded_too(tmp_path):
+    write_records([{"=1+1": "a b"}], tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text().splitlines() == ["'=1+1", "a b"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+def test_the_guard_can_be_turned_off(tmp_path, name):
+    rows = [{"text": text} for text in DANGEROUS]
+    write_records(rows, tmp_path / name, guard_cells=False)
+    assert read_rows(str(tmp_path / name)) == rows
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.json", "t.parquet", "t.xlsx"])
+def test_other_tables_hold_texts_as_they_are(tmp_path, name):
+    if name == "t.xlsx":
+        pytest.importorskip("openpyxl")
+    rows = [{"text": text} for text in DANGEROUS if name != "t.xlsx" or "\r" not in text]  # xml knows one end of a line
+    write_records(rows, tmp_path / name)
+    assert read_rows(str(tmp_path / name)) == rows
+
+
+DAY = datetime.date(2024, 1, 2)
+NOON = datetime.datetime(2024, 1, 2, 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        ("t.csv", {"day": "2024-01-02", "noon": "2024-01-02 12:00:00", "price": "1.50", "tags": '["é", 1]', "mixed": "a"}),
+        ("t.jsonl", {"day": "2024-01-02", "noon": "2024-01-02 12:00:00", "price": "1.50", "tags": ["é", 1], "mixed": "a"}),
+        ("t.parquet", {"day": DAY, "noon": NOON, "price": Decimal("1.50"), "tags": '["é", 1]', "mixed": "a"}),
+        ("t.xlsx", {"day": DAY, "noon": NOON, "price": 1.5, "tags": '["é", 1]', "mixed": "a"}),
+    ],
+)
+def test_dates_and_other_values_of_a_users_columns_are_written(tmp_path, name, cells):
+    if name == "t.xlsx":
+        pytest.importorskip("openpyxl")
+    row = {"day": DAY, "noon": NOON, "price": Decimal("1.50"), "tags": ["é", 1], "mixed": "a"}
+    write_records([row, {"day": None, "mixed": 7, "more": True}], tmp_path / name)
+    first, second = read_rows(str(tmp_path / name))
+    assert {column: first[column] for column in cells} == cells
+    empty = "" if name == "t.csv" else None
+    assert second.get("day") == empty
+    assert str(second["mixed"]) == "7"
+    assert str(second["more"]) == "True"
+    assert first.get("more") == empty
+
+
+def test_answers_are_guarded_as_texts_are(tmp_path):
+    path = tmp_path / "t.csv"
+    write_answers(path, [["=a", "b"]], [1], ["-c"])
+    assert read_rows(str(path)) == [{"row": "1", "text": "'-c", "answer_1": "'=a", "answer_2": "b"}]
+    write_answers(path, [["=a"]], [1], ["-c"], guard_cells=False)
+    assert read_rows(str(path)) == [{"row": "1", "text": "-c", "answer": "=a"}]
+
+
+def test_vectors_are_written_through_a_link(tmp_path):
+    (tmp_path / "link.npy").symlink_to("real.npy")
+    with vector_writer(tmp_path / "link.npy", 1) as writer:
+        writer.add([1], ["a"], np.ones((1, 2), np.float32))
+    assert (tmp_path / "link.npy").is_symlink()
+    assert np.load(tmp_path / "real.npy").tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
+def test_vectors_that_come_bit_by_bit_are_one_table(tmp_path, name):
+    vectors = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    texts = [*"abcde", "lone \ud800", "😀"]
+    with vector_writer(tmp_path / name, 7) as writer:
+        for start in (0, 3, 4):
+            stop = {0: 3, 3: 4, 4: 7}[start]
+            writer.add(range(start + 1, stop + 1), texts[start:stop], vectors[start:stop])
+        assert not (tmp_path / name).exists()
+    if name == "t.npy":
+        np.testing.assert_array_equal(np.load(tmp_path / name, mmap_mode="r"), vectors)
+        return
+    rows = read_rows(str(tmp_path / name))
+    assert [row["row"] for row in rows] == list(range(1, 8))
+    assert [row["text"] for row in rows][:5] == [*"abcde"]
+    np.testing.assert_array_equal(np.array([row["embedding"] for row in rows], np.float32), vectors)
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
+def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path, name, monkeypatch):
+    def full(*_args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(InputError, match="No space left on device"), vector_writer(tmp_path / name, 2) as writer:
+        writer.add([1], ["a"], np.ones((1, 3), np.float32))
+        monkeypatch.setattr(writer, "file", SimpleNamespace(tell=lambda: 1, write=full, close=writer.file.close))
+        monkeypatch.setattr(writer, "table", writer.table and SimpleNamespace(write_table=full, close=writer.table.close))
+        writer.add([2], ["b"], np.ones((1, 3), np.float32))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_flipped_bit_in_a_written_parquet_file_is_found_by_its_reader(tmp_path):
+    path = tmp_path / "t.parquet"
+    with vector_writer(path, 1) as writer:
+        writer.add([1], ["I love cats"], np.ones((1, 4), np.float32))
+    write_records([{"text": "I love dogs"}], tmp_path / "r.parquet")
+    for written, text in ((path, b"love cats"), (tmp_path / "r.parquet", b"love dogs")):
+        content = bytearray(written.read_bytes())
+        content[content.index(text)] ^= 1  # its first place is the page; statistics follow
+        written.write_bytes(content)
+        with pytest.raises(InputError, match="CRC"):
+            read_rows(str(written))

@@ -1,0 +1,159 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inbedder.errors import InputError, TemplateError
+from inbedder.prompting.templates import (
+    PromptTemplate,
+    check_represented,
+    get_template,
+    represent,
+    resolve_instruction,
+    template_names,
+)
+
+
+def test_the_default_template_is_the_papers_pattern():
+    rendered = get_template().render("I love cats", "What animals?").string
+    assert rendered == "### Input:\nI love cats\n\n### Instruction:\nWhat animals?\n\n### Response:"
+
+
+@pytest.mark.parametrize("name", template_names())
+@given(text=st.text(), instruction=st.text())
+def test_spans_point_at_the_parts_in_every_template(name, text, instruction):
+    rendered = get_template(name).render(text, instruction)
+    assert rendered.string[slice(*rendered.text)] == text
+    assert rendered.string[slice(*rendered.instruction)] == instruction
+
+
+def test_a_text_that_holds_slots_or_markers_is_not_filled_again():
+    text = "{instruction} ### Response: {input}"
+    rendered = get_template().render(text, "{input}")
+    assert rendered.string == f"### Input:\n{text}\n\n### Instruction:\n{{input}}\n\n### Response:"
+
+
+def test_the_chat_template_carries_the_papers_prefix():
+    assert get_template("llama-2-chat").pattern.startswith("Your task is to give an answer according to the instruction")
+
+
+def test_the_authors_chat_template_is_llama_2s_own_form():
+    rendered = get_template("llama-2-chat-inst").render("I love cats", "What animals?").string
+    asked = "Your task is to give an answer according to the instruction and input. Please keep your answer short."
+    assert rendered == f"[INST] {asked}\n\nInput: I love cats\n\nInstruction: What animals?\n\n### Your Answer: [/INST]"
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("alpaca-short", ""),
+        (
+            "alpaca",
+            "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n",
+        ),
+    ],
+)
+def test_without_an_input_alpacas_templates_leave_its_block_out(name, start):
+    rendered = get_template(name).render("", "Name {input} three colours.")
+    assert rendered.string == start + "### Instruction:\nName {input} three colours.\n\n### Response:"
+    assert rendered.string[slice(*rendered.instruction)] == "Name {input} three colours."
+    assert "### Input:\ntext\n\n" in get_template(name).render("text", "Name it.").string
+
+
+def test_a_pattern_without_input_holds_the_instruction_alone():
+    with pytest.raises(TemplateError, match="without_input must hold"):
+        PromptTemplate("mine", "{input}{instruction}", without_input="{input}{instruction}")
+
+
+def test_the_instructor_template_puts_the_instruction_directly_before_the_text():
+    assert get_template("instructor").render("text", "Represent it: ").string == "Represent it: text"
+
+
+def test_the_forms_of_instruct_models_are_theirs():
+    assert get_template("e5-instruct").render("text", "Find it").string == "Instruct: Find it\nQuery: text"
+    assert get_template("qwen3-embedding").render("text", "Find it").string == "Instruct: Find it\nQuery:text"
+
+
+def test_a_bare_template_leaves_a_text_without_instruction_alone():
+    rendered = PromptTemplate("mine", "Do {instruction}: {input}!", bare=True).render("text", "")
+    assert (rendered.string, rendered.text, rendered.instruction) == ("text", (0, 4), (0, 0))
+    assert get_template("e5-instruct").render("text", "").string == "Instruct: \nQuery: text"
+
+
+@pytest.mark.parametrize(
+    ("template", "prompt", "instruction"),
+    [
+        ("prefix", "query: ", "query: "),
+        ("e5-instruct", "Instruct: Find it\nQuery: ", "Find it"),
+        ("e5-instruct", "Instruct: Find it\nQuery:", None),
+        ("qwen3-embedding", "Instruct: Find it\nQuery:", "Find it"),
+        ("e5-instruct", "query: ", None),
+        ("inbedder", "query: ", None),
+        ("A{instruction}A{input}", "A", None),
+        ("{instruction}{input}!", "query: ", None),
+        ("inbedder", "", ""),
+    ],
+)
+def test_the_instruction_of_a_prompt_is_what_the_template_would_have_made_it_of(template, prompt, instruction):
+    assert get_template(template).instruction_of(prompt) == instruction
+
+
+def test_unified_instructions_are_the_papers():
+    assert represent("statement") == "Represent the statement:"
+    assert represent("Tweet post", objective="retrieving duplicate comments") == (
+        "Represent the Tweet post for retrieving duplicate comments:"
+    )
+    wikipedia = represent("question", domain="Wikipedia", objective="retrieving supporting documents")
+    assert wikipedia == "Represent the Wikipedia question for retrieving supporting documents:"
+    assert check_represented(wikipedia) == ("Wikipedia question", "retrieving supporting documents")
+    assert check_represented("Represent the statement: ") == ("statement", None)
+    assert check_represented(get_template("instructor").document) == ("document", "retrieval")
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"text_type": " "}, "text_type must be a few words"),
+        ({"text_type": None}, "text_type must be a few words"),
+        ({"text_type": "question", "domain": ""}, "domain must be a few words"),
+        ({"text_type": "question", "objective": "retrieval:"}, "objective must be .* without a colon"),
+        ({"text_type": "a\nb"}, "without a colon or a line break"),
+        ({"text_type": "the question"}, "leave out 'the', the format brings it"),
+        ({"text_type": "question", "objective": "for retrieval"}, "leave out 'for', the format brings it"),
+    ],
+)
+def test_parts_that_spoil_the_unified_format_are_named(parts, message):
+    with pytest.raises(InputError, match=message):
+        represent(**parts)
+
+
+@pytest.mark.parametrize("bad", ["", "What is it?", "Represent the question", "Represent the :", "Represent the question for :"])
+def test_other_instructions_are_not_of_the_unified_format(bad):
+    with pytest.raises(InputError, match="is not of the form 'Represent the"):
+        check_represented(bad)
+
+
+def test_a_pattern_is_a_template():
+    assert get_template("Q: {instruction} T: {input} A:").render("t", "q").string == "Q: q T: t A:"
+
+
+def test_an_unknown_template_is_named_with_the_known_ones():
+    with pytest.raises(TemplateError, match=r"Unknown template 'nope'.*alpaca"):
+        get_template("nope")
+
+
+@pytest.mark.parametrize("pattern", ["{input} only", "{input} {instruction} {input}"])
+def test_a_pattern_needs_each_slot_once(pattern):
+    with pytest.raises(TemplateError, match="exactly once"):
+        PromptTemplate("mine", pattern)
+
+
+def test_named_instructions_resolve_and_others_stay():
+    assert resolve_instruction("@topic") == "What is the topic of the text?"
+    assert resolve_instruction(None) == resolve_instruction("@generic")
+    assert resolve_instruction("topic") == "topic"
+    assert resolve_instruction("@united why?") == "@united why?"
+
+
+def test_an_unknown_named_instruction_lists_the_known_ones():
+    with pytest.raises(TemplateError, match=r"Unknown named instruction '@nope'.*@topic"):
+        resolve_instruction("@nope")

@@ -1,0 +1,42 @@
+"""docs/recipes.md is what the docstrings of the settings say."""
+
+import importlib.util
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from inbedder_finetune.answering.answering_recipe import AnsweringSchedule
+
+ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("recipe_reference", ROOT / "scripts" / "dev" / "recipe_reference.py")
+reference = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(reference)
+
+
+def test_the_page_is_current():
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "run python scripts/dev/recipe_reference.py"
+
+
+def test_every_setting_has_a_line_with_its_type_its_default_and_its_meaning():
+    page = reference.page()
+    for one in fields(AnsweringSchedule):
+        assert f"| `{one.name}` |" in page
+    assert '| `reencode_loss` | info_nce, cosine | `"info_nce"` |' in page
+    assert "| `r` | a whole number from 1 | `64` | Rank. |" in page
+    assert "### `data.sources[]`" in page and "### `curriculum`" in page and "### `encoding`" in page
+    assert "a section |  |" not in page and "|  |" not in page
+
+
+@pytest.mark.parametrize(
+    ("hint", "words"),
+    [
+        ("Count | None", "a whole number from 1 or null"),
+        ('Literal["a", "b"] | None', "a, b or null"),
+        ("str | tuple[str, ...]", "text or a list of texts"),
+        ("Lora | None", "a section or null"),
+        ("tuple[Source, ...]", "a list of sections"),
+    ],
+)
+def test_types_are_said_in_words(hint, words):
+    assert reference._kind(hint) == words

@@ -1,0 +1,275 @@
+"""Limits and safety, of every route that the app has."""
+
+import json
+import logging
+import socket
+import time
+
+import pytest
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from inbedder.server.app import make_app
+from inbedder.server.settings import Settings
+from tests.server.conftest import URL
+
+KEY = "k3y-of-the-Server"
+GOOD = {"Authorization": f"Bearer {KEY}"}
+CANARY = "canary7261"
+BODIES = {
+    "/v1/embeddings": {"input": ["a", "b"]},
+    "/v1/rerank": {"query": "a", "documents": ["b", "c"]},
+    "/v2/embed": {"texts": ["a", "b"], "input_type": "clustering"},
+    "/v1/answers": {"input": ["a", "b"], "instruction": "What?"},
+    "/v1/clusters": {"texts": ["a", "b"], "k": 2},
+}
+"""A good body of each route that takes one."""
+TEXTS_IN = {
+    "/v1/embeddings": "input",
+    "/v1/rerank": "documents",
+    "/v2/embed": "texts",
+    "/v1/answers": "input",
+    "/v1/clusters": "texts",
+}
+
+
+def paths_of(routes, prefix=""):
+    for route in routes:
+        inner = getattr(route, "routes", None) or getattr(getattr(route, "original_router", None), "routes", None)
+        if isinstance(route, Mount):
+            yield prefix + route.path + "/swagger-ui.css"
+        elif inner:
+            yield from paths_of(inner, prefix)
+        else:
+            yield prefix + route.path
+
+
+def every_route(app):
+    """Paths and methods of all routes, whatever they are made by, and one that is none."""
+    paths = sorted({*paths_of(app.routes), *app.openapi()["paths"]})
+    assert set(BODIES) | {"/health", "/ready", "/metrics", "/docs", "/openapi.json", "/v1/models"} <= set(paths)
+    return [(path, "POST" if path in BODIES else "GET") for path in [*paths, "/none"]]
+
+
+def posts(app):
+    """The routes that take a body, each with a good one; a new one has to be added to BODIES."""
+    found = [path for path, methods in app.openapi()["paths"].items() if "post" in methods]
+    assert set(found) == set(BODIES)
+    return BODIES.items()
+
+
+def send(client, path, **options):
+    return client.request("POST" if path in BODIES else "GET", path, json=BODIES.get(path), **options)
+
+
+def with_instruction(path, body, instruction):
+    return {**body, "instructions": [instruction]} if path == "/v1/clusters" else {**body, "instruction": instruction}
+
+
+WRONG = {
+    "none": {},
+    "empty": {"Authorization": ""},
+    "a scheme alone": {"Authorization": "Bearer"},
+    "an empty key": {"Authorization": "Bearer "},
+    "no scheme": {"Authorization": KEY},
+    "another scheme": {"Authorization": f"Basic {KEY}"},
+    "the scheme in another case": {"Authorization": f"bearer {KEY}"},
+    "the key in another case": {"Authorization": f"Bearer {KEY.lower()}"},
+    "a part of the key": {"Authorization": f"Bearer {KEY[:-1]}"},
+    "more than the key": {"Authorization": f"Bearer {KEY}x"},
+    "another key": {"Authorization": "Bearer other"},
+    "bytes that are no ASCII": {"Authorization": b"Bearer \xff\xfe"},
+    "another header": {"X-API-Key": KEY},
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_every_route_but_health_wants_the_key(make_client, case):
+    client = make_client(api_key=KEY)
+    for path, method in every_route(client.app):
+        for asked in {method, "GET", "OPTIONS", "HEAD"}:
+            status = client.request(asked, path, headers=WRONG[case]).status_code
+            assert (status != 401) if path == "/health" else (status == 401), (path, asked, status)
+    assert client.get("/health", headers=WRONG[case]).status_code == 200
+    assert client.get("/health/", headers=WRONG[case]).status_code == 401
+
+
+def test_with_the_key_every_route_answers(make_client):
+    client = make_client(api_key=KEY, headers=GOOD)
+    for path, _ in every_route(client.app):
+        assert send(client, path).status_code == (404 if path == "/none" else 200), path
+
+
+def test_a_key_that_is_sent_twice_is_none(make_client):
+    client = make_client(api_key=KEY)
+    headers = [("Authorization", f"Bearer {KEY}"), ("Authorization", "Bearer other")]
+    assert client.get("/ready", headers=headers).status_code == 401
+
+
+def test_without_a_key_only_localhost_is_answered_so_that_no_web_page_can_ask(client):
+    for path, method in every_route(client.app):
+        for host in ("example.org", "127.0.0.1.example.org", "example.org:8765", ""):
+            assert client.request(method, path, headers={"Host": host}).status_code == 421, (path, host)
+        for host in ("localhost:8765", "127.0.0.1", "[::1]:8765", "[::1]"):
+            assert send(client, path, headers={"Host": host}).status_code in (200, 404), (path, host)
+    for path, body in posts(client.app):
+        sent = client.post(path, content=str(body), headers={"Content-Type": "text/plain"})
+        assert sent.status_code == 422, path
+
+
+def test_a_body_that_is_too_long_is_refused_announced_or_not(make_client):
+    client = make_client(max_body_bytes=1000)
+    for path, method in every_route(client.app):
+        assert client.request(method, path, content=b"x" * 1001).status_code == 413, path
+        assert client.request(method, path, content=iter([b"x" * 600] * 2)).status_code == 413, path
+    for path, body in posts(client.app):
+        assert client.post(path, json=body).status_code == 200
+
+
+def test_items_characters_tokens_and_instructions_have_bounds(make_client):
+    roomy = make_client()
+    few, short = make_client(max_items=2, max_cluster_items=2), make_client(max_characters=5, max_instruction_characters=10)
+    for path, body in posts(roomy.app):
+        field = TEXTS_IN[path]
+        three, long = {**body, field: ["a", "b", "c"]}, {**body, field: ["a", "b" * 6]}
+        assert roomy.post(path, json=three).status_code == roomy.post(path, json=long).status_code == 200
+        assert few.post(path, json=body).status_code == short.post(path, json=body).status_code == 200
+        for client, wrong in ((few, three), (few, {**body, field: []}), (short, long)):
+            assert client.post(path, json=wrong).status_code == 422, path
+        assert roomy.post(path, json=with_instruction(path, body, "What is it?")).status_code == 200
+        assert short.post(path, json=with_instruction(path, body, "What is it?")).status_code == 422
+        assert roomy.post(path, json=with_instruction(path, body, "What is it " * 100)).status_code == 422, path
+    tight = make_client(max_tokens=10)
+    for path, body in posts(tight.app):
+        refused = tight.post(path, json={**body, TEXTS_IN[path]: ["a b c d e f g h"] * 2})
+        assert refused.status_code == 422, path
+    assert few.post("/v1/clusters", json={"texts": ["a", "b"], "instructions": ["a"] * 9}).status_code == 422
+
+
+@pytest.mark.parametrize("ids", [[-1], [10**6], [2**70], [[1, 2], [10**6]], [1, "a"], [1.5], [True]])
+def test_token_ids_outside_of_the_vocabulary_are_refused(client, ids):
+    assert client.post("/v1/embeddings", json={"input": ids}).status_code == 422
+
+
+def test_bodies_that_are_sent_by_half_time_out(make_live):
+    address = make_live(body_timeout=0.3)
+    for path in [*BODIES, "/none"]:
+        with socket.create_connection(address, timeout=20) as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
+            connection.sendall(head.encode() + b'{"input"')
+            assert connection.recv(1000).startswith(b"HTTP/1.1 408 "), path
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_vector_that_is_not_finite_is_no_success(make_client, failing, number):
+    numbers = make_client()
+    factor = [1.0]
+    client = make_client({"broken": failing(lambda vectors, _: vectors * factor[0])})
+    factor[0] = number
+    for path, body in posts(client.app):
+        assert numbers.post(path, json=body).status_code == 200
+        sent = client.post(path, json=body)
+        assert sent.status_code == (200 if path == "/v1/answers" else 500), path
+        assert sent.status_code == 200 or sent.json()["error"]["type"] == "server_error"
+
+
+def test_what_nobody_expected_is_a_500_that_tells_nothing(make_client, failing, caplog):
+    def explode(vectors, prompts):
+        if exploding:
+            raise ValueError(f"/etc/passwd {CANARY}")
+        return vectors
+
+    exploding = []
+    client = make_client({"broken": failing(explode)})
+    exploding.append(True)
+    for path, body in posts(client.app):
+        if path != "/v1/answers":
+            sent = client.post(path, json=body)
+            assert sent.status_code == 500, path
+            assert CANARY not in sent.text
+            assert "passwd" not in sent.text
+    assert "ValueError" in caplog.text
+    assert CANARY not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "field", ["template", "revision", "pooling", "layer", "backbone", "trust_remote_code", "cache", "device"]
+)
+def test_no_request_chooses_how_a_model_is_loaded_or_read(client, field):
+    for path, body in posts(client.app):
+        assert client.post(path, json={**body, field: "x"}).status_code == 422
+
+
+def test_a_model_is_a_name_and_an_instruction_is_text(client, tiny):
+    for path, body in posts(client.app):
+        for name in ("/etc", "../tiny", tiny.name, "tiny@main", ""):
+            assert client.post(path, json={**body, "model": name}).status_code == 404, (path, name)
+    for asked in ("{input} {instruction}", "@../templates", "alpaca", "### Response:", "[MASK] [SEP]"):
+        body = {"input": ["a"], "instruction": asked, "normalized": False}
+        (row,) = client.post("/v1/embeddings", json=body).json()["data"]
+        assert row["embedding"] == pytest.approx(tiny.encode("a", asked).tolist(), abs=1e-4)
+
+
+def test_neither_errors_nor_logs_hold_what_was_sent(make_client, tiny, caplog, capfd):
+    caplog.set_level(logging.DEBUG)
+    key = f"key-{CANARY}"
+    client = make_client({"tiny": tiny}, api_key=key, headers={"Authorization": f"Bearer {key}"}, max_characters=500)
+    refused = []
+    for path, body in posts(client.app):
+        field = TEXTS_IN[path]
+        for texts in (
+            [CANARY, f"/home/{CANARY}"],
+            [CANARY * 100, "b"],
+            [CANARY, 1],
+            CANARY * 100,
+            {CANARY: 1},
+            [f"{CANARY}\ud800"],
+        ):
+            asked = with_instruction(path, {**body, field: texts}, f"What is {CANARY}?")
+            refused.append(client.post(path, content=as_bytes(asked), headers={"Content-Type": "application/json"}))
+        for name in ("user", "model", "truncate", "k", "n"):
+            refused.append(client.post(path, json={**body, name: CANARY}))
+        refused.append(client.post(path, json=with_instruction(path, body, f"@{CANARY}")))
+        refused.append(client.post(path, json=with_instruction(path, body, CANARY * 1000)))
+        refused.append(client.post(path, content=f'{{"{CANARY}'.encode(), headers={"Content-Type": "application/json"}))
+        refused.append(client.post(f"{path}?input={CANARY}", json=body))
+    refused += [client.get(f"/{CANARY}"), client.get(f"/docs/assets/{CANARY}"), client.put(f"/v1/{CANARY}")]
+    refused.append(client.get("/ready", headers={"Authorization": f"Bearer x{CANARY}"}))
+    assert {401, 404, 422, 400} <= {sent.status_code for sent in refused}
+    for sent in refused:
+        assert sent.status_code < 500
+        assert sent.status_code == 200 or CANARY not in sent.text + str(sent.headers), (sent.request.url.path, sent.text)
+    written = capfd.readouterr()
+    ours = [
+        record for record in caplog.records if record.name.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2")
+    ]
+    assert any(record.name == "inbedder.server.middleware" for record in ours)
+    told = [record.getMessage() + str(record.exc_info) for record in ours]
+    assert not [message for message in told if CANARY in message]
+    assert CANARY not in written.out + written.err
+    assert CANARY not in client.get("/metrics").text
+
+
+def as_bytes(value):
+    return json.dumps(value).encode()
+
+
+def test_a_server_that_ends_takes_no_more_requests(tiny):
+    app = make_app({"tiny": tiny}, Settings())
+    with TestClient(app, base_url=URL) as client:
+        assert client.get("/ready").status_code == 200
+        app.state.models["tiny"].close()
+        for path, body in posts(app):
+            sent = client.post(path, json=body)
+            assert (sent.status_code, sent.headers["retry-after"]) == (503, "1")
+        assert client.get("/ready").status_code == 503
+        assert client.get("/health").status_code == 200
+
+
+def test_time_is_told_to_the_tenth_of_a_millisecond_and_nothing_more(client, caplog):
+    caplog.set_level(logging.INFO, logger="inbedder.server.middleware")
+    started = time.perf_counter()
+    client.get("/health")
+    route, status, milliseconds, unit = caplog.records[-1].getMessage().split()
+    assert (route, status, unit) == ("/health", "200", "ms")
+    assert float(milliseconds) <= 1000 * (time.perf_counter() - started) + 0.1
