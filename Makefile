@@ -1,4 +1,4 @@
-.PHONY: install fix check test docs package demo bench
+.PHONY: install fix check test docs package release-check demo bench
 
 install:
 	python3 -m venv .venv
@@ -9,7 +9,7 @@ fix:
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 check:
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-cache && .venv/bin/mypy && .venv/bin/pydoclint -q inbedder finetune/inbedder_finetune evaluation/inbedder_evaluation
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/lint-imports --no-cache && .venv/bin/mypy && .venv/bin/pydoclint -q inbedder finetune/inbedder_finetune evaluation/inbedder_evaluation && .venv/bin/python scripts/dev/list_names.py && .venv/bin/typos
 
 test:
 	scripts/test
@@ -19,6 +19,9 @@ docs:
 
 package:
 	rm -rf dist && .venv/bin/python -m build && .venv/bin/python -m build --wheel -o dist inbedder/models/small && .venv/bin/twine check --strict dist/*
+
+release-check:
+	.venv/bin/python scripts/dev/release_check.py
 
 demo:
 	scripts/demo

@@ -81,9 +81,8 @@ def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
         "inbedder",
-        "finetune",
-        "evaluation",
-        "prompts",
+        "inbedder_finetune",
+        "inbedder_evaluation",
     }
     assert not [name for name in names if "/results/" in name or "/tests/" in name or "__pycache__" in name]
     assert "inbedder/py.typed" in names
@@ -136,7 +135,14 @@ def test_an_empty_environment_groups_measures_and_looks_at_a_recipe(inbedder, tm
     assert "<html" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "IntentEmotion" in inbedder("evaluate", "--task", "IntentEmotion", "-o", "results.json")
     assert "2,000 rows" in inbedder("finetune", "csts-bi", "--dry-run")
-    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "results.items", "results.json", "texts.txt"}
+    assert inbedder("answer", "texts.txt", "-i", "How is the waiter?", "-o", "answers.csv") == ""
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "answers.csv",
+        "report.html",
+        "results.items",
+        "results.json",
+        "texts.txt",
+    }
 
 
 @pytest.mark.slow
@@ -152,7 +158,7 @@ def test_the_wheel_embeds_from_an_empty_environment(environment, clean, tmp_path
     command = [environment / "bin" / "inbedder", "embed", "texts.txt", "-i", "@topic", "--model", make_model("opt")]
     subprocess.run(command, check=True, cwd=tmp_path, env=clean)
     assert np.load(tmp_path / "vectors.npy", allow_pickle=False).shape == (2, 32)
-    for package in ("inbedder", "finetune", "evaluation"):
+    for package in ("inbedder", "inbedder_finetune", "inbedder_evaluation"):
         subprocess.run(
             [python, "-c", f"import {package}; assert {package}.__file__.startswith({str(site)!r})"],
             check=True,
@@ -160,14 +166,14 @@ def test_the_wheel_embeds_from_an_empty_environment(environment, clean, tmp_path
             env=clean,
         )
     for part in (
-        "prompts/templates.yaml",
+        "inbedder/prompts/templates.yaml",
         "inbedder/prompting/stopwords_en.txt",
         "inbedder/prompting/stopwords_nltk_en.txt",
-        "finetune/recipes/mini.yaml",
-        "finetune/written/opinions.yaml",
+        "inbedder_finetune/recipes/mini.yaml",
+        "inbedder_finetune/written/opinions.yaml",
         *(f"inbedder/grouping/report/{name}" for name in ("page.css", "page.js", "page.html.j2", "parts.html.j2")),
         "inbedder/models/mini/adapter_model.safetensors",
-        "evaluation/data/intent_emotion.jsonl",
+        "inbedder_evaluation/data/intent_emotion.jsonl",
     ):
         assert (site / part).is_file(), part
-    assert not [part for part in ("finetune/results", "evaluation/results") if (site / part).exists()]
+    assert not [name for name in ("finetune", "evaluation", "prompts") if (site / name).exists()]
