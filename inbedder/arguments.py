@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError
 
-LARGEST_SEED = 2**32 - 1
+MAX_SEED = 2**32 - 1
 """Of numpy and scikit-learn."""
-BLOCK = 8192
+ROWS_PER_BLOCK = 8192
 """Vectors that are checked at once."""
 
 
-def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
+def check_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
     """Take a whole number, of Python or numpy.
 
     Args:
@@ -45,12 +45,12 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
     return number
 
 
-def seed_number(value: Any) -> int:
+def check_seed(value: Any) -> int:
     """Take a seed: a whole number from 0 to 2**32 - 1."""
-    return whole_number("seed", value, 0, LARGEST_SEED)
+    return check_integer("seed", value, 0, MAX_SEED)
 
 
-def finite_number(name: str, value: Any) -> float:
+def check_finite_number(name: str, value: Any) -> float:
     """Take a number that is neither infinite nor NaN.
 
     Args:
@@ -72,7 +72,7 @@ def finite_number(name: str, value: Any) -> float:
     return number
 
 
-def entries(name: str, values: Any) -> list[Any]:
+def check_list(name: str, values: Any) -> list[Any]:
     """Take a sequence of entries: a list, a tuple, an array, an iterator, a column of pandas or Arrow.
 
     Args:
@@ -101,7 +101,7 @@ def entries(name: str, values: Any) -> list[Any]:
     return list(values)
 
 
-def known_vectors(name: str, values: Any, count: int) -> NDArray[Any]:
+def check_vectors(name: str, values: Any, count: int) -> NDArray[Any]:
     """Take vectors that are known already.
 
     Args:
@@ -117,7 +117,9 @@ def known_vectors(name: str, values: Any, count: int) -> NDArray[Any]:
     """
     try:
         vectors: NDArray[Any] = np.asanyarray(values)
-        finite = all(np.isfinite(vectors[place : place + BLOCK]).all() for place in range(0, len(vectors), BLOCK))
+        finite = all(
+            np.isfinite(vectors[place : place + ROWS_PER_BLOCK]).all() for place in range(0, len(vectors), ROWS_PER_BLOCK)
+        )
     except (TypeError, ValueError):
         raise InputError(f"{name} must be an array of numbers, one row per text.") from None
     if vectors.ndim != 2 or len(vectors) != count:

@@ -15,21 +15,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from inbedder.arguments import known_vectors
+from inbedder.arguments import check_vectors
 from inbedder.backbones.protocol import check_answers
-from inbedder.backbones.revision import weights_revision
-from inbedder.backbones.transformer import distinct_words
+from inbedder.backbones.revision import get_weights_revision
+from inbedder.backbones.transformer import select_distinct_words
 from inbedder.encoding.dataset_map import VectorMap
-from inbedder.encoding.guided import GuidedVectors, guided
+from inbedder.encoding.guided import GuidedVectors, encode_guided
 from inbedder.encoding.parts import Parts
-from inbedder.encoding.prompt_runner import Pace
+from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.reencode import ReencodedVectors, check_encoder, reencode
-from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, names_a_prompt
+from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
 from inbedder.errors import InputError
-from inbedder.options import Options, Reencoding, Sampling, all_options
+from inbedder.options import Options, Reencoding, Sampling, list_options
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import Vectors, side_by_side, similarity, unit
+from inbedder.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
 
 Instruction = str | Sequence[str] | None
 
@@ -178,7 +178,7 @@ class InBedder:
     @property
     def revision(self) -> str:
         """What identifies the weights: the hub's commit, or a hash of the files; ``spec`` says all that decides a vector."""
-        return weights_revision(self.backbone)
+        return get_weights_revision(self.backbone)
 
     def prompt(self, text: str, instruction: str | None = None) -> str:
         """Return what the model reads of a text (before any cut) and an instruction.
@@ -244,11 +244,11 @@ class InBedder:
                 )
             return self.base_encoder.encode(texts, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
-        pace = Pace(batch_size, show_progress_bar)
+        pace = RunOptions(batch_size, show_progress_bar)
         normalize = bool(options["normalize_embeddings"])
         if self.pooling == "re-enc":
             reencoded = self._reencode(rows, instructions, words, pace, normalize)
-            return reencoded.alone() if isinstance(texts, str) else reencoded
+            return reencoded.select_first() if isinstance(texts, str) else reencoded
         vectors = self._read(rows, [(question,) for question in instructions], words, pace, normalize)[0]
         first: Vectors = vectors[0] if isinstance(texts, str) else vectors
         return first
@@ -283,7 +283,7 @@ class InBedder:
             raise InputError("encode_many takes a list of instructions, and this one is empty.")
         if not rows:
             return np.empty((len(questions), 0, self.dimension), dtype=np.float32)
-        pace, words = Pace(batch_size, show_progress_bar), self.options.encoding.filter_words
+        pace, words = RunOptions(batch_size, show_progress_bar), self.options.encoding.filter_words
         normalize = normalize_embeddings or bool(self.options.encoding.normalize)
         if self.pooling == "re-enc":
             each = (self._reencode(rows, [question] * len(rows), words, pace, normalize) for question in questions)
@@ -293,28 +293,28 @@ class InBedder:
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
     def _read(
-        self, rows: list[str], questions: Sequence[tuple[str, ...]], words: Sequence[str], pace: Pace, normalize: bool
+        self, rows: list[str], questions: Sequence[tuple[str, ...]], words: Sequence[str], pace: RunOptions, normalize: bool
     ) -> Vectors:
         """Vectors of n texts under m questions each, shape (m, n, d)."""
         if not rows:
             return np.empty((1, 0, self.dimension), dtype=np.float32)
-        pooled = self.runner.vectors(rows, questions, words, pace)
+        pooled = self.runner.pool(rows, questions, words, pace)
         vectors = self.combiner.combine(pooled, rows, questions, words, pace)
-        return unit(vectors) if normalize else vectors
+        return normalize_vectors(vectors) if normalize else vectors
 
     def _reencode(
-        self, rows: list[str], instructions: Sequence[str], words: Sequence[str], pace: Pace, normalize: bool
+        self, rows: list[str], instructions: Sequence[str], words: Sequence[str], pace: RunOptions, normalize: bool
     ) -> ReencodedVectors:
         """Mean vectors of sampled answers, shape (n, d)."""
         encoding, device = self.options.encoding, str(self.device)
         assert encoding.reencoding is not None
-        sampling = encoding.reencoding.sampling(encoding.sampling.max_new_tokens, words)
+        sampling = encoding.reencoding.make_sampling(encoding.sampling.max_new_tokens, words)
         check_encoder(encoding.reencoding.encoder, store=self.store, device=device)
         check_answers(self.backbone, self.name)
-        answers = self.runner.answers(rows, instructions, sampling, pace)
+        answers = self.runner.answer(rows, instructions, sampling, pace)
         vectors = reencode(answers, encoding.reencoding.encoder, store=self.store, device=device)
         if normalize:
-            vectors[...] = unit(vectors)
+            vectors[...] = normalize_vectors(vectors)
         return vectors
 
     def encode_query(self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any) -> Vectors:
@@ -329,7 +329,7 @@ class InBedder:
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        question = self.defaults.query if instruction is None and not names_a_prompt(options) else instruction
+        question = self.defaults.query if instruction is None and not has_prompt(options) else instruction
         return self.encode(texts, question, **options)
 
     def encode_document(
@@ -347,7 +347,7 @@ class InBedder:
         Returns:
             float32, shape (n, d), or (d,) for one string.
         """
-        question = self.defaults.document if instruction is None and not names_a_prompt(options) else instruction
+        question = self.defaults.document if instruction is None and not has_prompt(options) else instruction
         return self.encode(texts, question, **options)
 
     def encode_guided(
@@ -383,12 +383,12 @@ class InBedder:
         if isinstance(texts, str):
             raise InputError("encode_guided takes a list of texts.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        known = self.encode(rows, **options) if generic is None else known_vectors("generic", generic, len(rows))
-        vectors = guided(
+        known = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, len(rows))
+        vectors = encode_guided(
             lambda indices: self.encode([rows[i] for i in indices], instruction, **options), known, sample=sample, seed=seed
         )
         if self.options.encoding.normalize:
-            vectors[...] = unit(vectors)
+            vectors[...] = normalize_vectors(vectors)
         return vectors
 
     def answer(
@@ -433,7 +433,7 @@ class InBedder:
         max_new_tokens = self.options.encoding.sampling.max_new_tokens
         sampling = Sampling(max_new_tokens, n, temperature, top_p, seed if temperature else 0)
         check_answers(self.backbone, self.name)
-        answers = self.runner.answers(rows, instructions, sampling, Pace(batch_size, show_progress_bar))
+        answers = self.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))
         return answers if n > 1 else [answer[0] for answer in answers]
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
@@ -453,7 +453,7 @@ class InBedder:
             if vectors.shape[1] != self.dimension:  # general-purpose vectors, which no head reads
                 return [[] for _ in vectors]
             vectors = np.ascontiguousarray(vectors[:, : -self.combiner.second_model.dimension])
-        return [distinct_words(word, top) for word in self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)]
+        return [select_distinct_words(word, top) for word in self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)]
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
         """Look vectors up in the cache without their texts.
@@ -469,7 +469,7 @@ class InBedder:
         if self.combiner.second_model is None:
             return vectors
         appended = self.combiner.second_model.cached_vectors(list(vectors))
-        return {key: side_by_side(vectors[key], second) for key, second in appended.items()}
+        return {key: concatenate_vectors(vectors[key], second) for key, second in appended.items()}
 
     def to(self, device: str | torch.device) -> InBedder:
         """Move the model, and all readers that share its weights, to another device.
@@ -518,9 +518,9 @@ class InBedder:
             ModelError: When the weights cannot be written.
             MissingExtraError: When sentence-transformers is not installed.
         """
-        from inbedder.encoding.sentence_transformers_export import export
+        from inbedder.encoding.sentence_transformers_export import export_model
 
-        export(self.parts, folder)
+        export_model(self.parts, folder)
 
     def __copy__(self) -> InBedder:
         return self.replace()
@@ -529,7 +529,7 @@ class InBedder:
         return self.replace()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_again, (type(self), self.parts.requested.changes())
+        return _load_again, (type(self), self.parts.requested.get_changed_options())
 
     def __repr__(self) -> str:
         """One line: the model and how it is read."""
@@ -546,7 +546,7 @@ def _load_again(kind: type[InBedder], options: dict[str, Any]) -> InBedder:
 def _signature() -> inspect.Signature:
     """The constructor's keywords, from the options' fields."""
     parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for option in all_options():
+    for option in list_options():
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if option.name == "model" else inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(option.name, kind, default=option.default, annotation=option.type))
     return inspect.Signature(parameters)

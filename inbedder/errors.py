@@ -5,25 +5,25 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Sequence
 
-LONGEST_SHOWN = 200
+MAX_CHARACTERS = 200
 """Characters of a name or value in a message."""
-NAMES_SHOWN = 20
+MAX_NAMES = 20
 """Names of a list in a message."""
 
 _SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = LONGEST_SHOWN
+_SHORT.maxstring = _SHORT.maxother = MAX_CHARACTERS
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Format any value for a message: its repr, cut at 200 characters, so that no control sequence reaches a terminal."""
     text = _SHORT.repr(value)
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
-def shown_names(names: Sequence[object]) -> str:
-    """Format names for a message: the first twenty, each by ``shown`` and separated by commas, and how many more there are."""
-    more = f" and {len(names) - NAMES_SHOWN:,} more" if len(names) > NAMES_SHOWN else ""
-    return ", ".join(map(shown, names[:NAMES_SHOWN])) + more
+def format_names(names: Sequence[object]) -> str:
+    """Format names for a message: the first twenty, each by ``format_value`` and separated by commas, and how many more there are."""
+    more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+    return ", ".join(map(format_value, names[:MAX_NAMES])) + more
 
 
 class InbedderError(Exception):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from inbedder.errors import InputError, ModelError, shown, shown_names
+from inbedder.errors import InputError, ModelError, format_names, format_value
 from inbedder.pooling import describe_poolings
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class OptionInfo:
     """Whether the base encoder and the second model are loaded with the same value."""
 
 
-def _option(
+def _make_option(
     default: Any,
     help: str,
     *,
@@ -63,7 +63,7 @@ def _option(
     return field(default=default, metadata={"option": info})
 
 
-def info_of(option: dataclasses.Field[Any]) -> OptionInfo:
+def get_option_info(option: dataclasses.Field[Any]) -> OptionInfo:
     """Return what an option's field carries.
 
     Args:
@@ -81,13 +81,13 @@ class _Checked:
 
     def __post_init__(self) -> None:
         for option in fields(self):  # type: ignore[arg-type]
-            value = info_of(option).check(option.name, getattr(self, option.name))
+            value = get_option_info(option).check(option.name, getattr(self, option.name))
             object.__setattr__(self, option.name, value)
 
 
 def _string(name: str, value: Any) -> Any:
     if not isinstance(value, str | None):
-        raise ModelError(f"{name} must be a string or None, not {shown(value)}.")
+        raise ModelError(f"{name} must be a string or None, not {format_value(value)}.")
     return value
 
 
@@ -100,12 +100,12 @@ def _path(name: str, value: Any) -> Any:
     try:
         return None if value is None else os.fspath(value)
     except TypeError:
-        raise ModelError(f"{name} must be a name or a path, not {shown(value)}.") from None
+        raise ModelError(f"{name} must be a name or a path, not {format_value(value)}.") from None
 
 
 def _true_or_false(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ModelError(f"{name} must be True or False, not {shown(value)}.")
+        raise ModelError(f"{name} must be True or False, not {format_value(value)}.")
     return value
 
 
@@ -114,15 +114,15 @@ def _switch(name: str, value: Any) -> bool | None:
 
 
 def _at_least_one(name: str, value: Any) -> int | None:
-    from inbedder.arguments import whole_number
+    from inbedder.arguments import check_integer
 
-    return None if value is None else whole_number(name, value, 1)
+    return None if value is None else check_integer(name, value, 1)
 
 
 def _whole(name: str, value: Any) -> int:
-    from inbedder.arguments import whole_number
+    from inbedder.arguments import check_integer
 
-    return whole_number(name, value)
+    return check_integer(name, value)
 
 
 def _dtype(name: str, value: Any) -> str | None:
@@ -131,13 +131,13 @@ def _dtype(name: str, value: Any) -> str | None:
         return None
     dtype = getattr(value, "__name__", None) or str(value).removeprefix("torch.")
     if dtype not in DTYPES:
-        raise ModelError(f"Unknown {name} {shown(value)}. Choose one of: {', '.join(DTYPES)}.")
+        raise ModelError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(DTYPES)}.")
     return str(dtype)
 
 
 def _side(name: str, value: Any) -> str:
     if value not in TRUNCATION_SIDES:
-        raise InputError(f"{name} must be {' or '.join(TRUNCATION_SIDES)}, not {shown(value)}.")
+        raise InputError(f"{name} must be {' or '.join(TRUNCATION_SIDES)}, not {format_value(value)}.")
     return str(value)
 
 
@@ -151,32 +151,32 @@ def _template(_name: str, value: Any) -> Any:
 
 def _second_model(name: str, value: Any) -> Any:
     if not isinstance(value, str | None):
-        raise InputError(f"{name} must be the name of a model, {NO_SECOND_MODEL} or None, not {shown(value)}.")
+        raise InputError(f"{name} must be the name of a model, {NO_SECOND_MODEL} or None, not {format_value(value)}.")
     return value
 
 
 def _temperature(name: str, value: Any) -> float:
-    from inbedder.arguments import finite_number
+    from inbedder.arguments import check_finite_number
 
-    number = finite_number(name, value)
+    number = check_finite_number(name, value)
     if number < 0:
         raise InputError(f"{name} must be at least 0, not {number}.")
     return number
 
 
 def _nucleus(name: str, value: Any) -> float:
-    from inbedder.arguments import finite_number
+    from inbedder.arguments import check_finite_number
 
-    number = finite_number(name, value)
+    number = check_finite_number(name, value)
     if not 0 < number <= 1:
         raise InputError(f"{name} must be above 0 and at most 1, not {number}.")
     return number
 
 
 def _seed(_name: str, value: Any) -> int:
-    from inbedder.arguments import seed_number
+    from inbedder.arguments import check_seed
 
-    return seed_number(value)
+    return check_seed(value)
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
@@ -189,7 +189,7 @@ def _reencoding(name: str, value: Any) -> Reencoding | None:
     if isinstance(value, dict):
         return Reencoding(**value)
     if not isinstance(value, Reencoding | None):
-        raise InputError(f"{name} must be a Reencoding or None, not {shown(value)}.")
+        raise InputError(f"{name} must be a Reencoding or None, not {format_value(value)}.")
     return value
 
 
@@ -219,10 +219,10 @@ class Sampling:
 class Reencoding(_Checked):
     """How "re-enc" samples answers and embeds them: the authors' numbers; their re-encoder is intfloat/e5-large-v2."""
 
-    n: int = _option(
+    n: int = _make_option(
         10, "Answers per text of --pooling re-enc.", check=_at_least_one, kind=int, flags=("--re-enc-n",), panel="Answers"
     )
-    temperature: float = _option(
+    temperature: float = _make_option(
         0.8,
         "Temperature of the answers of re-enc; 0 is greedy, and one answer is then as good as many.",
         check=_temperature,
@@ -230,11 +230,13 @@ class Reencoding(_Checked):
         flags=("--re-enc-temperature",),
         panel="Answers",
     )
-    top_p: float = _option(
+    top_p: float = _make_option(
         0.9, "Nucleus of the answers of re-enc.", check=_nucleus, kind=float, flags=("--re-enc-top-p",), panel="Answers"
     )
-    seed: int = _option(0, "Seed of the answers of re-enc.", check=_seed, kind=int, flags=("--re-enc-seed",), panel="Answers")
-    encoder: str = _option(
+    seed: int = _make_option(
+        0, "Seed of the answers of re-enc.", check=_seed, kind=int, flags=("--re-enc-seed",), panel="Answers"
+    )
+    encoder: str = _make_option(
         BASE_NAME,
         "For --pooling re-enc: the sentence-transformers model that embeds the answers, a hub id or a folder.",
         check=_string,
@@ -242,7 +244,7 @@ class Reencoding(_Checked):
         panel="Answers",
     )
 
-    def sampling(self, max_new_tokens: int, filter_words: Sequence[str] = ()) -> Sampling:
+    def make_sampling(self, max_new_tokens: int, filter_words: Sequence[str] = ()) -> Sampling:
         """Return how answers of at most so many tokens are decoded.
 
         Args:
@@ -264,34 +266,34 @@ class Reencoding(_Checked):
 class ModelOptions(_Checked):
     """What is loaded."""
 
-    model: str = _option(
+    model: str = _make_option(
         "mini",
         "mini (bundled), small (inbedder models install small), a folder or a hub id; the folder or id of a peft adapter loads "
         "its base.",
         check=_path,
         flags=None,
     )
-    backbone: str | None = _option(
+    backbone: str | None = _make_option(
         None,
         "causal, masked, seq2seq, embedding (or instructor; embedding models, which do not answer), onnx (masked LMs as int8 on "
         "a CPU), or vllm with its options, as in 'vllm: {tensor_parallel_size: 2}'; default: read from the model's files.",
         check=_string,
     )
-    device: str | None = _option(
+    device: str | None = _make_option(
         None,
         "A torch device, such as cpu or cuda:1; default: the GPU where there is one.",
         check=_device,
         decides_vectors=False,
         shared=True,
     )
-    dtype: str | None = _option(
+    dtype: str | None = _make_option(
         None,
         "float32, bfloat16 or float16; default: the fastest of equal quality on this device.",
         check=_dtype,
         shared=True,
     )
-    revision: str | None = _option(None, "Branch, tag or commit of a model on the hub.", check=_string)
-    trust_remote_code: bool = _option(
+    revision: str | None = _make_option(None, "Branch, tag or commit of a model on the hub.", check=_string)
+    trust_remote_code: bool = _make_option(
         False,
         "Run code from the model's repository. Read it first.",
         check=_true_or_false,
@@ -299,8 +301,10 @@ class ModelOptions(_Checked):
         flags=("--trust-remote-code",),
         decides_vectors=False,
     )
-    quantization: str | None = _option(None, "int8 or nf4 weights (bitsandbytes); for vLLM any of its methods.", check=_string)
-    cache: str | None = _option(
+    quantization: str | None = _make_option(
+        None, "int8 or nf4 weights (bitsandbytes); for vLLM any of its methods.", check=_string
+    )
+    cache: str | None = _make_option(
         None,
         "A folder that stores vectors and answers, so that the next run computes only what is new.",
         check=_path,
@@ -308,7 +312,7 @@ class ModelOptions(_Checked):
         decides_vectors=False,
         shared=True,
     )
-    cache_size: str | int | None = _option(
+    cache_size: str | int | None = _make_option(
         None,
         "Maximum size of --cache, such as 500M or 5G (or unlimited); the least recently used entries are evicted first. The "
         "cache remembers it.",
@@ -316,7 +320,7 @@ class ModelOptions(_Checked):
         decides_vectors=False,
         shared=True,
     )
-    text_memory: str | int | None = _option(
+    text_memory: str | int | None = _make_option(
         None,
         "Maximum memory for the keys and values of texts that a causal LM has read, such as 2G, so that the next question over "
         "the same texts reads little more than itself (1st-gen, the text first).",
@@ -348,44 +352,44 @@ class ModelOptions(_Checked):
 class EncodingOptions(_Checked):
     """How a text becomes a vector. None is what the model's settings say, else its family's default."""
 
-    pooling: str | None = _option(
+    pooling: str | None = _make_option(
         None,
         f"Which hidden states become the vector. {describe_poolings()}. The authors' names, such as fst_gen_layer_32, are "
         "understood.",
         check=_string,
     )
-    layer: int = _option(
+    layer: int = _make_option(
         -1,
         "Layer of the hidden states: 0 the token embeddings, 1 to L the blocks (L after the final norm), negative from the end.",
         check=_whole,
         kind=int,
     )
-    template: str | PromptTemplate | None = _option(
+    template: str | PromptTemplate | None = _make_option(
         None,
         "Prompt template: a name, or a pattern with {input} and {instruction}; default: what the model was fine-tuned with.",
         check=_template,
     )
-    max_length: int = _option(
+    max_length: int = _make_option(
         512, "Maximum prompt length in tokens; longer texts are cut.", check=_at_least_one, kind=int, shared=True
     )
-    truncation_side: str = _option(
+    truncation_side: str = _make_option(
         "right", "Where long texts are cut: right, at their end, or left, at their start.", check=_side, shared=True
     )
-    max_new_tokens: int | None = _option(
+    max_new_tokens: int | None = _make_option(
         None,
         "Maximum number of new tokens of an answer (causal and encoder-decoder LMs); default: the model's settings, else 3.",
         check=_at_least_one,
         kind=int,
         panel="Answers",
     )
-    mask_length: int | None = _option(
+    mask_length: int | None = _make_option(
         None,
         "Number of masks that stand for the answer (masked LMs); default: what the model was fine-tuned with, else 3.",
         check=_at_least_one,
         kind=int,
         panel="Answers",
     )
-    max_batch_tokens: int | None = _option(
+    max_batch_tokens: int | None = _make_option(
         None,
         "Maximum number of padded tokens in one pass, which bounds memory; default: 16384 on a GPU, 4096 on a CPU.",
         check=_at_least_one,
@@ -394,26 +398,26 @@ class EncodingOptions(_Checked):
         decides_vectors=False,
         shared=True,
     )
-    temperature: float = _option(
+    temperature: float = _make_option(
         0.0,
         "Temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 is greedy.",
         check=_temperature,
         kind=float,
         flags=None,
     )
-    top_p: float = _option(1.0, "Nucleus of that answer.", check=_nucleus, kind=float, flags=None)
-    seed: int = _option(0, "Seed of that answer.", check=_seed, kind=int, flags=None)
-    reencoding: Reencoding | None = _option(
+    top_p: float = _make_option(1.0, "Nucleus of that answer.", check=_nucleus, kind=float, flags=None)
+    seed: int = _make_option(0, "Seed of that answer.", check=_seed, kind=int, flags=None)
+    reencoding: Reencoding | None = _make_option(
         None, "How re-enc samples answers and embeds them.", check=_reencoding, kind=dict[str, Any], flags=None
     )
-    filter_words: tuple[str, ...] = _option(
+    filter_words: tuple[str, ...] = _make_option(
         (),
         "Words whose answer states are left out of the mean (paper, section 4.3).",
         check=_words,
         kind=list[str],
         flags=("--filter-word",),
     )
-    subtract_instruction: bool | None = _option(
+    subtract_instruction: bool | None = _make_option(
         None,
         'Subtract the vector of an empty text under the same question, v("", i), from each vector; default: the setting the '
         "model card recommends. re-enc never does.",
@@ -421,20 +425,20 @@ class EncodingOptions(_Checked):
         kind=bool,
         flags=("--subtract-instruction/--keep-instruction",),
     )
-    add_generic: bool | None = _option(
+    add_generic: bool | None = _make_option(
         None,
         "Under questions about the whole text, add the text's vector without a question; default: the model's settings.",
         check=_switch,
         kind=bool,
         flags=("--add-generic/--answer-alone",),
     )
-    beside: str | None = _option(
+    beside: str | None = _make_option(
         None,
         "A second model that reads the same prompts; both vectors, at length 1, are concatenated, so that a cosine is the mean "
         "of both. none turns it off; default: the model's settings.",
         check=_second_model,
     )
-    normalize: bool | None = _option(
+    normalize: bool | None = _make_option(
         None,
         "Scale vectors to length 1; default: yes for bundled models, no for others.",
         check=_switch,
@@ -492,30 +496,30 @@ class Options(NamedTuple):
         """
         names = [{option.name for option in fields(part)} for part in self]
         if unknown := sorted(options.keys() - names[0] - names[1]):
-            option_names = shown_names(sorted(names[0] | names[1]))
-            raise InputError(f"There is no option {shown_names(unknown)}. InBedder takes: {option_names}.")
+            option_names = format_names(sorted(names[0] | names[1]))
+            raise InputError(f"There is no option {format_names(unknown)}. InBedder takes: {option_names}.")
         changes = [{name: value for name, value in options.items() if name in part} for part in names]
         return Options(dataclasses.replace(self.model, **changes[0]), dataclasses.replace(self.encoding, **changes[1]))
 
-    def changes(self) -> dict[str, Any]:
+    def get_changed_options(self) -> dict[str, Any]:
         """Return the options that are not at their default, by name."""
-        return {name: value for option, name, value in self._entries() if value != option.default}
+        return {name: value for option, name, value in self._list_entries() if value != option.default}
 
-    def deciding(self) -> dict[str, Any]:
+    def get_deciding_options(self) -> dict[str, Any]:
         """Return the options that decide vectors, by name: not the device, say."""
-        return {name: value for option, name, value in self._entries() if info_of(option).decides_vectors}
+        return {name: value for option, name, value in self._list_entries() if get_option_info(option).decides_vectors}
 
-    def shared(self) -> dict[str, Any]:
+    def get_shared_options(self) -> dict[str, Any]:
         """Return the options that the base encoder and the second model are loaded with too, by name."""
-        return {name: value for option, name, value in self._entries() if info_of(option).shared}
+        return {name: value for option, name, value in self._list_entries() if get_option_info(option).shared}
 
-    def _entries(self) -> Iterator[tuple[dataclasses.Field[Any], str, Any]]:
+    def _list_entries(self) -> Iterator[tuple[dataclasses.Field[Any], str, Any]]:
         """Each option's field, name and value."""
         for part in self:
             for option in fields(part):
                 yield option, option.name, getattr(part, option.name)
 
 
-def all_options() -> list[dataclasses.Field[Any]]:
+def list_options() -> list[dataclasses.Field[Any]]:
     """Return every option of a model, in the order of ``InBedder``'s keywords."""
     return [*fields(ModelOptions), *fields(EncodingOptions)]

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 
-def data_folder(package: str, name: str) -> Path:
+def find_data_folder(package: str, name: str) -> Path:
     """Find a folder of data: inside the installed package, or beside it in a checkout.
 
     Args:
@@ -17,7 +17,7 @@ def data_folder(package: str, name: str) -> Path:
         The folder. In a checkout it stands beside the package's own folder.
 
     Example:
-        >>> data_folder("inbedder", "prompts").joinpath("templates.yaml").is_file()
+        >>> find_data_folder("inbedder", "prompts").joinpath("templates.yaml").is_file()
         True
     """
     folder = Path(str(files(package)))

@@ -51,11 +51,11 @@ class Pooling:
 
 
 def _keep_first(prompt: Tensor, generated: Tensor) -> Tensor:
-    return _join(last_true(prompt), generated & False)
+    return _join(keep_last_true(prompt), generated & False)
 
 
 def _keep_prompt(prompt: Tensor, generated: Tensor) -> Tensor:
-    first = last_true(prompt)
+    first = keep_last_true(prompt)
     single = first & (prompt.sum(1, keepdim=True) == 1)
     return _join((prompt & ~first) | single, generated & False)
 
@@ -77,13 +77,13 @@ POOLINGS = {
         "the mean over the answer (default of masked LMs)",
         ("causal", "seq2seq", "masked"),
         reads_answer=True,
-        keep=lambda prompt, generated: _join(last_true(prompt), generated),
+        keep=lambda prompt, generated: _join(keep_last_true(prompt), generated),
     ),
     "last-gen": Pooling(
         "the answer's last state",
         ("causal", "seq2seq"),
         reads_answer=True,
-        keep=lambda prompt, generated: last_true(_join(last_true(prompt), generated)),
+        keep=lambda prompt, generated: keep_last_true(_join(keep_last_true(prompt), generated)),
     ),
     "avg-ppt": Pooling("the mean over the prompt", ("causal", "seq2seq", "masked"), keep=_keep_prompt),
     "avg-all": Pooling("the mean over prompt and answer", ("causal", "masked"), reads_answer=True, keep=_join),
@@ -102,7 +102,7 @@ POOLINGS = {
 """The one list of poolings: families, help and the export read it."""
 
 
-def poolings_of(family: str) -> tuple[str, ...]:
+def list_poolings(family: str) -> tuple[str, ...]:
     """List the poolings of a family's hidden states.
 
     Args:
@@ -152,7 +152,7 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"([a-z]+_[a-z]+)(?:_layer_(\d+))?", name)
     if match and match[1] in _AUTHORS_NAMES:
         return _AUTHORS_NAMES[match[1]], int(match[2]) if match[2] else None
-    embedding = poolings_of("embedding")
+    embedding = list_poolings("embedding")
     answering = ", ".join(pooling for pooling in POOLINGS if pooling not in embedding)
     raise InputError(f"Unknown pooling {name!r}. Choose one of: {answering} (embedding models have {', '.join(embedding)}).")
 
@@ -185,7 +185,7 @@ def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
     return states.float().masked_fill(~weights, 0.0).sum(1) / weights.sum(1)
 
 
-def last_true(mask: Tensor) -> Tensor:
+def keep_last_true(mask: Tensor) -> Tensor:
     """Keep the last True of each row, wherever the padding stands.
 
     Args:
@@ -198,7 +198,7 @@ def last_true(mask: Tensor) -> Tensor:
     return mask & (remaining == 1)
 
 
-def kept_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
+def mask_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
     """Which generated positions count.
 
     Args:
@@ -216,7 +216,7 @@ def kept_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
     return keep
 
 
-def kept_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
+def mask_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
     """Positions that a pooling averages over, for a prompt followed by generated positions.
 
     Args:

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
-from inbedder.errors import InputError, shown
-from inbedder.options import EncodingOptions, info_of
+from inbedder.errors import InputError, format_value
+from inbedder.options import EncodingOptions, get_option_info
 
-NAMES_OF_FILES = ("model", "hub_revision")
+FILE_NAME_FIELDS = ("model", "hub_revision")
 """Where the files are, which says nothing of what is in them: never compared, and no part of the key."""
-DIGITS = ("precision",)
+DIGIT_FIELDS = ("precision",)
 """What changes the last digits of a vector: part of the key; vectors that differ in it alone can be compared."""
 
 
@@ -55,7 +55,7 @@ class VectorSpec:
             What ``from_dict`` takes.
         """
         table = {option.name: getattr(self, option.name) for option in fields(self)}
-        table["encoding"] = _plain(asdict(self.encoding))
+        table["encoding"] = _convert_tuples(asdict(self.encoding))
         table["second_model"] = None if self.second_model is None else self.second_model.to_dict()
         return table
 
@@ -116,8 +116,8 @@ class VectorSpec:
         Returns:
             A table that is equal for equal vectors.
         """
-        table = {name: value for name, value in self.to_dict().items() if name not in NAMES_OF_FILES}
-        deciding = [option.name for option in fields(EncodingOptions) if info_of(option).decides_vectors]
+        table = {name: value for name, value in self.to_dict().items() if name not in FILE_NAME_FIELDS}
+        deciding = [option.name for option in fields(EncodingOptions) if get_option_info(option).decides_vectors]
         table["encoding"] = {name: table["encoding"][name] for name in deciding}
         table["encoding"]["template"].pop("name", None)
         table["encoding"].pop("beside")  # a name, as the re-encoder's is; second_model and reencoder say which
@@ -144,11 +144,11 @@ class VectorSpec:
         Returns:
             A sentence part for each difference, such as "pooling was 'avg-gen' and is 'avg-all'"; nothing when there is none.
         """
-        ours, theirs = _flat(self.contents()), _flat(other.contents())
+        ours, theirs = _flatten(self.contents()), _flatten(other.contents())
         names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
         if not exact:
-            names = [name for name in names if name.rpartition(" ")[2] not in DIGITS]
-        return [f"{name} was {shown(ours.get(name))} and is {shown(theirs.get(name))}" for name in names]
+            names = [name for name in names if name.rpartition(" ")[2] not in DIGIT_FIELDS]
+        return [f"{name} was {format_value(ours.get(name))} and is {format_value(theirs.get(name))}" for name in names]
 
     def check(self, other: VectorSpec, made: str, advice: str) -> None:
         """Refuse a model whose vectors cannot be compared.
@@ -163,14 +163,14 @@ class VectorSpec:
         """
         if not (differences := self.differences(other)):
             return
-        reason = f"{made} with {shown(self.model)} (revision {self.weights})"
+        reason = f"{made} with {format_value(self.model)} (revision {self.weights})"
         if other.weights != self.weights:
-            reason += f", and this is {shown(other.model)} (revision {other.weights})"
+            reason += f", and this is {format_value(other.model)} (revision {other.weights})"
         else:
             reason += f", read in another way: {'; '.join(differences)}"
         raise InputError(f"{reason}. Their vectors cannot be compared. {advice}")
 
-    def pooled(self, filter_words: Sequence[str] = ()) -> VectorSpec:
+    def of_pooled_states(self, filter_words: Sequence[str] = ()) -> VectorSpec:
         """Return the spec of the vectors as the backbone gives them, before anything is subtracted, added or appended.
 
         Args:
@@ -183,9 +183,9 @@ class VectorSpec:
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)
 
-    def answers(self) -> VectorSpec:
+    def of_answers(self) -> VectorSpec:
         """Return the spec of the model's answers, which depend on no pooling."""
-        spec = self.pooled()
+        spec = self.of_pooled_states()
         reading = {"template", "max_length", "truncation_side", "max_new_tokens", "mask_length"}
         values = {name: getattr(self.encoding, name) for name in reading}
         return replace(spec, encoding=EncodingOptions(**values))
@@ -210,21 +210,21 @@ class VectorSpec:
         return load_model(**stored | {"quantization": self.quantization} | options)
 
 
-def _plain(value: Any) -> Any:
+def _convert_tuples(value: Any) -> Any:
     """Lists for tuples, so that a spec equals what JSON gives back."""
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {name: _convert_tuples(item) for name, item in value.items()}
+    return [_convert_tuples(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The entries of nested tables, by the option's name; those of the second model by "second_model" and the name."""
     entries: dict[str, Any] = {}
     for name, value in table.items():
         if not isinstance(value, Mapping):
             entries[prefix + name] = value
         elif name in ("encoding",):
-            entries |= _flat(value, prefix)
+            entries |= _flatten(value, prefix)
         else:
-            entries |= _flat(value, f"{prefix}{name} ")
+            entries |= _flatten(value, f"{prefix}{name} ")
     return entries

@@ -11,7 +11,7 @@ from inbedder.errors import ModelError
 
 Vectors = NDArray[np.float32]
 V = TypeVar("V", bound=NDArray[np.float32])
-SHORTEST = 1e-12
+MIN_NORM = 1e-12
 """Vectors that are shorter count as vectors of zeros, which are similar to nothing."""
 
 
@@ -32,7 +32,7 @@ class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
         return np.asarray(self).__reduce__()
 
 
-def unit(vectors: Any) -> NDArray[Any]:
+def normalize_vectors(vectors: Any) -> NDArray[Any]:
     """Vectors of length 1; those of zeros stay.
 
     Args:
@@ -42,7 +42,7 @@ def unit(vectors: Any) -> NDArray[Any]:
         A new array of the same shape and type.
     """
     array = np.asarray(vectors)
-    return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), SHORTEST), dtype=array.dtype)
+    return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), MIN_NORM), dtype=array.dtype)
 
 
 def check_finite(vectors: V) -> V:
@@ -66,7 +66,7 @@ def check_finite(vectors: V) -> V:
     return vectors
 
 
-def side_by_side(own: Vectors, other: Vectors) -> Vectors:
+def concatenate_vectors(own: Vectors, other: Vectors) -> Vectors:
     """Two models' vectors of the same texts in one, whose cosines are the means of theirs.
 
     Args:
@@ -76,10 +76,10 @@ def side_by_side(own: Vectors, other: Vectors) -> Vectors:
     Returns:
         Both at length 1, shape (..., d + k).
     """
-    return np.concatenate([unit(own), unit(other)], axis=-1)
+    return np.concatenate([normalize_vectors(own), normalize_vectors(other)], axis=-1)
 
 
-def row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+def compute_row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     """Cosine of each row of ``a`` with the same row of ``b``; 0 where one is zero.
 
     Args:
@@ -89,7 +89,7 @@ def row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
     Returns:
         Shape (n,).
     """
-    cosines: NDArray[np.float64] = (unit(a.astype(np.float64)) * unit(b.astype(np.float64))).sum(axis=1)
+    cosines: NDArray[np.float64] = (normalize_vectors(a.astype(np.float64)) * normalize_vectors(b.astype(np.float64))).sum(axis=1)
     return cosines
 
 
@@ -103,7 +103,7 @@ def similarity(a: Any, b: Any) -> Vectors:
     Returns:
         float32, shape (n, m); a vector of zeros is similar to nothing.
     """
-    left, right = (unit(np.atleast_2d(np.asarray(side, dtype=np.float32))) for side in (a, b))
+    left, right = (normalize_vectors(np.atleast_2d(np.asarray(side, dtype=np.float32))) for side in (a, b))
     product: Vectors = left @ right.T
     return product
 

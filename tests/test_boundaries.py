@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from inbedder import Grouping, InBedder, cluster
 from inbedder.cli import app
 from inbedder.errors import InbedderError, InputError
-from inbedder.options import EncodingOptions, ModelOptions, Reencoding, info_of
-from inbedder.vectors import side_by_side, unit
+from inbedder.options import EncodingOptions, ModelOptions, Reencoding, get_option_info
+from inbedder.vectors import concatenate_vectors, normalize_vectors
 from tests.conftest import assert_close
 
 QUESTION = "What animals do they love?"
@@ -57,7 +57,7 @@ def folders(make_model, tmp_path_factory):
     """A masked LM, the same with a base encoder, a causal LM, a second model, and one whose second model is the masked one."""
     names = {"masked": make_model("bert"), "causal": make_model("opt"), "second": make_model("roberta")}
     for name, settings in {
-        "based": {"generic_base": make_model("headless-bert")},
+        "based": {"base_encoder": make_model("headless-bert")},
         "paired": {"beside": names["masked"]},
     }.items():
         names[name] = str(tmp_path_factory.mktemp(name) / "model")
@@ -96,7 +96,7 @@ class Case:
 def case(request, folders, monkeypatch):
     weights = {QUESTION: 2.0}
     monkeypatch.setattr(
-        "inbedder.encoding.whole_text.WholeTexts.weights",
+        "inbedder.encoding.base_weights.BaseWeights.find_weights",
         lambda _self, instructions, *_: {name: weights.get(name, 0.0) for name in instructions},
     )
     return Case(request.param, folders)
@@ -173,8 +173,8 @@ def test_a_second_model_is_read_with_the_lengths_of_the_first(folders):
     options = {**SHORT, "truncation_side": "left"}
     both = InBedder(folders["paired"], **options)
     parts = [InBedder(folders[name], **options).encode(TEXTS, QUESTION) for name in ("causal", "masked")]
-    assert_close(both.encode(TEXTS, QUESTION), side_by_side(*parts))
-    assert_close(InBedder(folders["paired"]).replace(**options).encode(TEXTS, QUESTION), side_by_side(*parts))
+    assert_close(both.encode(TEXTS, QUESTION), concatenate_vectors(*parts))
+    assert_close(InBedder(folders["paired"]).replace(**options).encode(TEXTS, QUESTION), concatenate_vectors(*parts))
 
 
 def test_kept_groups_and_assign(case, tmp_path):
@@ -209,7 +209,7 @@ def test_an_export_that_sentence_transformers_loads(case, tmp_path):
     loaded = sentence_transformers.SentenceTransformer(
         str(tmp_path / "out"), device="cpu", trust_remote_code=True, model_kwargs={"dtype": "auto"}
     )
-    near = unit(loaded.encode(TEXTS, prompt=_prompt_of(model))) * unit(case.vectors())
+    near = normalize_vectors(loaded.encode(TEXTS, prompt=_prompt_of(model))) * normalize_vectors(case.vectors())
     assert near.sum(axis=1).min() > (0.99 if case.option in ("dtype", "max_length") else 1 - 1e-4)
 
 
@@ -278,7 +278,7 @@ def test_an_adapter(case, adapter):
         from inbedder.integrations.llama_index import InstructedEmbedding as Adapter
     vectors = Adapter(instruction=QUESTION, model=model)
     found = vectors.embed_documents(TEXTS) if adapter == "langchain" else vectors.get_text_embedding_batch(TEXTS)
-    assert_close(unit(np.array(found)), unit(case.vectors()), 1e-4)
+    assert_close(normalize_vectors(np.array(found)), normalize_vectors(case.vectors()), 1e-4)
 
 
 def flags_of(options):
@@ -288,9 +288,9 @@ def flags_of(options):
     for name, value in options.items():
         if name == "reencoding":
             for option in fields(Reencoding):
-                flags += [info_of(option).flags[0], str(getattr(value, option.name))]
+                flags += [get_option_info(option).flags[0], str(getattr(value, option.name))]
             continue
-        flag = (info_of(by_name[name]).flags or (f"--{name.replace('_', '-')}",))[0]
+        flag = (get_option_info(by_name[name]).flags or (f"--{name.replace('_', '-')}",))[0]
         if isinstance(value, bool):
             flags.append(flag.split("/")[0 if value else -1])
         else:
@@ -336,5 +336,5 @@ def test_every_command_offers_the_same_options(command):
     expected -= {"model", "reencoding", *PYTHON_ONLY}
     options = {option.name: option for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
     for name in expected:
-        flags = info_of(options[name]).flags or (f"--{name.replace('_', '-')}",)
+        flags = get_option_info(options[name]).flags or (f"--{name.replace('_', '-')}",)
         assert {flag for both in flags for flag in both.split("/")} <= offered, name

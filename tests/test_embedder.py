@@ -200,10 +200,10 @@ def test_the_warning_of_a_cut_points_at_the_callers_line(model):
 
 
 def test_filter_words_are_the_tokens_of_the_words_with_and_without_a_space(model):
-    ids = model.tokenizer.ids_of(["cats"])
+    ids = model.tokenizer.find_token_ids(["cats"])
     tokenizer = model.backbone.tokenizer
     assert set(ids) == {one for form in ("cats", " cats") for one in tokenizer(form, add_special_tokens=False)["input_ids"]}
-    assert model.tokenizer.ids_of([]) == []
+    assert model.tokenizer.find_token_ids([]) == []
 
 
 def test_the_revision_follows_the_weights(make_model, model):
@@ -273,7 +273,7 @@ def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
 def with_a_generic_base(make_model, tmp_path):
     """A masked LM whose settings leave texts without an instruction to another encoder."""
     shutil.copytree(make_model("bert"), tmp_path / "m")
-    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"generic_base": make_model("headless-bert")}))
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert")}))
     return InBedder(tmp_path / "m")
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from inbedder.errors import shown, shown_names
+from inbedder.errors import format_names, format_value
 
 
 @pytest.mark.parametrize(
@@ -8,7 +8,7 @@ from inbedder.errors import shown, shown_names
     [("it", "'it'"), ("\x1b[2J\x9b2J\r", r"'\x1b[2J\x9b2J\r'"), (7, "7"), (["a"], "['a']"), ("Größe 😀", "'Größe 😀'")],
 )
 def test_a_value_is_shown_as_its_repr(value, text):
-    assert shown(value) == text
+    assert format_value(value) == text
 
 
 def test_long_and_deep_values_are_cut():
@@ -16,11 +16,11 @@ def test_long_and_deep_values_are_cut():
     for _ in range(100_000):
         deep = [deep]
     for value in ("x" * 1000, ["x" * 100] * 100, {i: "x" * 100 for i in range(100)}, b"x" * 1000, deep):
-        assert len(shown(value)) <= 200
-        assert shown(value).isprintable()
+        assert len(format_value(value)) <= 200
+        assert format_value(value).isprintable()
 
 
 def test_a_list_of_names_is_cut_and_the_rest_counted():
-    assert shown_names(["a", "b"]) == "'a', 'b'"
-    assert shown_names(range(20)).endswith(", 19")
-    assert shown_names(range(1021)).endswith(", 19 and 1,001 more")
+    assert format_names(["a", "b"]) == "'a', 'b'"
+    assert format_names(range(20)).endswith(", 19")
+    assert format_names(range(1021)).endswith(", 19 and 1,001 more")

@@ -13,11 +13,11 @@ def test_documented_names_stay_importable():
     from inbedder.cli import main
     from inbedder.distributed import embed_job
     from inbedder_finetune.conditional import ConditionalEncoder
-    from inbedder_finetune.contrastive import finetune, training_pairs
+    from inbedder_finetune.contrastive import finetune, load_training_pairs
     from inbedder_finetune.curriculum import arrange, order_tasks
 
     assert all(
-        callable(one) for one in (ConditionalEncoder.load, finetune, training_pairs, arrange, order_tasks, main, embed_job)
+        callable(one) for one in (ConditionalEncoder.load, finetune, load_training_pairs, arrange, order_tasks, main, embed_job)
     )
 
 

@@ -9,7 +9,7 @@ import torch
 
 from inbedder import InBedder
 from inbedder.errors import InbedderError, InputError
-from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, all_options, info_of
+from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, get_option_info, list_options
 
 
 def test_the_options_are_free_of_torch():
@@ -19,23 +19,23 @@ def test_the_options_are_free_of_torch():
 
 def test_the_signature_of_a_model_has_every_option_with_its_default():
     parameters = list(signature(InBedder).parameters.values())
-    assert [parameter.name for parameter in parameters] == [option.name for option in all_options()]
-    assert [parameter.default for parameter in parameters] == [option.default for option in all_options()]
+    assert [parameter.name for parameter in parameters] == [option.name for option in list_options()]
+    assert [parameter.default for parameter in parameters] == [option.default for option in list_options()]
 
 
 def test_every_option_has_a_help_that_ends_a_sentence():
-    for option in [*all_options(), *fields(Reencoding)]:
-        assert len(info_of(option).help) > 15 and info_of(option).help.endswith("."), option.name
+    for option in [*list_options(), *fields(Reencoding)]:
+        assert len(get_option_info(option).help) > 15 and get_option_info(option).help.endswith("."), option.name
 
 
 def test_defaults_pass_their_own_checks():
     assert Options.parse() == Options(ModelOptions(), EncodingOptions())
-    assert Options.parse().changes() == {}
+    assert Options.parse().get_changed_options() == {}
 
 
 def test_values_are_brought_into_one_form():
     options = Options.parse(device=torch.device("cpu"), dtype=torch.bfloat16, layer=np.int64(2), filter_words=["a"])
-    assert options.changes() == {"device": "cpu", "dtype": "bfloat16", "layer": 2, "filter_words": ("a",)}
+    assert options.get_changed_options() == {"device": "cpu", "dtype": "bfloat16", "layer": 2, "filter_words": ("a",)}
     assert Options.parse(dtype=np.float32).model.dtype == "float32"
     assert Options.parse(seed=7) == Options.parse()  # a greedy answer has no seed
 

@@ -4,13 +4,13 @@ import sys
 
 import pytest
 
-from inbedder.package_data import data_folder
+from inbedder.package_data import find_data_folder
 
 
 @pytest.mark.parametrize("package", ["inbedder", "inbedder_finetune", "inbedder_evaluation"])
 def test_checkout_keeps_data_beside_the_package(package):
     name = {"inbedder": "prompts", "inbedder_finetune": "recipes", "inbedder_evaluation": "data"}[package]
-    assert any(data_folder(package, name).iterdir())
+    assert any(find_data_folder(package, name).iterdir())
 
 
 def test_installed_data_comes_first(tmp_path, monkeypatch):
@@ -18,5 +18,5 @@ def test_installed_data_comes_first(tmp_path, monkeypatch):
     (tmp_path / "package_of_a_wheel" / "__init__.py").touch()
     (tmp_path / "prompts").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert data_folder("package_of_a_wheel", "prompts") == tmp_path / "package_of_a_wheel" / "prompts"
+    assert find_data_folder("package_of_a_wheel", "prompts") == tmp_path / "package_of_a_wheel" / "prompts"
     del sys.modules["package_of_a_wheel"]

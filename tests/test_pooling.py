@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inbedder.errors import InputError
-from inbedder.pooling import kept_generated, kept_positions, last_true, masked_mean, parse_pooling
+from inbedder.pooling import keep_last_true, mask_generated, mask_positions, masked_mean, parse_pooling
 
 HIDDEN = ["1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all"]
 LEFT = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]).bool()
@@ -24,34 +24,34 @@ STATES = torch.arange(14.0).view(2, 7, 1)
     ],
 )
 def test_each_pooling_averages_its_positions(pooling, first, second):
-    pooled = masked_mean(STATES, kept_positions(pooling, LEFT, GENERATED))
+    pooled = masked_mean(STATES, mask_positions(pooling, LEFT, GENERATED))
     assert pooled.flatten().tolist() == pytest.approx([first, second])
 
 
 @pytest.mark.parametrize("pooling", HIDDEN)
 def test_left_and_right_padding_pool_the_same_states(pooling):
-    left = masked_mean(STATES, kept_positions(pooling, LEFT, GENERATED))
+    left = masked_mean(STATES, mask_positions(pooling, LEFT, GENERATED))
     shifted = STATES.clone()
     shifted[0, :5] = STATES[0, :5].roll(-2, 0)
-    assert torch.equal(left, masked_mean(shifted, kept_positions(pooling, RIGHT, GENERATED)))
+    assert torch.equal(left, masked_mean(shifted, mask_positions(pooling, RIGHT, GENERATED)))
 
 
 @pytest.mark.parametrize(("pooling", "expected"), [("avg-gen", 4.0), ("last-gen", 4.0), ("avg-all", 3.0)])
 def test_one_generated_token_leaves_the_last_prompt_position(pooling, expected):
-    keep = kept_positions(pooling, LEFT, GENERATED[:, :0])
+    keep = mask_positions(pooling, LEFT, GENERATED[:, :0])
     assert masked_mean(STATES[:, :5], keep)[0].item() == expected
 
 
 def test_positions_that_predict_special_tokens_are_left_out_but_never_all():
     predicted = torch.tensor([[2, 5, 2, 7], [5, 2, 2, 2], [9, 9, 9, 9]])
-    keep = kept_generated(predicted, torch.tensor([2]))
+    keep = mask_generated(predicted, torch.tensor([2]))
     assert keep.tolist() == [[True, False, True], [True, False, False], [True, True, True]]
-    assert kept_generated(predicted[:, :1], torch.tensor([2])).shape == (3, 0)
+    assert mask_generated(predicted[:, :1], torch.tensor([2])).shape == (3, 0)
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5))
 def test_last_true_is_the_last_true(rows):
-    kept = last_true(torch.tensor(rows))
+    kept = keep_last_true(torch.tensor(rows))
     for row, one in zip(rows, kept.tolist(), strict=True):
         expected = [False] * 6
         if any(row):
@@ -65,7 +65,7 @@ def test_padding_never_reaches_a_vector(length, padding, pooling):
     states = torch.where(prompt, 1.0, float("nan")).unsqueeze(-1)
     generated = torch.ones((1, 2), dtype=torch.bool)
     states = torch.cat([states, torch.ones(1, 2, 1)], 1)
-    assert masked_mean(states, kept_positions(pooling, prompt, generated)).item() == 1.0
+    assert masked_mean(states, mask_positions(pooling, prompt, generated)).item() == 1.0
 
 
 def test_means_are_taken_in_float32():

@@ -42,9 +42,9 @@ def test_a_missing_second_model_is_named(spec):
 
 def test_cached_vectors_depend_on_nothing_that_is_combined_later(spec):
     combined = replace(spec, encoding=replace(spec.encoding, subtract_instruction=True, normalize=True), base_encoder="x")
-    assert combined.pooled().key() == spec.pooled().key()
-    assert spec.pooled(("a",)).key() != spec.pooled().key()
-    assert spec.answers().key() == replace(spec, encoding=replace(spec.encoding, pooling="avg-all")).answers().key()
+    assert combined.of_pooled_states().key() == spec.of_pooled_states().key()
+    assert spec.of_pooled_states(("a",)).key() != spec.of_pooled_states().key()
+    assert spec.of_answers().key() == replace(spec, encoding=replace(spec.encoding, pooling="avg-all")).of_answers().key()
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"model": "m"}', "null", '{"encoding": 3}'])

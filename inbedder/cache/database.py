@@ -18,15 +18,15 @@ from typing import Any
 
 from inbedder.errors import InputError
 
-FILE = "inbedder.sqlite"
-FORMAT = 2
-APPLICATION = 0x1BEDDE12
-WAIT = 60.0
+DATABASE_FILE = "inbedder.sqlite"
+FORMAT_VERSION = 2
+APPLICATION_ID = 0x1BEDDE12
+LOCK_TIMEOUT_SECONDS = 60.0
 """Seconds to wait for another process's transaction."""
-BROKEN = (sqlite3.Error, MemoryError, UnicodeDecodeError)
+READ_ERRORS = (sqlite3.Error, MemoryError, UnicodeDecodeError)
 """What a damaged, locked or full file makes SQLite raise: damaged sizes ask for more memory than there is, and damaged names come
 back in its messages."""
-TABLES = """
+SCHEMA = """
 CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, about TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL,
                                     sum BLOB NOT NULL, UNIQUE (space, key));
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NU
 """
 
 
-def space_key(about: Mapping[str, Any]) -> bytes:
+def hash_space(about: Mapping[str, Any]) -> bytes:
     """What stands for a space.
 
     Args:
@@ -46,30 +46,30 @@ def space_key(about: Mapping[str, Any]) -> bytes:
         16 bytes that differ for any change.
     """
     deciding = {name: value for name, value in about.items() if name != "model"}
-    content = json.dumps({"format": FORMAT, **deciding}, sort_keys=True, ensure_ascii=True)
+    content = json.dumps({"format": FORMAT_VERSION, **deciding}, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
-def checksum(space: bytes, key: bytes, data: bytes) -> bytes:
+def compute_checksum(space: bytes, key: bytes, data: bytes) -> bytes:
     """8 bytes that change with the space, the key and the data of an entry."""
     return hashlib.blake2b(data, digest_size=8, key=(space + key)[:64]).digest()
 
 
-def is_whole(space: Any, key: Any, data: Any, found: Any) -> bool:
+def is_intact(space: Any, key: Any, data: Any, found: Any) -> bool:
     """Whether an entry as it was read is what was written: damage can change the type of any of its parts."""
-    return all(isinstance(part, bytes) for part in (space, key, data)) and found == checksum(space, key, data)
+    return all(isinstance(part, bytes) for part in (space, key, data)) and found == compute_checksum(space, key, data)
 
 
-def about_of(key: Any, text: Any) -> dict[str, Any] | None:
+def parse_description(key: Any, text: Any) -> dict[str, Any] | None:
     """What a space is about, read from its row; None when the row is damaged."""
     try:
         about = json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None
-    return about if isinstance(about, dict) and space_key(about) == key else None
+    return about if isinstance(about, dict) and hash_space(about) == key else None
 
 
-def cure(path: Path) -> str:
+def suggest_repair(path: Path) -> str:
     """What to do about a damaged file."""
     return f"Mend it with: inbedder cache verify --repair {path.parent}, or remove it with: inbedder cache clear {path.parent}"
 
@@ -89,11 +89,11 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
         InputError: When the file cannot be opened, is no cache, or is one of another format.
     """
     can_write = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + LOCK_TIMEOUT_SECONDS
     try:
         while can_write:
             try:
-                return _for_writing(path), False
+                return _open_for_writing(path), False
             except sqlite3.OperationalError as error:
                 if "locked" in str(error) and time.monotonic() < end:  # SQLite does not wait while others make a new file
                     time.sleep(0.02)
@@ -101,14 +101,14 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
                 if not path.exists() or not path.stat().st_size:
                     raise
                 break
-        return _for_reading(path), True
-    except BROKEN as error:
+        return _open_for_reading(path), True
+    except READ_ERRORS as error:
         message = f"{path} cannot be used as a cache ({error}). Choose another folder, make room on its disk, or remove it with: "
         raise InputError(f"{message}inbedder cache clear {path.parent}") from error
 
 
-def _for_writing(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None, check_same_thread=False)
+def _open_for_writing(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if is_new(connection, path):
             make_tables(connection)
@@ -124,14 +124,16 @@ def make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables of a new file; another process may do the same at once."""
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that the file shrinks when entries go
     connection.execute("PRAGMA journal_mode=WAL")
-    connection.executescript(f"BEGIN IMMEDIATE;{TABLES}PRAGMA application_id={APPLICATION};PRAGMA user_version={FORMAT};COMMIT;")
+    connection.executescript(
+        f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={FORMAT_VERSION};COMMIT;"
+    )
 
 
-def _for_reading(path: Path) -> sqlite3.Connection:
+def _open_for_reading(path: Path) -> sqlite3.Connection:
     """Open without writing; where not even SQLite's shared memory can be made beside the file, what its log holds is not seen."""
     for mode in ("mode=ro", "immutable=1"):
         name = f"{path.absolute().as_uri()}?{mode}"
-        connection = sqlite3.connect(name, timeout=WAIT, isolation_level=None, check_same_thread=False, uri=True)
+        connection = sqlite3.connect(name, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         try:
             if not is_new(connection, path):
                 return connection
@@ -158,11 +160,11 @@ def is_new(connection: sqlite3.Connection, path: Path) -> bool:
     if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         return True
     marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
-    if marks[0] != APPLICATION:
+    if marks[0] != APPLICATION_ID:
         raise InputError(f"{path} is no cache of inbedder. Choose another folder.")
-    if marks[1] != FORMAT:
+    if marks[1] != FORMAT_VERSION:
         raise InputError(
-            f"{path} is a cache of format {marks[1]}, and this version of inbedder keeps format {FORMAT}. "
+            f"{path} is a cache of format {marks[1]}, and this version of inbedder keeps format {FORMAT_VERSION}. "
             f"Choose another folder, or remove it with: inbedder cache clear {path.parent}"
         )
     return False

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from inbedder.errors import InputError
 
-ROOM = 0.1
+FREED_SHARE = 0.1
 """Share of the limit that is made free when it is reached, so that this is rare."""
-SMALLEST = 10**6
+MIN_LIMIT_BYTES = 10**6
 """Bytes of the smallest limit."""
 UNLIMITED = "unlimited"
 
@@ -37,7 +37,7 @@ def parse_size(size: str | int) -> int | None:
         raise InputError(f"{size!r} is no size of a cache. Give one such as 500M or 5G, or {UNLIMITED}.")
     number, letter, binary = found.groups()
     count = int(float(number) * (1024 if binary else 1000) ** (" KMGT".index(letter.upper()) if letter else 0))
-    if count < SMALLEST:
+    if count < MIN_LIMIT_BYTES:
         raise InputError(f"{size!r} is too small for a cache. Give 1M or more.")
     return count
 
@@ -54,28 +54,28 @@ class Usage:
     """When the entry was used that would go first, in seconds since 1970; None where there is no entry."""
 
 
-def _pages(connection: sqlite3.Connection, which: str) -> int:
+def _measure_pages(connection: sqlite3.Connection, which: str) -> int:
     """Bytes of the pages that a file has (page_count), or has no use for (freelist_count)."""
     counts = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in (which, "page_size")]
     return int(counts[0] * counts[1])
 
 
-def limit_of(connection: sqlite3.Connection) -> int | None:
+def read_limit(connection: sqlite3.Connection) -> int | None:
     """Most bytes that a file may have; None for any number."""
     row = connection.execute("SELECT value FROM settings WHERE name = 'limit'").fetchone()
-    return row[0] if row and isinstance(row[0], int) and row[0] >= SMALLEST else None
+    return row[0] if row and isinstance(row[0], int) and row[0] >= MIN_LIMIT_BYTES else None
 
 
-def remember_limit(connection: sqlite3.Connection, limit: int | None) -> None:
+def store_limit(connection: sqlite3.Connection, limit: int | None) -> None:
     """Write down the most bytes that a file may have; None for any number."""
-    if limit_of(connection) != limit:
+    if read_limit(connection) != limit:
         connection.execute("INSERT OR REPLACE INTO settings VALUES ('limit', ?)", (limit or 0,))
 
 
-def usage_of(connection: sqlite3.Connection) -> Usage:
+def measure_usage(connection: sqlite3.Connection) -> Usage:
     """How much room a file takes."""
     oldest = connection.execute("SELECT min(used) FROM uses WHERE used BETWEEN 1 AND ?", (int(time.time()),)).fetchone()
-    return Usage(_pages(connection, "page_count"), limit_of(connection), oldest[0])
+    return Usage(_measure_pages(connection, "page_count"), read_limit(connection), oldest[0])
 
 
 def make_room(connection: sqlite3.Connection) -> int:
@@ -87,11 +87,11 @@ def make_room(connection: sqlite3.Connection) -> int:
     Returns:
         How many were removed; the file shrinks when ``shrink`` is called after the transaction.
     """
-    limit, removed = limit_of(connection), 0
-    if limit is None or _used_bytes(connection) <= limit:
+    limit, removed = read_limit(connection), 0
+    if limit is None or _measure_used_bytes(connection) <= limit:
         return 0
-    goal = limit * (1 - ROOM)
-    while (size := _used_bytes(connection)) > goal:
+    goal = limit * (1 - FREED_SHARE)
+    while (size := _measure_used_bytes(connection)) > goal:
         count = connection.execute("SELECT count(*) FROM uses").fetchone()[0]
         most = (max(1, int(count * (size - goal) / size)),)
         oldest = connection.execute("SELECT id FROM uses ORDER BY used, id LIMIT ?", most).fetchall()
@@ -110,5 +110,5 @@ def shrink(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _used_bytes(connection: sqlite3.Connection) -> int:
-    return _pages(connection, "page_count") - _pages(connection, "freelist_count")
+def _measure_used_bytes(connection: sqlite3.Connection) -> int:
+    return _measure_pages(connection, "page_count") - _measure_pages(connection, "freelist_count")

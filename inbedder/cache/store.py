@@ -23,20 +23,30 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.cache import integrity
-from inbedder.cache.database import BROKEN, FILE, WAIT, about_of, checksum, cure, is_whole, open_file, space_key
-from inbedder.cache.size_limit import Usage, make_room, parse_size, remember_limit, shrink, usage_of
+from inbedder.cache.database import (
+    DATABASE_FILE,
+    LOCK_TIMEOUT_SECONDS,
+    READ_ERRORS,
+    compute_checksum,
+    hash_space,
+    is_intact,
+    open_file,
+    parse_description,
+    suggest_repair,
+)
+from inbedder.cache.size_limit import Usage, make_room, measure_usage, parse_size, shrink, store_limit
 from inbedder.errors import InputError
 
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 """A text and an instruction."""
-CHUNK = 500
-GRAIN = 60
+KEYS_PER_QUERY = 500
+USE_RESOLUTION_SECONDS = 60
 """Seconds within which further uses of an entry are not noted."""
 
 
-def entry_key(text: str, instruction: str) -> bytes:
+def hash_entry(text: str, instruction: str) -> bytes:
     """What stands for a text under an instruction.
 
     Args:
@@ -52,7 +62,7 @@ def entry_key(text: str, instruction: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _ThreadConnection:
     """A thread's connection, and the process and file that it belongs to. It is closed when the thread ends."""
 
     connection: sqlite3.Connection
@@ -79,7 +89,7 @@ class Store:
         Raises:
             InputError: When the folder cannot be used, holds a file of that name which is no store, or the size cannot be read.
         """
-        self.path = Path(folder).expanduser() / FILE
+        self.path = Path(folder).expanduser() / DATABASE_FILE
         self._limit = None if size is None else (parse_size(size),)
         self._local = threading.local()
         self._warned: set[str] = set()
@@ -93,13 +103,13 @@ class Store:
     def _connection(self) -> sqlite3.Connection:
         return self._held().connection
 
-    def _held(self) -> _Held:
+    def _held(self) -> _ThreadConnection:
         """This thread's connection to the file that is there now; SQLite's must not cross a fork."""
-        held: _Held | None = getattr(self._local, "held", None)
-        if held is None or (held.process, held.file) != (os.getpid(), _identity(self.path)):  # or somebody removed the file
+        held: _ThreadConnection | None = getattr(self._local, "held", None)
+        if held is None or (held.process, held.file) != (os.getpid(), _identify_file(self.path)):  # or somebody removed the file
             self._local.held = held = None
             connection, read_only = self._open()
-            self._local.held = held = _Held(connection, os.getpid(), _identity(self.path), read_only)
+            self._local.held = held = _ThreadConnection(connection, os.getpid(), _identify_file(self.path), read_only)
         return held
 
     def _open(self) -> tuple[sqlite3.Connection, bool]:
@@ -111,8 +121,8 @@ class Store:
         if read_only:
             self._warn_once("write", "%s cannot be written: what it holds is used, and nothing is added.", self.path)
         elif self._limit is not None:
-            with suppress(*BROKEN):  # damage is told of when something is looked up
-                remember_limit(connection, self._limit[0])
+            with suppress(*READ_ERRORS):  # damage is told of when something is looked up
+                store_limit(connection, self._limit[0])
         return connection, read_only
 
     def _warn_once(self, kind: str, message: str, *details: Any) -> None:
@@ -121,7 +131,7 @@ class Store:
             logger.warning(message, *details)
 
     @contextmanager
-    def _transaction(self, wait: float = WAIT) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, wait: float = LOCK_TIMEOUT_SECONDS) -> Iterator[sqlite3.Connection]:
         connection = self._connection()
         connection.execute(f"PRAGMA busy_timeout = {wait * 1000:.0f}")
         connection.execute("BEGIN IMMEDIATE")
@@ -143,28 +153,28 @@ class Store:
         Returns:
             Data by key, of the keys that are there and whole; damaged entries are counted in a warning and left out.
         """
-        space, asked = space_key(about), set(keys)
+        space, asked = hash_space(about), set(keys)
         found: dict[bytes, bytes] = {}
         damaged, unused, now = 0, [], int(time.time())
-        for start in range(0, len(keys), CHUNK):
+        for start in range(0, len(keys), KEYS_PER_QUERY):
             try:
-                entries = self._read(space, keys[start : start + CHUNK])
-            except (*BROKEN, InputError) as error:
+                entries = self._read(space, keys[start : start + KEYS_PER_QUERY])
+            except (*READ_ERRORS, InputError) as error:
                 self._warn_once(
-                    "read", "%s cannot be read (%s): results are computed again. %s", self.path, error, cure(self.path)
+                    "read", "%s cannot be read (%s): results are computed again. %s", self.path, error, suggest_repair(self.path)
                 )
                 continue
             for number, key, data, found_sum, used in entries:
-                if key in asked and is_whole(space, key, data, found_sum):
+                if key in asked and is_intact(space, key, data, found_sum):
                     found[key] = data
-                    if not isinstance(used, int) or abs(now - used) >= GRAIN:
+                    if not isinstance(used, int) or abs(now - used) >= USE_RESOLUTION_SECONDS:
                         unused.append((number, now))
                 else:
                     damaged += 1
         if damaged:
-            logger.warning("%s: %d damaged entries are computed again. %s", self.path, damaged, cure(self.path))
+            logger.warning("%s: %d damaged entries are computed again. %s", self.path, damaged, suggest_repair(self.path))
         if unused and not self.read_only:
-            with suppress(*BROKEN, InputError), self._transaction(wait=0.1) as connection:  # only decides what goes first
+            with suppress(*READ_ERRORS, InputError), self._transaction(wait=0.1) as connection:  # only decides what goes first
                 connection.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", unused)
         return found
 
@@ -186,7 +196,7 @@ class Store:
         Returns:
             Whether they are kept; when the disk is full or the file damaged, a warning says so once and work goes on without.
         """
-        space, now = space_key(about), int(time.time())
+        space, now = hash_space(about), int(time.time())
         try:
             if self.read_only:
                 return False
@@ -196,7 +206,7 @@ class Store:
                 if not numbers:
                     raise sqlite3.DatabaseError("its index is damaged")
                 number = numbers[0][0]
-                rows = [(number, key, data, checksum(space, key, data)) for key, data in entries]
+                rows = [(number, key, data, compute_checksum(space, key, data)) for key, data in entries]
                 connection.executemany(
                     "INSERT INTO entries (space, key, data, sum) VALUES (?, ?, ?, ?) "
                     "ON CONFLICT (space, key) DO UPDATE SET data = excluded.data, sum = excluded.sum",
@@ -207,7 +217,7 @@ class Store:
                     [(now, number, key) for _, key, _, _ in rows],
                 )
                 removed = make_room(connection)
-        except (*BROKEN, InputError) as error:
+        except (*READ_ERRORS, InputError) as error:
             self._warn_once("write", "%s cannot be written (%s): results are not kept.", self.path, error)
             return False
         if removed:
@@ -230,12 +240,12 @@ class Store:
         )
         with self._readable():
             rows = self._connection().execute(query).fetchall()
-        spaces = [(about_of(key, about), count, size) for key, about, count, size in rows]
+        spaces = [(parse_description(key, about), count, size) for key, about, count, size in rows]
         if any(about is None for about, _, _ in spaces):
-            raise InputError(f"{self.path} is damaged. {cure(self.path)}")
+            raise InputError(f"{self.path} is damaged. {suggest_repair(self.path)}")
         return [{**about, "entries": count, "bytes": size} for about, count, size in spaces if about is not None]
 
-    def usage(self) -> Usage:
+    def measure_usage(self) -> Usage:
         """How much room it takes, how much it may take, and when what would go first was used.
 
         Returns:
@@ -245,14 +255,14 @@ class Store:
             InputError: When the file is damaged.
         """
         with self._readable():
-            return usage_of(self._connection())
+            return measure_usage(self._connection())
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
         try:
             yield
-        except BROKEN as error:
-            raise InputError(f"{self.path} cannot be read ({error}). {cure(self.path)}") from error
+        except READ_ERRORS as error:
+            raise InputError(f"{self.path} cannot be read ({error}). {suggest_repair(self.path)}") from error
 
     def verify(self) -> list[str]:
         """Check the file and every entry; return one line per damage."""
@@ -282,7 +292,7 @@ class Store:
         integrity.remove(self.path)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identify_file(path: Path) -> tuple[int, int] | None:
     """What tells a file from another one of its name."""
     try:
         found = path.stat()
@@ -297,7 +307,7 @@ class CacheSpace:
 
     store: Store
     """The store."""
-    about: Mapping[str, Any]
+    description: Mapping[str, Any]
     """All that a result depends on, beside text and instruction."""
     pack: Callable[[Any], bytes | None]
     """A result as bytes, or None for one that must not be kept."""
@@ -306,12 +316,12 @@ class CacheSpace:
 
     def find(self, pairs: Sequence[Pair]) -> dict[Pair, tuple[bool, Any]]:
         """Whether the text was cut, and the result, of the pairs of text and instruction that are kept."""
-        keys = {entry_key(*pair): pair for pair in pairs}
-        found = self.store.get(self.about, list(keys))
+        keys = {hash_entry(*pair): pair for pair in pairs}
+        found = self.store.get(self.description, list(keys))
         return {keys[key]: (data[:1] == b"\1", self.unpack(data[1:])) for key, data in found.items()}
 
     def keep(self, pairs: Sequence[Pair], cut: Sequence[bool], results: Sequence[Any]) -> None:
         """Keep the results of a batch, and whether each text was cut: all of it or nothing."""
         packed = zip(pairs, cut, (self.pack(result) for result in results), strict=True)
-        entries = [(entry_key(*pair), bytes([was_cut]) + data) for pair, was_cut, data in packed if data is not None]
-        self.store.put(self.about, entries)
+        entries = [(hash_entry(*pair), bytes([was_cut]) + data) for pair, was_cut, data in packed if data is not None]
+        self.store.put(self.description, entries)

@@ -33,7 +33,7 @@ the mean of the last layer's states over all tokens; "avg_first_last": of the to
 cross-encoder alone, the last layer's mean over each sentence, the two compared; "masks", of the bi-encoder of a template, the
 mean of the masks behind the prompt, where a masked LM of this package answers (avg-gen); "last", of decoders, the last layer's
 state of the last token, which is about to answer (1st-gen)."""
-MASKS = 3
+NUM_MASKS = 3
 """Masks behind a prompt of the pooler "masks"."""
 
 
@@ -61,7 +61,7 @@ class Encoding:
     max_length: int = 128
     """Longest input in tokens; sentences are cut at their end, conditions never."""
     scaled: tuple[float, ...] = (0.0, 1.0)
-    """What the ratings 1 and 5 become (``inbedder_finetune.conditional.conditional_losses.scaled``)."""
+    """What the ratings 1 and 5 become (``inbedder_finetune.conditional.conditional_losses.scale_rating``)."""
 
     @property
     def is_plain(self) -> bool:
@@ -87,7 +87,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
 
     found = find_model(ModelOptions(name))
     decoder = is_decoder(found.config)
-    if found.config.is_encoder_decoder or not (decoder or takes_pairs(found.tokenizer)):
+    if found.config.is_encoder_decoder or not (decoder or has_pair_tokens(found.tokenizer)):
         raise ModelError(
             f"{name} is neither a BERT-like encoder (with [CLS] and [SEP]) nor a decoder. Choose one such as all-MiniLM-L6-v2 or "
             "roberta-base."
@@ -109,22 +109,22 @@ def is_decoder(config: PretrainedConfig) -> bool:
     return config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and config.model_type not in masked
 
 
-def takes_pairs(tokenizer: PreTrainedTokenizerBase) -> bool:
+def has_pair_tokens(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether a tokenizer has [CLS] and [SEP], as those of BERT-like models do."""
     return tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None
 
 
-def place_of(folder: Path, encoding: Encoding) -> Path:
+def find_backbone_folder(folder: Path, encoding: Encoding) -> Path:
     """Return the folder of a saved encoder's backbone: the encoder's own, or ``backbone`` in it."""
     return folder if encoding.is_plain else folder / "backbone"
 
 
-def scores_pairs(folder: Path | str) -> bool:
+def is_conditional_encoder(folder: Path | str) -> bool:
     """Whether a folder, or any other name of a model, holds an encoder that only ``ConditionalEncoder.load`` reads."""
     return (Path(folder) / PAIRS_FILE).is_file() and not (Path(folder) / MODULES_FILE).is_file()
 
 
-def check_place(folder: Path, encoding: Encoding) -> None:
+def check_folder(folder: Path, encoding: Encoding) -> None:
     """Refuse a folder whose encoder would leave files behind that do not fit.
 
     Args:

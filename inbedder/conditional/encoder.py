@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inbedder.conditional.config import MASKS, Encoding
+from inbedder.conditional.config import NUM_MASKS, Encoding
 from inbedder.pooling import masked_mean
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer
@@ -111,10 +111,10 @@ class BiEncoder(ConditionalEncoder, kind="bi"):
             return self._alone(sentences)
         if self.encoding.input == "pair":
             return self._paired(sentences, conditions)
-        masks = MASKS if self.encoding.pooler == "masks" else 0
+        masks = NUM_MASKS if self.encoding.pooler == "masks" else 0
         prompts = PromptTokenizer(self.tokenizer, get_template(self.encoding.template), self.encoding.max_length, masks)
         rows = prompts(sentences, conditions)
-        return [row.ids for row in rows], [row.cut for row in rows]
+        return [row.ids for row in rows], [row.is_cut for row in rows]
 
     def _paired(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
         """[CLS] sentence [SEP] condition [SEP], with as many [SEP] in the middle as the tokenizer's own pairs have."""

@@ -17,21 +17,29 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from inbedder.arguments import whole_number
+from inbedder.arguments import check_integer
 from inbedder.backbones.file_checks import check_sums
 from inbedder.backbones.hub import PAIRS_FILE
-from inbedder.backbones.transformer import pad_id_of, position_limit, tapped
-from inbedder.backbones.weights import device_of
-from inbedder.conditional.config import Encoding, broadcast, is_decoder, load_parts, place_of, save_modules, write_json
+from inbedder.backbones.transformer import capture_layer, find_position_limit, get_pad_id
+from inbedder.backbones.weights import resolve_device
+from inbedder.conditional.config import (
+    Encoding,
+    broadcast,
+    find_backbone_folder,
+    is_decoder,
+    load_parts,
+    save_modules,
+    write_json,
+)
 from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.pooling import masked_mean
-from inbedder.prompting.batching import length_sorted_batches, pad, token_budget
+from inbedder.prompting.batching import get_token_budget, pad, split_into_batches
 from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-HEAD = "head.safetensors"
+HEAD_FILE = "head.safetensors"
 Ids = NDArray[np.int32]
 Parts = tuple[Ids, ...]
 
@@ -68,7 +76,7 @@ class ConditionalEncoder(nn.Module, ABC):
             _check_decoder(encoding)
         if encoding.pooler == "masks" and (encoding.kind, encoding.input, encoding.reads) != ("bi", "template", "all"):
             raise ModelError("The pooler masks reads an answer behind a prompt: it is the bi-encoder's, of a template.")
-        limit = position_limit(backbone)
+        limit = find_position_limit(backbone)
         if limit is not None and encoding.max_length > limit:
             raise ModelError(f"The backbone takes at most {limit} tokens; set encoding.max_length={limit} or less.")
         if encoding.pooler == "pooler" and getattr(backbone, "pooler", None) is None:
@@ -124,17 +132,17 @@ class ConditionalEncoder(nn.Module, ABC):
         try:
             settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
             encoding = Encoding(**settings | {"scaled": tuple(settings["scaled"])})
-            encoder = ConditionalEncoder.kinds[encoding.kind](*load_parts(str(place_of(folder, encoding))), encoding)
-            head = load_file(folder / HEAD) if (folder / HEAD).is_file() else {}
+            encoder = ConditionalEncoder.kinds[encoding.kind](*load_parts(str(find_backbone_folder(folder, encoding))), encoding)
+            head = load_file(folder / HEAD_FILE) if (folder / HEAD_FILE).is_file() else {}
             missing, unexpected = encoder.load_state_dict(head, strict=False)
             gaps = [*(name for name in missing if not name.startswith("backbone.")), *unexpected]
             if gaps:
-                raise ValueError(f"{HEAD} does not fit: {', '.join(gaps)}")
+                raise ValueError(f"{HEAD_FILE} does not fit: {', '.join(gaps)}")
         except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
             raise ModelError(
                 f"{folder} holds no conditional encoder ({error}). Train one: inbedder finetune finetune/recipes/csts-bi.yaml"
             ) from error
-        return encoder.to(device_of(device)).eval()
+        return encoder.to(resolve_device(device)).eval()
 
     def save(self, folder: Path | str, about: dict[str, Any] | None = None) -> None:
         """Write the encoder: safetensors and json alone.
@@ -144,12 +152,12 @@ class ConditionalEncoder(nn.Module, ABC):
             about: What else ``conditional.json`` shall hold, such as the recipe.
         """
         folder = Path(folder)
-        place = place_of(folder, self.encoding)
+        place = find_backbone_folder(folder, self.encoding)
         self.backbone.save_pretrained(place)
         self.tokenizer.save_pretrained(place)
         head = {name: tensor.contiguous() for name, tensor in self.state_dict().items() if not name.startswith("backbone.")}
         if head:
-            save_file(head, folder / HEAD)
+            save_file(head, folder / HEAD_FILE)
         if self.encoding.is_plain:
             save_modules(folder, self.width, self.encoding)
         write_json(folder / PAIRS_FILE, {"encoding": asdict(self.encoding), **(about or {})})
@@ -182,7 +190,7 @@ class ConditionalEncoder(nn.Module, ABC):
         other = {"avg_first_last": 0, "avg_top2": self.layers - 1}.get(pooler)
         backbone, tap = self.backbone, None
         if other is not None:
-            backbone, tap = tapped(self.backbone, self.backbone, other, self.layers)
+            backbone, tap = capture_layer(self.backbone, self.backbone, other, self.layers)
         output = backbone(input_ids=input_ids, attention_mask=attention_mask)
         if pooler == "pooler":
             return output.pooler_output.float()  # type: ignore[no-any-return]
@@ -230,12 +238,12 @@ class ConditionalEncoder(nn.Module, ABC):
             warnings.warn(
                 TextCutWarning(f"{cut} of {len(rows)} pairs were cut to {self.encoding.max_length} tokens.", cut), stacklevel=3
             )
-        batch_size = whole_number("batch_size", batch_size, 1)
+        batch_size = check_integer("batch_size", batch_size, 1)
         self.eval()
         scores = np.empty(len(rows), dtype=np.float32)
         device = next(self.parameters()).device
         lengths = [max(map(len, parts)) for parts in rows]
-        for places in length_sorted_batches(lengths, batch_size, token_budget(device) // self.parts):
+        for places in split_into_batches(lengths, batch_size, get_token_budget(device) // self.parts):
             ids, mask = collate([rows[place] for place in places], self.tokenizer)
             scores[places] = self(ids.to(device), mask.to(device)).cpu().numpy()
         return float(scores[0]) if all(isinstance(value, str) for value in given.values()) else scores
@@ -284,4 +292,4 @@ def collate(rows: Sequence[Parts], tokenizer: PreTrainedTokenizerBase) -> tuple[
     Returns:
         Ids and mask, shape (parts * n, positions).
     """
-    return pad([ids for part in zip(*rows, strict=True) for ids in part], pad_id_of(tokenizer))
+    return pad([ids for part in zip(*rows, strict=True) for ids in part], get_pad_id(tokenizer))

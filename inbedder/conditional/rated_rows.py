@@ -19,22 +19,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InputError, shown, shown_names
-from inbedder.io.columns import why_no_text
+from inbedder.errors import InputError, format_names, format_value
+from inbedder.io.columns import explain_missing_text
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
 
 logger = logging.getLogger(__name__)
 
-TEXTS = ("sentence1", "sentence2", "condition")
-COLUMNS = (*TEXTS, "label")
-LEAST, MOST = 1.0, 5.0
+TEXT_COLUMNS = ("sentence1", "sentence2", "condition")
+COLUMNS = (*TEXT_COLUMNS, "label")
+MIN_RATING, MAX_RATING = 1.0, 5.0
 """The scale of ratings."""
-MEND = "Mend or delete the row (a recipe leaves such rows out with data.skip_bad=true)."
+REPAIR_ADVICE = "Mend or delete the row (a recipe leaves such rows out with data.skip_bad=true)."
 
 
 @dataclass(frozen=True)
-class Rated:
+class RatedPair:
     """Two sentences under a condition."""
 
     sentence1: str
@@ -51,7 +51,7 @@ class Rated:
     """Row number in the file, from 1, the header not counted."""
 
 
-def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = False) -> list[Rated]:
+def read_rated_pairs(path: Path | str, split: str | None = None, *, skip_bad: bool = False) -> list[RatedPair]:
     """Read rated rows.
 
     Args:
@@ -71,35 +71,35 @@ def read_rated(path: Path | str, split: str | None = None, *, skip_bad: bool = F
     missing = [column for column in COLUMNS if column not in present]
     if missing:
         raise InputError(
-            f"{path} lacks the column {', '.join(missing)}; it has {shown_names(present) or 'no row'}. "
+            f"{path} lacks the column {', '.join(missing)}; it has {format_names(present) or 'no row'}. "
             f"Conditional similarity needs {', '.join(COLUMNS)}."
         )
     if split is not None and "split" in present:
-        records = _of_split(path, records, split)
+        records = _select_split(path, records, split)
     if all(not isinstance(record, BadRow) and str(record.get("label")).strip() in ("-1", "-1.0") for _, record in records):
         raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Give the validation file.")
-    reasons = [_why_bad(record) for _, record in records]
+    reasons = [_explain_bad_row(record) for _, record in records]
     bad = [(number, reason) for (number, _), reason in zip(records, reasons, strict=True) if reason]
     if bad and not skip_bad:
-        raise InputError(f"{path}: row {bad[0][0]} {bad[0][1]}. {MEND}")
+        raise InputError(f"{path}: row {bad[0][0]} {bad[0][1]}. {REPAIR_ADVICE}")
     if bad:
         logger.warning("%s: %d bad rows were left out.", path, len(bad))
-    return [_rated(number, record) for (number, record), reason in zip(records, reasons, strict=True) if not reason]
+    return [_parse_row(number, record) for (number, record), reason in zip(records, reasons, strict=True) if not reason]
 
 
-def _of_split(path: Path | str, records: Sequence[tuple[int, Any]], split: str) -> list[tuple[int, Any]]:
+def _select_split(path: Path | str, records: Sequence[tuple[int, Any]], split: str) -> list[tuple[int, Any]]:
     chosen = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
     if not chosen:
-        others = shown_names(list(dict.fromkeys(record.get("split") for _, record in records)))
+        others = format_names(list(dict.fromkeys(record.get("split") for _, record in records)))
         raise InputError(f"{path} holds no row of the split {split!r}, only of {others}. Rename one in the column split.")
     return chosen
 
 
-def _why_bad(record: Mapping[str, Any] | BadRow) -> str | None:
+def _explain_bad_row(record: Mapping[str, Any] | BadRow) -> str | None:
     if isinstance(record, BadRow):
         return f"cannot be read: {str(record).removesuffix('.')}"
-    for column in TEXTS:
-        reason = why_no_text(record.get(column))
+    for column in TEXT_COLUMNS:
+        reason = explain_missing_text(record.get(column))
         if reason:
             return f"has no text in column {column!r} (it {reason})"
     try:
@@ -107,19 +107,19 @@ def _why_bad(record: Mapping[str, Any] | BadRow) -> str | None:
     except (TypeError, ValueError, KeyError):
         label = float("nan")
     if label != label:
-        return f"has {shown(record.get('label'))} in column 'label', not a rating"
-    return None if LEAST <= label <= MOST else f"has the rating {label:g} in column 'label', outside 1 to 5"
+        return f"has {format_value(record.get('label'))} in column 'label', not a rating"
+    return None if MIN_RATING <= label <= MAX_RATING else f"has the rating {label:g} in column 'label', outside 1 to 5"
 
 
-def _rated(number: int, record: Mapping[str, Any]) -> Rated:
-    first, second, condition = (str(record[column]).strip() for column in TEXTS)
+def _parse_row(number: int, record: Mapping[str, Any]) -> RatedPair:
+    first, second, condition = (str(record[column]).strip() for column in TEXT_COLUMNS)
     pair = record.get("pair")
     unnamed = pair is None or pair != pair or not str(pair).strip()
     name = " / ".join(map(repr, sorted((first, second)))) if unnamed else str(pair)
-    return Rated(first, second, condition, float(record["label"]), name, number)
+    return RatedPair(first, second, condition, float(record["label"]), name, number)
 
 
-def pairs_of(rows: Sequence[Rated]) -> dict[str, list[int]]:
+def group_by_pair(rows: Sequence[RatedPair]) -> dict[str, list[int]]:
     """The rows about the same two sentences, in whichever order they stand.
 
     Args:
@@ -142,7 +142,7 @@ def pairs_of(rows: Sequence[Rated]) -> dict[str, list[int]]:
     return {pair: sorted(places, key=lambda place: -rows[place].label) for pair, places in found.items()}
 
 
-def is_ordered(rows: Sequence[Rated]) -> bool:
+def is_ordered(rows: Sequence[RatedPair]) -> bool:
     """Whether the rows of a pair say which of two conditions is rated higher, as Quad and few-shot examples need it.
 
     Args:
@@ -155,7 +155,7 @@ def is_ordered(rows: Sequence[Rated]) -> bool:
     return len(rows) == 2 and rows[0].label != rows[1].label
 
 
-def contrasting(rows: Sequence[Rated]) -> list[Rated]:
+def select_contrasting(rows: Sequence[RatedPair]) -> list[RatedPair]:
     """The rows of the pairs that have an order (``is_ordered``).
 
     Args:
@@ -167,5 +167,5 @@ def contrasting(rows: Sequence[Rated]) -> list[Rated]:
     Raises:
         InputError: When rows of one ``pair`` hold different sentences.
     """
-    pairs = [[rows[place] for place in places] for places in pairs_of(rows).values()]
+    pairs = [[rows[place] for place in places] for places in group_by_pair(rows).values()]
     return [row for pair_rows in pairs if is_ordered(pair_rows) for row in pair_rows]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inbedder.encoding.protocols import Encoder
-from inbedder.errors import InputError, shown_names
+from inbedder.errors import InputError, format_names
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,6 @@ class VectorMap:
             InputError: When there is no such column.
         """
         if self.column not in rows:
-            raise InputError(f"There is no column {self.column!r}. Name one with column=...: {shown_names(list(rows))}.")
+            raise InputError(f"There is no column {self.column!r}. Name one with column=...: {format_names(list(rows))}.")
         options = {"show_progress_bar": False, **dict(self.options)}
         return {self.to: self.model.encode(rows[self.column], self.instruction, **options)}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.protocol import Backbone, check_pooling, decodes
+from inbedder.backbones.protocol import Backbone, check_pooling, needs_decoding
 from inbedder.errors import InputError
 from inbedder.options import NO_SECOND_MODEL, EncodingOptions, Reencoding, Sampling
 from inbedder.prompting.templates import get_template
@@ -30,37 +30,39 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         ModelError: When it has no such pooling or layer.
     """
     pooling, layer = check_pooling(backbone, options.pooling, options.layer)
-    if options.temperature and not decodes(backbone, pooling):
+    if options.temperature and not needs_decoding(backbone, pooling):
         raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer; leave temperature at 0.")
     if options.mask_length is not None and backbone.kind != "masked":
         raise InputError(f"mask_length is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
-    add_generic = _first(options.add_generic, settings.add_generic, False)
-    if add_generic and settings.generic_base is None:
+    add_generic = _choose_first(options.add_generic, settings.add_generic, False)
+    if add_generic and settings.base_encoder is None:
         raise InputError(f"{name} has no base encoder, as mini has. Leave add_generic out.")
     return replace(
         options,
         pooling=pooling,
         layer=layer,
-        template=replace(template, bare=template.bare or backbone.bare),
-        max_length=_room(options.max_length, max_new_tokens, backbone),
+        template=replace(template, without_template=template.without_template or backbone.without_template),
+        max_length=_limit_prompt_length(options.max_length, max_new_tokens, backbone),
         max_new_tokens=max_new_tokens,
-        mask_length=_first(options.mask_length, settings.mask_length, backbone.mask_length) if backbone.mask_length else None,
+        mask_length=_choose_first(options.mask_length, settings.mask_length, backbone.mask_length)
+        if backbone.mask_length
+        else None,
         reencoding=(options.reencoding or Reencoding()) if pooling == "re-enc" else None,
-        subtract_instruction=_first(options.subtract_instruction, settings.subtract_instruction, False),
+        subtract_instruction=_choose_first(options.subtract_instruction, settings.subtract_instruction, False),
         add_generic=add_generic,
-        beside=_first(options.beside, settings.beside, NO_SECOND_MODEL),
-        normalize=_first(options.normalize, settings.normalize, False),
+        beside=_choose_first(options.beside, settings.beside, NO_SECOND_MODEL),
+        normalize=_choose_first(options.normalize, settings.normalize, False),
     )
 
 
-def _first(*values: Any) -> Any:
+def _choose_first(*values: Any) -> Any:
     """The first value that is not None."""
     return next(value for value in values if value is not None)
 
 
-def _room(max_length: int, max_new_tokens: int, backbone: Backbone) -> int:
+def _limit_prompt_length(max_length: int, max_new_tokens: int, backbone: Backbone) -> int:
     """The maximum prompt length that the model's positions leave."""
     limit = backbone.position_limit
     if limit is None:

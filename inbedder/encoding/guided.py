@@ -17,17 +17,17 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import seed_number, whole_number
+from inbedder.arguments import check_integer, check_seed
 from inbedder.errors import InputError
-from inbedder.vectors import AnnotatedArray, Vectors, row_cosines
+from inbedder.vectors import AnnotatedArray, Vectors, compute_row_cosines
 
 logger = logging.getLogger(__name__)
 
-STRENGTHS = np.logspace(-3, 4, 15)
-FOLDS = 5
-LOW = 0.75
+RIDGE_STRENGTHS = np.logspace(-3, 4, 15)
+NUM_FOLDS = 5
+MIN_COSINE = 0.75
 """Below this held-out cosine the map is not used."""
-FEWEST = 50
+MIN_SAMPLE = 50
 """Smallest sample that is mapped from."""
 
 
@@ -41,8 +41,8 @@ class GuidedVectors(AnnotatedArray):
     """Rows that were encoded under the instruction. None for derived arrays."""
 
 
-def guided(
-    encode: Callable[[NDArray[np.intp]], Vectors], generic: Vectors, *, sample: int = 1000, seed: int = 0, low: float = LOW
+def encode_guided(
+    encode: Callable[[NDArray[np.intp]], Vectors], generic: Vectors, *, sample: int = 1000, seed: int = 0, low: float = MIN_COSINE
 ) -> GuidedVectors:
     """Vectors under an instruction from generic vectors and an encoded sample.
 
@@ -59,14 +59,14 @@ def guided(
     Raises:
         InputError: When the sample is too small to fit a map.
     """
-    if whole_number("sample", sample) < FEWEST:
-        raise InputError(f"A map needs a sample of at least {FEWEST} texts, not {sample}.")
-    seed, count = seed_number(seed), len(generic)
+    if check_integer("sample", sample) < MIN_SAMPLE:
+        raise InputError(f"A map needs a sample of at least {MIN_SAMPLE} texts, not {sample}.")
+    seed, count = check_seed(seed), len(generic)
     if count <= sample:
-        return _said(encode(np.arange(count)), 1.0, np.arange(count))
+        return _annotate(encode(np.arange(count)), 1.0, np.arange(count))
     rows = np.sort(np.random.default_rng(seed).choice(count, sample, replace=False))
     targets = encode(rows)
-    mapped, cosine = fit(generic[rows], targets, seed)
+    mapped, cosine = fit_map(generic[rows], targets, seed)
     if cosine < low:
         logger.warning(
             "A map from %d texts reaches a cosine of %.2f only, below %.2f: all %d texts are encoded.", sample, cosine, low, count
@@ -75,20 +75,20 @@ def guided(
         vectors[rows] = targets
         rest = np.setdiff1d(np.arange(count), rows)
         vectors[rest] = encode(rest)
-        return _said(vectors, 1.0, np.arange(count))
+        return _annotate(vectors, 1.0, np.arange(count))
     logger.info("Mapped %d texts from a sample of %d; cosine of held-out rows %.3f.", count, sample, cosine)
     vectors = mapped(generic)
     vectors[rows] = targets
-    return _said(vectors, cosine, rows)
+    return _annotate(vectors, cosine, rows)
 
 
-def _said(vectors: Vectors, cosine: float, sample: NDArray[np.intp]) -> GuidedVectors:
+def _annotate(vectors: Vectors, cosine: float, sample: NDArray[np.intp]) -> GuidedVectors:
     with_facts = vectors.view(GuidedVectors)
     with_facts.cosine, with_facts.sample = cosine, sample
     return with_facts
 
 
-def fit(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[[Vectors], Vectors], float]:
+def fit_map(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[[Vectors], Vectors], float]:
     """Fit the map.
 
     Args:
@@ -103,11 +103,11 @@ def fit(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[
     from sklearn.model_selection import KFold
 
     scale = float(generic.std()) or 1.0
-    model = RidgeCV(alphas=STRENGTHS).fit(generic / scale, instructed)
+    model = RidgeCV(alphas=RIDGE_STRENGTHS).fit(generic / scale, instructed)
     held_out = []
-    for kept, left in KFold(FOLDS, shuffle=True, random_state=seed).split(generic):
+    for kept, left in KFold(NUM_FOLDS, shuffle=True, random_state=seed).split(generic):
         ridge = Ridge(alpha=model.alpha_).fit(generic[kept] / scale, instructed[kept])
-        held_out.append(row_cosines(ridge.predict(generic[left] / scale), instructed[left]))
+        held_out.append(compute_row_cosines(ridge.predict(generic[left] / scale), instructed[left]))
 
     def mapped(vectors: Vectors) -> Vectors:
         return np.asarray(model.predict(vectors / scale), dtype=np.float32)

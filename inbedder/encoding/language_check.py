@@ -15,35 +15,35 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import UnreadableTextWarning
-from inbedder.prompting.stopwords import stopwords
+from inbedder.prompting.stopwords import load_stopwords
 from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
 
-SPELLED = 3.0
+MIN_LETTERS_PER_TOKEN = 3.0
 """Fewer letters per token than that are spelled."""
-SPELLED_WIDE = 0.95
+MIN_WIDE_LETTERS_PER_TOKEN = 0.95
 """The same for scripts without spaces (Chinese, Japanese, Korean), where a token that is known holds a character at least."""
-FUNCTION_WORDS = 0.1
+MIN_FUNCTION_WORD_SHARE = 0.1
 """From this share of English function words on, a text is English."""
-FEWEST_LETTERS = 8
+MIN_LETTERS = 8
 """Shorter texts may be a name."""
-UNKNOWN_LETTERS, UNKNOWN_SIGNS = 0.2, 0.5
+MAX_UNKNOWN_LETTER_SHARE, MAX_UNKNOWN_SIGN_SHARE = 0.2, 0.5
 """From these shares of letters, or of all characters, in unknown tokens on, a text is unreadable."""
-READ = 2000
+MAX_CHARACTERS = 2000
 """Characters of a text that are looked at."""
-SAMPLE = 1000
+MAX_TEXTS = 1000
 """Texts of a corpus that are looked at."""
-WARNED_FROM = 0.03
+MIN_WARNED_SHARE = 0.03
 """Share of unreadable texts that is told of. Of English corpora up to two percent are found: lists of names, slang."""
-FEWEST_TEXTS = 3
+MIN_UNREADABLE_TEXTS = 3
 """So many texts at least, or all, have to be unreadable."""
 
 
 def is_unreadable(text: str, tokenizer: Any) -> bool:
     """Whether a fast tokenizer spells most of a text, or does not know it; False where the text is too short to tell."""
-    text = clean_text(text[:READ])
+    text = clean_text(text[:MAX_CHARACTERS])
     encoding = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False).encodings[0]
     tokens = unknown = unknown_letters = 0
     for number, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
@@ -54,11 +54,11 @@ def is_unreadable(text: str, tokenizer: Any) -> bool:
             unknown_letters += lettered
     letters = [character for character in text if character.isalpha()]
     signs = sum(not character.isspace() for character in text)
-    if unknown > UNKNOWN_SIGNS * signs or unknown_letters > UNKNOWN_LETTERS * len(letters):
+    if unknown > MAX_UNKNOWN_SIGN_SHARE * signs or unknown_letters > MAX_UNKNOWN_LETTER_SHARE * len(letters):
         return True
     if sum(unicodedata.east_asian_width(letter) in "WF" for letter in letters) > len(letters) / 2:
-        return len(letters) < SPELLED_WIDE * tokens
-    return FEWEST_LETTERS <= len(letters) < SPELLED * tokens and not _is_english(text)
+        return len(letters) < MIN_WIDE_LETTERS_PER_TOKEN * tokens
+    return MIN_LETTERS <= len(letters) < MIN_LETTERS_PER_TOKEN * tokens and not _is_english(text)
 
 
 def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
@@ -71,10 +71,10 @@ def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
     Returns:
         The share of unreadable texts, 0 to 1.
     """
-    looked_at = [texts[i * len(texts) // min(SAMPLE, len(texts))] for i in range(min(SAMPLE, len(texts)))]
+    looked_at = [texts[i * len(texts) // min(MAX_TEXTS, len(texts))] for i in range(min(MAX_TEXTS, len(texts)))]
     found = sum(is_unreadable(text, model.tokenizer.tokenizer) for text in looked_at)
     share = found / max(1, len(looked_at))
-    if share >= WARNED_FROM and found >= min(FEWEST_TEXTS, len(looked_at)):
+    if share >= MIN_WARNED_SHARE and found >= min(MIN_UNREADABLE_TEXTS, len(looked_at)):
         message = (
             f"{share:.0%} of the texts seem to be in a language or in signs that {model.name} cannot read: their vectors and "
             "answers mean little. Take a model that knows the language (model, --model), or translate them first."
@@ -86,4 +86,4 @@ def warn_of_unreadable(texts: Sequence[str], model: InBedder) -> float:
 def _is_english(text: str) -> bool:
     words = ["".join(filter(str.isalpha, word)) for word in text.lower().replace("'", " ").split()]
     words = [word for word in words if word]
-    return sum(word in stopwords("nltk") for word in words) > FUNCTION_WORDS * len(words)
+    return sum(word in load_stopwords("nltk") for word in words) > MIN_FUNCTION_WORD_SHARE * len(words)

@@ -24,6 +24,6 @@ class LazyModel:
                 self.loaded = self._load()
             return self.loaded
 
-    def changed(self, change: Callable[[Encoder], Encoder]) -> LazyModel:
+    def wrap(self, wrap_model: Callable[[Encoder], Encoder]) -> LazyModel:
         """Return a variant that shares this model's weights and loads them when either is needed."""
-        return LazyModel(lambda: change(self.get()))
+        return LazyModel(lambda: wrap_model(self.get()))

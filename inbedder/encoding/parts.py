@@ -18,24 +18,24 @@ import torch
 
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.kv_cache import memory_for
+from inbedder.backbones.kv_cache import make_kv_cache
 from inbedder.backbones.protocol import Backbone
-from inbedder.backbones.revision import files_revision, settings_hash, weights_revision
-from inbedder.backbones.transformer import dtype_name
+from inbedder.backbones.revision import get_files_revision, get_weights_revision, hash_settings
+from inbedder.backbones.transformer import get_dtype_name
 from inbedder.cache.store import Store
-from inbedder.encoding.combiner import Combiner, Remembered
+from inbedder.encoding.combiner import Combiner, QuestionCache
 from inbedder.encoding.default_options import resolve_encoding, uses_default_reading, with_mask_length
 from inbedder.encoding.lazy_model import LazyModel
 from inbedder.encoding.prompt_runner import PromptRunner
 from inbedder.encoding.protocols import Encoder
-from inbedder.encoding.reencode import reencoder_revision
+from inbedder.encoding.reencode import find_reencoder_revision
 from inbedder.errors import InputError, ModelError
 from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options
-from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, default_instructions, resolve_instruction
+from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, choose_default_instructions, resolve_instruction
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
 
-REPLACEABLE = {"cache", "cache_size", "text_memory"}
+REPLACEABLE_MODEL_OPTIONS = {"cache", "cache_size", "text_memory"}
 """Options of what is loaded that change no weights."""
 LoadModel = Callable[..., Encoder]
 """Loads another model: the class ``InBedder``."""
@@ -61,7 +61,7 @@ class Parts:
     """The model that reads texts without a question; None where this model does so itself."""
     second_model: Encoder | None
     """The model whose vectors are appended."""
-    remembered: Remembered = field(default_factory=Remembered)
+    question_cache: QuestionCache = field(default_factory=QuestionCache)
     """What is found out once per question."""
 
     @classmethod
@@ -69,7 +69,7 @@ class Parts:
         """Load a model and what it is combined with."""
         store = open_store(requested.model)
         backbone, settings = load_backbone(requested.model)
-        base_name, shared = settings.generic_base, requested.shared()
+        base_name, shared = settings.base_encoder, requested.get_shared_options()
         base = LazyModel(lambda: load_model(base_name, backbone="embedding", **shared)) if base_name else None
         return cls.compose(requested, settings, backbone, store, base, None, load_model)
 
@@ -91,22 +91,22 @@ class Parts:
         reading = (encoding.template, encoding.max_length, encoding.mask_length or 0, encoding.truncation_side)
         tokenizer = PromptTokenizer(backbone.tokenizer, *reading)
         if second_model is None and encoding.beside != NO_SECOND_MODEL:
-            second_model = load_model(encoding.beside, beside=NO_SECOND_MODEL, **requested.shared())
+            second_model = load_model(encoding.beside, beside=NO_SECOND_MODEL, **requested.get_shared_options())
         options = Options(requested.model, encoding)
         return cls(requested, options, settings, backbone, tokenizer, store, base, second_model)
 
     def replace(self, load_model: LoadModel, **changes: Any) -> Parts:
         """Return a variant with other options, which shares the weights."""
-        loaded = {option.name for option in dataclasses.fields(ModelOptions)} - REPLACEABLE
+        loaded = {option.name for option in dataclasses.fields(ModelOptions)} - REPLACEABLE_MODEL_OPTIONS
         if fixed := sorted(loaded & changes.keys()):
             name = self.options.model.model
             raise InputError(f"{', '.join(fixed)} cannot be replaced: load the model with it, InBedder({name!r}, ...).")
         requested = self.requested.replace(**changes)
         store = open_store(requested.model) if {"cache", "cache_size"} & changes.keys() else self.store
-        shared = {name: value for name, value in requested.shared().items() if name in changes}
+        shared = {name: value for name, value in requested.get_shared_options().items() if name in changes}
         base, second_model = self.base, None if "beside" in changes else self.second_model
         if shared and base is not None:
-            base = base.changed(lambda model: model.replace(**shared))
+            base = base.wrap(lambda model: model.replace(**shared))
         if shared and second_model is not None:
             second_model = second_model.replace(**shared)
         return self.compose(requested, self.settings, self.backbone, store, base, second_model, load_model)
@@ -120,7 +120,7 @@ class Parts:
         return dataclasses.replace(
             self,
             backbone=wrap_backbone(self.backbone),
-            base=self.base and self.base.changed(wrap),
+            base=self.base and self.base.wrap(wrap),
             second_model=self.second_model and wrap(self.second_model),
         )
 
@@ -133,12 +133,12 @@ class Parts:
     @property
     def base_encoder(self) -> Encoder | None:
         """The model that reads texts without a question, loaded when it is first needed."""
-        return None if self.base is None else _on_device_of(self.backbone, self.base)
+        return None if self.base is None else _get_on_device(self.backbone, self.base)
 
     @cached_property
     def defaults(self) -> DefaultInstructions:
         """The model's instructions for calls without a question."""
-        return default_instructions(self.template, self.settings.prompts)
+        return choose_default_instructions(self.template, self.settings.prompts)
 
     @cached_property
     def runner(self) -> PromptRunner:
@@ -146,7 +146,7 @@ class Parts:
         encoding, memory_size = self.options.encoding, self.options.model.text_memory
         memory = None
         if memory_size is not None:
-            memory = memory_for(self.backbone, str(encoding.pooling), self.template, memory_size)
+            memory = make_kv_cache(self.backbone, str(encoding.pooling), self.template, memory_size)
         return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, self._make_spec, memory)
 
     @cached_property
@@ -156,12 +156,12 @@ class Parts:
         combines = uses_default_reading(encoding, self.backbone)
         base = self.base if encoding.add_generic and combines else None
         return Combiner(
-            self.runner.vectors,
+            self.runner.pool,
             encoding,
             resolve_instruction(self.defaults.any),
-            None if base is None else partial(_on_device_of, self.backbone, base),
+            None if base is None else partial(_get_on_device, self.backbone, base),
             self.second_model if combines else None,
-            self.remembered,
+            self.question_cache,
         )
 
     @property
@@ -172,7 +172,7 @@ class Parts:
     @cached_property
     def _make_spec(self) -> Callable[[], VectorSpec]:
         """Makes the spec once; it holds no parts, which hold it: weights are freed as soon as the last variant goes."""
-        return cache(partial(describe, self.options, self.settings, self.backbone, self.second_model))
+        return cache(partial(describe_model, self.options, self.settings, self.backbone, self.second_model))
 
     def move(self, device: str | torch.device) -> Parts:
         """Move the weights, which all variants share, to another device."""
@@ -185,7 +185,7 @@ class Parts:
         if (
             not isinstance(weights, torch.nn.Module)
             or self.options.model.quantization
-            or self.backbone.precision != dtype_name(weights)
+            or self.backbone.precision != get_dtype_name(weights)
         ):
             raise ModelError(
                 f"{name} cannot be moved as it is loaded. Load it there: InBedder({name!r}, device={str(device)!r})."
@@ -203,7 +203,7 @@ class Parts:
         return dataclasses.replace(self, requested=self.requested.replace(**place), options=self.options.replace(**place))
 
 
-def describe(options: Options, settings: Settings, backbone: Backbone, second_model: Encoder | None) -> VectorSpec:
+def describe_model(options: Options, settings: Settings, backbone: Backbone, second_model: Encoder | None) -> VectorSpec:
     """Write down what decides the vectors of a loaded model."""
     model, encoding = options
     return VectorSpec(
@@ -211,17 +211,17 @@ def describe(options: Options, settings: Settings, backbone: Backbone, second_mo
         hub_revision=model.revision,
         backbone="onnx" if model.is_onnx else backbone.kind,
         quantization=model.quantization,
-        weights=weights_revision(backbone),
-        files=settings_hash(backbone),
+        weights=get_weights_revision(backbone),
+        files=hash_settings(backbone),
         precision=backbone.precision,
         encoding=encoding,
-        base_encoder=None if settings.generic_base is None else files_revision(settings.generic_base),
-        reencoder=None if encoding.reencoding is None else reencoder_revision(encoding.reencoding.encoder),
+        base_encoder=None if settings.base_encoder is None else get_files_revision(settings.base_encoder),
+        reencoder=None if encoding.reencoding is None else find_reencoder_revision(encoding.reencoding.encoder),
         second_model=None if second_model is None else second_model.spec,
     )
 
 
-def _on_device_of(backbone: Backbone, base: LazyModel) -> Encoder:
+def _get_on_device(backbone: Backbone, base: LazyModel) -> Encoder:
     """The base encoder, on the device where the model is by now."""
     return base.get().to(backbone.model.device)
 

@@ -21,21 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.backbones.sentence_modules import sentence_folder
-from inbedder.backbones.weights import device_of, quietly
-from inbedder.cache.store import Store, entry_key
+from inbedder.backbones.sentence_modules import find_sentence_folder
+from inbedder.backbones.weights import resolve_device, silence_transformers
+from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
-from inbedder.models.checksums import State, digest_of, state_of
+from inbedder.models.checksums import State, get_digest, get_file_state
 from inbedder.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 1024
+TEXTS_PER_CHUNK = 1024
 """Texts whose answers are embedded together."""
-BATCH = 256
+ANSWERS_PER_BATCH = 256
 """Answers in one pass of the re-encoder."""
-_TURN = Lock()
+_ENCODER_LOCK = Lock()
 """One thread at a time uses the re-encoder, whose tokenizer is not made for several."""
 
 
@@ -48,7 +48,7 @@ class ReencodedVectors(AnnotatedArray):
     empty: int | None
     """How many of all answers are empty; they are embedded as such. None for derived arrays."""
 
-    def alone(self) -> ReencodedVectors:
+    def select_first(self) -> ReencodedVectors:
         """The vector of the first text, shape (d,), with all answers."""
         row: ReencodedVectors = self[0]
         row.answers, row.empty = self.answers, self.empty
@@ -69,9 +69,9 @@ def check_encoder(encoder: str, *, store: Store | None = None, device: str | Non
         InputError: When there is a store and the re-encoder's weights have no revision.
     """
     if store is None:
-        _encoder(encoder, device, _states(encoder))
+        _load_encoder(encoder, device, _read_file_states(encoder))
     else:
-        reencoder_revision(encoder)
+        find_reencoder_revision(encoder)
 
 
 def reencode(
@@ -96,10 +96,10 @@ def reencode(
     empty = sum(not text for row in answers for text in row)
     if empty:
         logger.warning("%d of %d answers are empty and are embedded as such.", empty, sum(len(row) for row in answers))
-    means = [np.empty((0, _known([""], encoder, None, device)[""].shape[0]), dtype=np.float32)] if not answers else []
-    for start in range(0, len(answers), CHUNK):
-        chunk = answers[start : start + CHUNK]
-        known = _known(list(dict.fromkeys(text for row in chunk for text in row)), encoder, store, device)
+    means = [np.empty((0, _embed_answers([""], encoder, None, device)[""].shape[0]), dtype=np.float32)] if not answers else []
+    for start in range(0, len(answers), TEXTS_PER_CHUNK):
+        chunk = answers[start : start + TEXTS_PER_CHUNK]
+        known = _embed_answers(list(dict.fromkeys(text for row in chunk for text in row)), encoder, store, device)
         means.append(np.stack([np.mean([known[text] for text in row], axis=0) for row in chunk]))
     vectors: ReencodedVectors = np.concatenate(means).view(ReencodedVectors)
     vectors.answers = [list(row) for row in answers]
@@ -107,26 +107,26 @@ def reencode(
     return vectors
 
 
-def _known(answers: list[str], encoder: str, store: Store | None, device: str | None) -> dict[str, Vectors]:
+def _embed_answers(answers: list[str], encoder: str, store: Store | None, device: str | None) -> dict[str, Vectors]:
     """The vector of each answer, kept or embedded now."""
-    keys = {answer: entry_key(answer, "") for answer in answers}
+    keys = {answer: hash_entry(answer, "") for answer in answers}
     about: dict[str, Any] = {}
     found: dict[bytes, bytes] = {}
     if store is not None:
-        about = {"results": "vectors of answers", "model": encoder, "weights": reencoder_revision(encoder)}
+        about = {"results": "vectors of answers", "model": encoder, "weights": find_reencoder_revision(encoder)}
         found = store.get(about, list(keys.values()))
     vectors = {text: unpack_vector(found[key]) for text, key in keys.items() if key in found}
     new = [answer for answer in answers if answer not in vectors]
-    for start in range(0, len(new), BATCH):
-        batch = new[start : start + BATCH]
-        made = dict(zip(batch, sentence_vectors(batch, encoder, device), strict=True))
+    for start in range(0, len(new), ANSWERS_PER_BATCH):
+        batch = new[start : start + ANSWERS_PER_BATCH]
+        made = dict(zip(batch, embed_sentences(batch, encoder, device), strict=True))
         if store is not None:
             store.put(about, ((keys[text], data) for text, vector in made.items() if (data := pack_vector(vector)) is not None))
         vectors.update(made)
     return vectors
 
 
-def sentence_vectors(texts: Sequence[str], encoder: str, device: str | None = None) -> Vectors:
+def embed_sentences(texts: Sequence[str], encoder: str, device: str | None = None) -> Vectors:
     """Texts embedded by a sentence-transformers model.
 
     Args:
@@ -141,31 +141,31 @@ def sentence_vectors(texts: Sequence[str], encoder: str, device: str | None = No
         MissingExtraError: When sentence-transformers is not installed.
         ModelError: When the model cannot be loaded.
     """
-    with _TURN:
-        loaded = _encoder(encoder, device, _states(encoder))
-        vectors = loaded.encode(list(texts), batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+    with _ENCODER_LOCK:
+        loaded = _load_encoder(encoder, device, _read_file_states(encoder))
+        vectors = loaded.encode(list(texts), batch_size=ANSWERS_PER_BATCH, normalize_embeddings=True, show_progress_bar=False)
     return np.asarray(vectors, dtype=np.float32)
 
 
-def _states(name: str) -> tuple[State, ...]:
+def _read_file_states(name: str) -> tuple[State, ...]:
     """What the files of a folder are now, so that a model which was trained again is loaded again; none of a hub id."""
     folder = Path(resolve_name(name))
     kinds = ("*.safetensors", "*.json") if folder.is_dir() else ()
-    return tuple(state_of(path) for path in sorted(path for kind in kinds for path in folder.rglob(kind)))
+    return tuple(get_file_state(path) for path in sorted(path for kind in kinds for path in folder.rglob(kind)))
 
 
 @lru_cache(maxsize=1)
-def _encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
+def _load_encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
     """The model that the files, which are as ``states`` says, hold."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
-    where = str(device_of(device))
+    where = str(resolve_device(device))
     weights = {"use_safetensors": True, "dtype": "float32"}
     try:
-        folder = sentence_folder(resolve_name(name))
-        with quietly(expected_gaps=False):
+        folder = find_sentence_folder(resolve_name(name))
+        with silence_transformers(expected_gaps=False):
             encoder = SentenceTransformer(str(folder), device=where, model_kwargs=weights, trust_remote_code=False)
     except ModelError as error:
         raise ModelError(f"Cannot load the re-encoder {name!r}. {error}") from error
@@ -174,12 +174,12 @@ def _encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
             f"Cannot load the re-encoder {name!r}: it is no sentence-transformers model here or in reach on the hub. "
             f"Check the spelling and the network, or give a local folder. ({' '.join(str(error).split())[:400]})"
         ) from error
-    if _states(name) != states:
+    if _read_file_states(name) != states:
         raise ModelError(f"The files of the re-encoder {name} changed while it was loaded. Run it again.")
     return encoder
 
 
-def reencoder_revision(encoder: str) -> str:
+def find_reencoder_revision(encoder: str) -> str:
     """Hash a re-encoder's files.
 
     Args:
@@ -191,16 +191,16 @@ def reencoder_revision(encoder: str) -> str:
     Raises:
         ModelError: When it is not found.
     """
-    return _revision(encoder, _states(encoder))
+    return _compute_revision(encoder, _read_file_states(encoder))
 
 
 @lru_cache(maxsize=4)
-def _revision(name: str, states: tuple[State, ...]) -> str:
+def _compute_revision(name: str, states: tuple[State, ...]) -> str:
     """A hash of the files of a folder, which are as ``states`` says, or the hub's commit."""
     folder = Path(resolve_name(name))
     if not folder.is_dir():
-        return sentence_folder(str(folder)).name  # a snapshot's folder is called by its commit
-    digests = "".join(f"{Path(state[0]).relative_to(folder)} {digest_of(Path(state[0]))}\n" for state in states)
-    if _states(name) != states:
+        return find_sentence_folder(str(folder)).name  # a snapshot's folder is called by its commit
+    digests = "".join(f"{Path(state[0]).relative_to(folder)} {get_digest(Path(state[0]))}\n" for state in states)
+    if _read_file_states(name) != states:
         raise ModelError(f"The files of the re-encoder {name} changed while they were read. Run it again.")
     return hashlib.sha256(digests.encode()).hexdigest()[:16]

@@ -33,7 +33,7 @@ from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.io.files import atomic_folder
 from inbedder.pooling import POOLINGS
 from inbedder.prompting.templates import read_prompts, resolve_instruction
-from inbedder.prompting.tokenization import special_edges
+from inbedder.prompting.tokenization import count_special_edges
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -67,7 +67,7 @@ model.encode(texts, prompt={prompt})
 """
 
 
-def export(parts: Parts, folder: str | os.PathLike[str]) -> None:
+def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
     """Write a folder that ``SentenceTransformer(folder)`` loads.
 
     Args:
@@ -97,27 +97,27 @@ def export(parts: Parts, folder: str | os.PathLike[str]) -> None:
 
 def _write_folder(parts: Parts, target: Path, sentence_transformers: str) -> None:
     """Write all files; ``sentence_transformers`` is the installed version."""
-    chat = None if parts.backbone.kind == "embedding" else _chat_tokenizer(parts)
+    chat = None if parts.backbone.kind == "embedding" else _make_chat_tokenizer(parts)
     plain = _is_prefix(parts) if parts.backbone.kind == "embedding" else chat is not None
     home = target if plain else target / MODEL_FOLDER
     home.mkdir(exist_ok=True)
     _write_model(parts, chat or parts.backbone.tokenizer, home)
     if plain or parts.backbone.kind == "embedding":
-        _write_modules(home, _built_in(parts, home))
+        _write_modules(home, _write_built_in_modules(parts, home))
     if not plain:
         _write_modules(target, [("0", MODEL_FOLDER, OWN_MODULE)])
     _write_json(home / SPEC_FILE, parts.spec.to_dict())
-    prompts = {"query": "", "document": ""} | _prompts(parts)
+    prompts = {"query": "", "document": ""} | _list_prompts(parts)
     default = prompts.pop("", None)
     if default:
         prompts["default"] = default
     config: dict[str, Any] = {"__version__": {"sentence_transformers": sentence_transformers}, "similarity_fn_name": "cosine"}
     config |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
     _write_json(target / "config_sentence_transformers.json", config)
-    (target / "README.md").write_text(_card(parts, plain), encoding="utf-8")
+    (target / "README.md").write_text(_write_card(parts, plain), encoding="utf-8")
 
 
-def _reads_states_as_they_are(parts: Parts) -> bool:
+def _has_plain_states(parts: Parts) -> bool:
     """Whether a vector is the last layer's pooled states, which built-in modules give."""
     encoding = parts.options.encoding
     combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or parts.second_model is not None
@@ -132,33 +132,33 @@ def _is_late_interaction(parts: Parts) -> bool:
 def _is_prefix(parts: Parts) -> bool:
     """Whether an embedding model's prompt is an instruction's words in front of the text."""
     return (
-        _reads_states_as_they_are(parts)
-        and parts.template.bare
-        and parts.template.instruction_of("") is not None
+        _has_plain_states(parts)
+        and parts.template.without_template
+        and parts.template.extract_instruction("") is not None
         and not (
             parts.template.fixed_parts[2] or parts.template.pattern.endswith("{instruction}") or parts.template.without_input
         )
     )
 
 
-def _chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
+def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
     """The tokenizer, with a chat template that makes our prompts of system and user messages; None where there is none."""
     read = {"masked": "avg-gen", "causal": "1st-gen"}.get(parts.backbone.kind)
     if (
         str(parts.options.encoding.pooling) != read
-        or not _reads_states_as_they_are(parts)
+        or not _has_plain_states(parts)
         or parts.tokenizer.truncation_side != "right"
         or _is_late_interaction(parts)
     ):
         return None
     tokenizer = deepcopy(parts.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]
-    opening, closing = special_edges(encoding)
+    opening, closing = count_special_edges(encoding)
     edges = [
         tokenizer.convert_ids_to_tokens(ids) for ids in (encoding.ids[:opening], encoding.ids[len(encoding.ids) - closing :])
     ]
     behind = [*[tokenizer.mask_token] * parts.backbone.mask_length, *edges[1]]
-    tokenizer.chat_template = _chat_template(parts, "".join(edges[0]), "".join(behind))
+    tokenizer.chat_template = _make_chat_template(parts, "".join(edges[0]), "".join(behind))
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
@@ -173,16 +173,16 @@ def _chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
     return tokenizer
 
 
-def _chat_template(parts: Parts, opening: str, closing: str) -> str:
+def _make_chat_template(parts: Parts, opening: str, closing: str) -> str:
     """Our template in Jinja: the system message is the instruction, the last message the text."""
     template = parts.template
     slots = {"{input}": "text", "{instruction}": "asked"}
     before, between, after = template.fixed_parts
     first, second = ("text", "asked") if template.text_first else ("asked", "text")
-    whole = _joined(opening + before, first, between, second, after + closing)
+    whole = _join_parts(opening + before, first, between, second, after + closing)
     if template.without_input:
         before, after = template.without_input.split("{instruction}")
-        whole = f"({whole}) if text else ({_joined(opening + before, slots['{instruction}'], after + closing)})"
+        whole = f"({whole}) if text else ({_join_parts(opening + before, slots['{instruction}'], after + closing)})"
     default = json.dumps(resolve_instruction(parts.defaults.any))
     return (
         "{%- set text = messages[-1]['content'] -%}"
@@ -191,12 +191,12 @@ def _chat_template(parts: Parts, opening: str, closing: str) -> str:
     )
 
 
-def _joined(*parts: str) -> str:
+def _join_parts(*parts: str) -> str:
     """Fixed text and variables in turn, as one expression of Jinja."""
     return " ~ ".join(part if number % 2 else json.dumps(part) for number, part in enumerate(parts))
 
 
-def _built_in(parts: Parts, home: Path) -> list[tuple[str, str, str]]:
+def _write_built_in_modules(parts: Parts, home: Path) -> list[tuple[str, str, str]]:
     """Write sentence-transformers' own modules: name, folder and class of each."""
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
@@ -251,12 +251,12 @@ def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, home: Path) -
         "late_interaction": _is_late_interaction(parts) or None,
         "max_new_tokens": parts.options.encoding.max_new_tokens,
         "normalize": parts.options.encoding.normalize or None,
-        "generic_base": parts.settings.generic_base,
+        "base_encoder": parts.settings.base_encoder,
     }
     _write_json(home / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 
 
-def _prompts(parts: Parts) -> dict[str, str]:
+def _list_prompts(parts: Parts) -> dict[str, str]:
     """What sentence-transformers puts in front of a text, or gives as the system message, by name; "" is its default."""
     asked = {name: str(question) for name, question in read_prompts("instructions").items()}
     if parts.backbone.kind != "embedding":
@@ -271,7 +271,7 @@ def _prompts(parts: Parts) -> dict[str, str]:
     return {name: parts.template.render("", question).string if question else "" for name, question in asked.items()}
 
 
-def _card(parts: Parts, plain: bool) -> str:
+def _write_card(parts: Parts, plain: bool) -> str:
     needs = "It needs sentence-transformers 6.2 or later, and nothing else."
     if not plain:
         needs = (
@@ -280,7 +280,7 @@ def _card(parts: Parts, plain: bool) -> str:
             "the model itself."
         )
     question = resolve_instruction("@complaint")
-    prompt = json.dumps(_prompts(parts)["complaint"] if plain else question)
+    prompt = json.dumps(_list_prompts(parts)["complaint"] if plain else question)
     how = {
         "name": Path(parts.options.model.model).name,
         "kind": parts.backbone.kind,

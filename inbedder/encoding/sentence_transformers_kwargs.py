@@ -8,12 +8,18 @@ from typing import Any
 import torch
 
 from inbedder.encoding.protocols import Encoder
-from inbedder.errors import InputError, shown, shown_names
+from inbedder.errors import InputError, format_names, format_value
 
-UNDERSTOOD = ("sentences", "inputs", "prompt", "prompt_name", "convert_to_tensor", "convert_to_numpy", "device")
-USUAL = {"output_value": "sentence_embedding", "precision": "float32", "truncate_dim": None, "pool": None, "chunk_size": None}
+SUPPORTED_KWARGS = ("sentences", "inputs", "prompt", "prompt_name", "convert_to_tensor", "convert_to_numpy", "device")
+DEFAULT_KWARGS = {
+    "output_value": "sentence_embedding",
+    "precision": "float32",
+    "truncate_dim": None,
+    "pool": None,
+    "chunk_size": None,
+}
 """Values that ask for what is done here anyway."""
-INSTEAD = {
+ALTERNATIVES = {
     "output_value": "There is one vector per text.",
     "precision": "Vectors are float32: round them afterwards, with sentence_transformers.quantize_embeddings.",
     "truncate_dim": "Cut the vectors: vectors[:, :truncate_dim].",
@@ -42,7 +48,7 @@ def encode_with_kwargs(
     Raises:
         InputError: When a keyword has no meaning here, or texts or instruction are given twice.
     """
-    _refuse_others(kwargs)
+    _check_kwargs(kwargs)
     inputs = [value for value in (texts, kwargs.get("sentences"), kwargs.get("inputs")) if value is not None]
     if len(inputs) != 1:
         raise InputError(f"encode takes the texts once, and got them {len(inputs)} times. Pass only texts.")
@@ -57,7 +63,7 @@ def encode_with_kwargs(
     return tensor if tensor.ndim == 1 else list(tensor)
 
 
-def names_a_prompt(kwargs: Mapping[str, Any]) -> bool:
+def has_prompt(kwargs: Mapping[str, Any]) -> bool:
     """Tell whether keywords hold an instruction under sentence-transformers' names; None is none.
 
     Args:
@@ -87,24 +93,24 @@ def choose_instruction(model: Encoder, instruction: Any, kwargs: Mapping[str, An
     if sum(value is not None for value in (instruction, prompt, name)) > 1:
         raise InputError("Pass only one of instruction, prompt and prompt_name.")
     if prompt is not None:
-        own_instruction = model.template.instruction_of(prompt) if isinstance(prompt, str) else None
+        own_instruction = model.template.extract_instruction(prompt) if isinstance(prompt, str) else None
         return prompt if own_instruction is None else own_instruction
     if name is None:
         return instruction
     if not isinstance(name, str):
-        raise InputError(f"prompt_name must be a string, not {shown(name)}.")
+        raise InputError(f"prompt_name must be a string, not {format_value(name)}.")
     defaults = {"query": model.defaults.query, "document": model.defaults.document}
     return defaults[name] if name in defaults else f"@{name.removeprefix('@')}"
 
 
-def _refuse_others(kwargs: Mapping[str, Any]) -> None:
+def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
     for name, value in kwargs.items():
-        if name in USUAL and value == USUAL[name]:
+        if name in DEFAULT_KWARGS and value == DEFAULT_KWARGS[name]:
             continue
-        if name in INSTEAD:
-            raise InputError(f"encode has no {name}={shown(value)}. {INSTEAD[name]}")
-        if name not in UNDERSTOOD:
-            known = shown_names(("batch_size", "normalize_embeddings", "show_progress_bar", "filter_words", *UNDERSTOOD))
-            raise InputError(f"encode has no keyword {shown(name)}. Known beside texts and instruction: {known}.")
+        if name in ALTERNATIVES:
+            raise InputError(f"encode has no {name}={format_value(value)}. {ALTERNATIVES[name]}")
+        if name not in SUPPORTED_KWARGS:
+            known = format_names(("batch_size", "normalize_embeddings", "show_progress_bar", "filter_words", *SUPPORTED_KWARGS))
+            raise InputError(f"encode has no keyword {format_value(name)}. Known beside texts and instruction: {known}.")
         if name == "device" and isinstance(value, (list, tuple)):
             raise InputError("encode uses one device. For several see inbedder.distributed.")

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from inbedder.errors import InputError, shown
+from inbedder.errors import InputError, format_value
 
-KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+FILE_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 """What an output may be that is no regular file; the rest are sockets."""
 _UMASK_AT_IMPORT = os.umask(0o077)
 os.umask(_UMASK_AT_IMPORT)
@@ -36,11 +36,11 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         InputError: When the target is there and is no regular file, the folder does not exist or cannot be written to, or the
             disk is full.
     """
-    target, mode = _target_of(path)
+    target, mode = _resolve_target(path)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:32]}.", suffix=target.suffix)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _make_write_error(path, error) from error
     os.close(handle)
     temporary = Path(name)
     try:
@@ -51,7 +51,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
         _sync_folder(target.parent)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _make_write_error(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -74,7 +74,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:32]}."))
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _make_write_error(path, error) from error
     try:
         yield temporary
         temporary.chmod(0o777 & ~read_umask())
@@ -83,7 +83,7 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.replace(temporary, target)
         _sync_folder(target.parent)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _make_write_error(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -98,13 +98,13 @@ def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLi
     Raises:
         InputError: When the target is one of the sources, is there and is no regular file, or its folder cannot be written to.
     """
-    target, _ = _target_of(path)
+    target, _ = _resolve_target(path)
     if any(is_same_file(source, target) for source in sources):
-        raise InputError(f"{shown(str(path))} is the input itself, which would be lost. Choose another -o.")
+        raise InputError(f"{format_value(str(path))} is the input itself, which would be lost. Choose another -o.")
     try:
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _make_write_error(path, error) from error
 
 
 def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
@@ -116,7 +116,7 @@ def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -
         return False
 
 
-def _target_of(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
+def _resolve_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """The file that a path leads to through links, and its mode; None where there is none yet."""
     target = Path(os.path.realpath(path))
     try:
@@ -124,10 +124,10 @@ def _target_of(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     except FileNotFoundError:
         return target, None
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _make_write_error(path, error) from error
     if not stat.S_ISREG(mode):
-        kind = KINDS.get(stat.S_IFMT(mode), "a socket")
-        raise InputError(f"{shown(str(path))} is {kind}, not a regular file that can be replaced. Choose another -o.")
+        kind = FILE_KINDS.get(stat.S_IFMT(mode), "a socket")
+        raise InputError(f"{format_value(str(path))} is {kind}, not a regular file that can be replaced. Choose another -o.")
     return target, stat.S_IMODE(mode)
 
 
@@ -143,8 +143,10 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _cannot_write(path: str | os.PathLike[str], error: OSError) -> InputError:
-    return InputError(f"Cannot write {shown(str(path))}: {error.strerror or error}. Choose another -o, or make room there.")
+def _make_write_error(path: str | os.PathLike[str], error: OSError) -> InputError:
+    return InputError(
+        f"Cannot write {format_value(str(path))}: {error.strerror or error}. Choose another -o, or make room there."
+    )
 
 
 def read_umask() -> int:
@@ -156,7 +158,7 @@ def read_umask() -> int:
     return _UMASK_AT_IMPORT
 
 
-def sha256_of(path: Path) -> str:
+def hash_file(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:

@@ -16,22 +16,22 @@ from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any
 
-from inbedder.errors import InputError, shown, shown_names
+from inbedder.errors import InputError, format_names, format_value
 from inbedder.io.columns import LINE_COLUMN
 from inbedder.io.outputs import import_parquet
 from inbedder.io.spreadsheets import read_sheet
 
-PARQUET_BATCH = 1024
+PARQUET_BATCH_ROWS = 1024
 """Rows of a parquet file in memory at once."""
 DELIMITERS = ",;\t|"
 """What can stand between the cells of a .csv; of equally good ones the first is taken."""
-NAMED_DELIMITER = re.compile(r'"?sep=(.)"?\r?\n?')
+DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
 """The first line of a .csv by which spreadsheets are told its delimiter."""
-SET_APART = "set apart by"
+DELIMITER_NOTE = "set apart by"
 """What messages say of a delimiter."""
-HEAD_LINES = 100
+MAX_HEAD_LINES = 100
 """Lines of a .csv from which its delimiter is told."""
-GZIP = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # begins as the mark of UTF-16 does, so it is looked for first
     codecs.BOM_UTF32_BE: "utf-32",
@@ -49,14 +49,14 @@ class BadRow(Exception):  # noqa: N818 - carried, not raised
 Rows = Iterator[tuple[int, Record | BadRow]]
 
 
-def kind_of(path: Path) -> str:
+def get_file_type(path: Path) -> str:
     """The suffix that says how a file is read, such as ".csv" of ``rows.CSV.gz``; only text can be compressed."""
     kind = path.suffix.lower()
     inner = Path(path.stem).suffix.lower()
     return inner if kind == ".gz" and inner not in (".parquet", ".xlsx") else kind
 
 
-def rows_of(
+def iterate_rows(
     source: str, columns: Sequence[str] | None = None, delimiter: str | None = None
 ) -> Iterator[tuple[int, Record | BadRow]]:
     """The rows of a file, one by one.
@@ -73,7 +73,7 @@ def rows_of(
         InputError: When the file as a whole is not what its name says.
         OSError: When the file cannot be opened or read.
     """
-    kind = ".txt" if source == "-" else kind_of(Path(source))
+    kind = ".txt" if source == "-" else get_file_type(Path(source))
     if kind == ".parquet":
         yield from _read_parquet(source, columns)
         return
@@ -97,23 +97,23 @@ def _open_text(source: str, newline: str | None) -> Iterator[IO[str]]:
     with ExitStack() as stack:
         file: Any = sys.stdin.buffer if source == "-" else stack.enter_context(Path(source).open("rb"))
         binary: Any = file if hasattr(file, "peek") else BufferedReader(file)  # what stands in for standard input may lack it
-        if source.lower().endswith(".gz") or binary.peek(2)[:2] == GZIP:
+        if source.lower().endswith(".gz") or binary.peek(2)[:2] == GZIP_MAGIC:
             binary = stack.enter_context(gzip.GzipFile(fileobj=binary))
-        text = TextIOWrapper(binary, encoding=_encoding_of(source, binary.peek(1024)), errors="strict", newline=newline)
+        text = TextIOWrapper(binary, encoding=_detect_encoding(source, binary.peek(1024)), errors="strict", newline=newline)
         try:
             yield text
         finally:
             text.detach()  # else it would close standard input
 
 
-def _encoding_of(source: str, head: bytes) -> str:
+def _detect_encoding(source: str, head: bytes) -> str:
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return encoding
     if head.count(0) > len(head) // 4:
         raise InputError(
-            f"{shown(source)} is no UTF-8 text but holds many zero bytes, as UTF-16 does. If it is UTF-16, convert it first: "
-            f"iconv -f utf-16le -t utf-8 {shown(source)}"
+            f"{format_value(source)} is no UTF-8 text but holds many zero bytes, as UTF-16 does. If it is UTF-16, convert it first: "
+            f"iconv -f utf-16le -t utf-8 {format_value(source)}"
         )
     return "utf-8-sig"
 
@@ -138,7 +138,7 @@ def _read_jsonl(file: IO[str]) -> Rows:
         except RecursionError:
             yield number, BadRow("nested too deeply to be read.")
         else:
-            yield number, _object_or_bad(value)
+            yield number, _check_object(value)
 
 
 def _read_json(file: IO[str], source: str) -> Rows:
@@ -148,17 +148,17 @@ def _read_json(file: IO[str], source: str) -> Rows:
     except UnicodeDecodeError:
         raise
     except ValueError as error:
-        raise InputError(f"{shown(source)} is not JSON ({error}). {advice}") from error
+        raise InputError(f"{format_value(source)} is not JSON ({error}). {advice}") from error
     except RecursionError as error:
-        raise InputError(f"{shown(source)} is nested too deeply to be read. {advice}") from error
+        raise InputError(f"{format_value(source)} is nested too deeply to be read. {advice}") from error
     if not isinstance(rows, list):
-        raise InputError(f"{shown(source)} is not a JSON list of objects. {advice}")
+        raise InputError(f"{format_value(source)} is not a JSON list of objects. {advice}")
     for number, value in enumerate(rows, start=1):
-        yield number, _object_or_bad(value)
+        yield number, _check_object(value)
 
 
-def _object_or_bad(value: Any) -> Record | BadRow:
-    return value if isinstance(value, dict) else BadRow(f"{shown(value)} is not a JSON object.")
+def _check_object(value: Any) -> Record | BadRow:
+    return value if isinstance(value, dict) else BadRow(f"{format_value(value)} is not a JSON object.")
 
 
 class _Lines:
@@ -186,12 +186,12 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
     """Rows of a csv. One that cannot be read is left at its first line, so that an open quote takes no other rows with it."""
     csv.field_size_limit(2**31 - 1)
     lines = _Lines(file)
-    head = list(islice(lines, HEAD_LINES))
-    named = NAMED_DELIMITER.fullmatch(head[0]) if head else None
-    delimiter = named[1] if named else _delimiter_of(head, delimiters)
+    head = list(islice(lines, MAX_HEAD_LINES))
+    named = DELIMITER_LINE.fullmatch(head[0]) if head else None
+    delimiter = named[1] if named else _detect_delimiter(head, delimiters)
     lines.go_back(1 if named else 0)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header = _header(reader)
+    header = _read_header(reader)
     for number in count(1):
         lines.row.clear()
         try:
@@ -203,21 +203,21 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
             lines.go_back()
             continue
         if cells and header and len(cells) != len(header):
-            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns, {SET_APART} {delimiter!r}.")
+            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns, {DELIMITER_NOTE} {delimiter!r}.")
         elif cells and header:
             yield number, dict(zip(header, cells, strict=True))
 
 
-def _header(reader: Iterator[list[str]]) -> list[str]:
+def _read_header(reader: Iterator[list[str]]) -> list[str]:
     try:
         header = next(reader, [])
     except csv.Error as error:
         raise InputError(f"The header is not readable as csv ({error}). Look at its quotes.") from error
-    _refuse_repeated(header, "The header")
+    _check_unique(header, "The header")
     return header
 
 
-def _delimiter_of(head: list[str], delimiters: str) -> str:
+def _detect_delimiter(head: list[str], delimiters: str) -> str:
     """The delimiter that cuts the most rows into as many cells as the header, more than one.
 
     Where none does so to most rows, the one that cuts the header, and most rows into that many cells or more; else the first.
@@ -243,20 +243,20 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
     number = 0
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            _refuse_repeated(file.schema_arrow.names, shown(path))
-            for batch in file.iter_batches(PARQUET_BATCH, columns=columns):
+            _check_unique(file.schema_arrow.names, format_value(path))
+            for batch in file.iter_batches(PARQUET_BATCH_ROWS, columns=columns):
                 for record in batch.to_pylist():
                     number += 1
                     yield number, record
     except pyarrow.ArrowInvalid as error:
-        raise InputError(f"{shown(path)} is not a parquet file ({error}).") from error
+        raise InputError(f"{format_value(path)} is not a parquet file ({error}).") from error
 
 
 def _read_xlsx(path: str) -> Rows:
     rows = read_sheet(path)
     first = next(filter(None, rows), [])
     header = [f"column {number}" if name is None else str(name) for number, name in enumerate(first, start=1)]
-    _refuse_repeated(header, f"The header of {shown(path)}")
+    _check_unique(header, f"The header of {format_value(path)}")
     for number, cells in enumerate(rows, start=1):
         if len(cells) > len(header):
             yield number, BadRow(f"{len(cells)} cells under {len(header)} columns.")
@@ -264,7 +264,7 @@ def _read_xlsx(path: str) -> Rows:
             yield number, dict(zip(header, [*cells, *[None] * (len(header) - len(cells))], strict=True))
 
 
-def _refuse_repeated(names: Sequence[str], where: str) -> None:
+def _check_unique(names: Sequence[str], where: str) -> None:
     repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
-        raise InputError(f"{where} names {shown_names(repeated)} twice. Give each column its own name.")
+        raise InputError(f"{where} names {format_names(repeated)} twice. Give each column its own name.")

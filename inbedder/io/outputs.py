@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, MissingExtraError, shown
+from inbedder.errors import InputError, MissingExtraError, format_value
 from inbedder.io.files import atomic_write, check_target
 from inbedder.io.spreadsheets import import_openpyxl, write_sheet
 from inbedder.prompting.tokenization import clean_text
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
-NUMBER = re.compile(r"[+-][\d.,]*%?")
+NUMBER_PATTERN = re.compile(r"[+-][\d.,]*%?")
 """What begins as a formula and is a number, or a dash for a missing one."""
 
 
@@ -82,10 +82,10 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
     with atomic_write(path) as temporary:
         if kind == ".parquet":
             pyarrow, parquet = import_parquet()
-            table = {name: _arrow_column(pyarrow, [row.get(name) for row in rows]) for name in columns}
+            table = {name: _make_arrow_column(pyarrow, [row.get(name) for row in rows]) for name in columns}
             parquet.write_table(pyarrow.table(table), temporary, write_page_checksum=True)
         elif kind == ".xlsx":
-            write_sheet(columns, [[_cell(row.get(name)) for name in columns] for row in rows], temporary)
+            write_sheet(columns, [[_convert_cell(row.get(name)) for name in columns] for row in rows], temporary)
         elif kind == ".json":
             temporary.write_text(json.dumps(rows, indent=1, default=str), encoding="utf-8")
         elif kind == ".jsonl":
@@ -93,29 +93,33 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
         elif kind in (".csv", ".tsv"):
             with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
                 writer = csv.writer(file, delimiter="\t" if kind == ".tsv" else ",")
-                for cells in (columns, *([_cell(row.get(name)) for name in columns] for row in rows)):
-                    writer.writerow([_guarded(cell) for cell in cells] if guard_cells else cells)
+                for cells in (columns, *([_convert_cell(row.get(name)) for name in columns] for row in rows)):
+                    writer.writerow([_guard_cell(cell) for cell in cells] if guard_cells else cells)
         else:
-            raise InputError(f"{shown(str(path))}: cannot write {shown(kind)}. Give .csv, .tsv, .jsonl, .json, .parquet, .xlsx.")
+            raise InputError(
+                f"{format_value(str(path))}: cannot write {format_value(kind)}. Give .csv, .tsv, .jsonl, .json, .parquet, .xlsx."
+            )
 
 
-def _cell(value: Any) -> Any:
+def _convert_cell(value: Any) -> Any:
     """A value as the cell of a table without nested ones."""
     return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
 
 
-def _arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
+def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
     """A column in the type that its values have; as text where they have none in common."""
     cleaned = [clean_text(value) if isinstance(value, str) else value for value in values]
     try:
         return pyarrow.array(cleaned)
     except (pyarrow.ArrowException, OverflowError):
-        texts = (value if value is None or isinstance(value, str) else _cell(value) for value in cleaned)
+        texts = (value if value is None or isinstance(value, str) else _convert_cell(value) for value in cleaned)
         return pyarrow.array([None if text is None else clean_text(str(text)) for text in texts])
 
 
-def _guarded(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER.fullmatch(cell) else cell
+def _guard_cell(cell: Any) -> Any:
+    return (
+        f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER_PATTERN.fullmatch(cell) else cell
+    )
 
 
 class VectorWriter:
@@ -168,7 +172,7 @@ class VectorWriter:
 
 
 @contextmanager
-def vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
+def open_vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
     """Write vectors bit by bit, and all of them or none: the file has its name when the block ends.
 
     Args:

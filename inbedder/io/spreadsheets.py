@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InputError, MissingExtraError, shown, shown_names
+from inbedder.errors import InputError, MissingExtraError, format_names, format_value
 from inbedder.prompting.tokenization import clean_text
 
-MOST_ROWS = 1_048_576
+MAX_ROWS = 1_048_576
 """Rows of a sheet, the header among them."""
-MOST_CHARACTERS = 32_767
+MAX_CELL_CHARACTERS = 32_767
 """Characters of a cell."""
-LARGEST_NUMBER = 2**53
+MAX_EXACT_INTEGER = 2**53
 """Whole numbers beyond it, such as long ids, would lose digits in a sheet and are written as text."""
 
 
@@ -53,27 +53,30 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
             sheet.reset_dimensions()  # some programs write wrong ones
             rows = sheet.iter_rows()
         except Exception as error:  # a damaged archive makes openpyxl raise many kinds
-            raise _damaged(path, error) from error
+            raise _make_read_error(path, error) from error
         if others:
-            names = shown_names([other.title for other in others])
-            warnings.warn(f"{shown(path)}: the first sheet, {shown(sheet.title)}, is read, and no other ({names}).", stacklevel=2)
-        while (cells := _next_row(rows, path)) is not None:
+            names = format_names([other.title for other in others])
+            warnings.warn(
+                f"{format_value(path)}: the first sheet, {format_value(sheet.title)}, is read, and no other ({names}).",
+                stacklevel=2,
+            )
+        while (cells := _read_next_row(rows, path)) is not None:
             yield cells
 
 
-def _next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None:
+def _read_next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None:
     try:
-        cells = [_value(cell) for cell in next(rows)]
+        cells = [_read_value(cell) for cell in next(rows)]
     except StopIteration:
         return None
     except Exception as error:
-        raise _damaged(path, error) from error
+        raise _make_read_error(path, error) from error
     while cells and cells[-1] is None:
         cells.pop()
     return cells
 
 
-def _value(cell: Any) -> Any:
+def _read_value(cell: Any) -> Any:
     """The value of a cell; a day where it shows no time."""
     value = cell.value
     if isinstance(value, datetime.datetime):
@@ -83,9 +86,11 @@ def _value(cell: Any) -> Any:
     return value
 
 
-def _damaged(path: str, error: Exception) -> InputError:
+def _make_read_error(path: str, error: Exception) -> InputError:
     reason = str(error) or type(error).__name__
-    return InputError(f"{shown(path)} cannot be read as an .xlsx file ({shown(reason)}). Save it as .xlsx or .csv again.")
+    return InputError(
+        f"{format_value(path)} cannot be read as an .xlsx file ({format_value(reason)}). Save it as .xlsx or .csv again."
+    )
 
 
 def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Path) -> None:
@@ -100,29 +105,31 @@ def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Pat
         InputError: When there are more rows than a sheet holds.
     """
     openpyxl = import_openpyxl()
-    if len(rows) >= MOST_ROWS:
-        raise InputError(f"{len(rows):,} rows are more than the {MOST_ROWS - 1:,} that an .xlsx file holds. Write a .csv.")
+    if len(rows) >= MAX_ROWS:
+        raise InputError(f"{len(rows):,} rows are more than the {MAX_ROWS - 1:,} that an .xlsx file holds. Write a .csv.")
     workbook = openpyxl.Workbook(write_only=True)
     sheet = workbook.create_sheet("rows")
     sheet.freeze_panes = "A2"
     illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
     cut = 0
     for row in (columns, *rows):
-        values = [_storable(value) for value in row]
-        cut += sum(isinstance(value, str) and len(value) > MOST_CHARACTERS for value in values)
-        cells = [illegal.sub("\ufffd", value)[:MOST_CHARACTERS] if isinstance(value, str) else value for value in values]
-        sheet.append([_text_cell(openpyxl, sheet, cell) if isinstance(cell, str) else cell for cell in cells])
+        values = [_convert_value(value) for value in row]
+        cut += sum(isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS for value in values)
+        cells = [illegal.sub("\ufffd", value)[:MAX_CELL_CHARACTERS] if isinstance(value, str) else value for value in values]
+        sheet.append([_make_text_cell(openpyxl, sheet, cell) if isinstance(cell, str) else cell for cell in cells])
     workbook.save(path)
     if cut:
-        message = f"{cut} cells were cut to {MOST_CHARACTERS:,} characters, the most that an .xlsx file holds; a .csv holds all."
+        message = (
+            f"{cut} cells were cut to {MAX_CELL_CHARACTERS:,} characters, the most that an .xlsx file holds; a .csv holds all."
+        )
         warnings.warn(message, stacklevel=3)
 
 
-def _storable(value: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     """A value that a cell can hold."""
     if isinstance(value, str):
         return clean_text(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_NUMBER:
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_EXACT_INTEGER:
         return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
@@ -131,7 +138,7 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _text_cell(openpyxl: Any, sheet: Any, text: str) -> Any:
+def _make_text_cell(openpyxl: Any, sheet: Any, text: str) -> Any:
     cell = openpyxl.cell.WriteOnlyCell(sheet, text)
     cell.data_type = "s"
     return cell

@@ -13,11 +13,11 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from inbedder.errors import InputError, shown, shown_names
-from inbedder.io.columns import GUESSED_FROM, LINE_COLUMN, columns_of, text_columns_of, text_of
-from inbedder.io.formats import SET_APART, BadRow, Record, kind_of, rows_of
+from inbedder.errors import InputError, format_names, format_value
+from inbedder.io.columns import LINE_COLUMN, MAX_INSPECTED_ROWS, find_text_columns, list_columns, read_text
+from inbedder.io.formats import DELIMITER_NOTE, BadRow, Record, get_file_type, iterate_rows
 
-READABLE = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
+READABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Table:
         Raises:
             InputError: When there is no such column.
         """
-        columns = columns_of(self.records)
+        columns = list_columns(self.records)
         if name not in columns:
-            raise InputError(f"No column {shown(name)}. The columns are: {shown_names(columns)}.")
+            raise InputError(f"No column {format_value(name)}. The columns are: {format_names(columns)}.")
         return [record.get(name) for record in self.records]
 
     def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> list[Record]:
@@ -68,7 +68,7 @@ class Table:
         Returns:
             One row per parsed row, in their order, all with the same columns; rows without a text have None in the new ones.
         """
-        own = columns_of([record for _, record in self.parsed])
+        own = list_columns([record for _, record in self.parsed])
         taken, names = set(own), []
         for name in columns:
             free = next(other for i in count(1) if (other := name if i == 1 else f"{name}_{i}") not in taken)
@@ -104,17 +104,17 @@ def read_table(
     """
     parsed, bad = _parse(source, delimiter)
     if bad and not skip_bad:
-        raise _bad_row(source, *bad[0])
+        raise _make_row_error(source, *bad[0])
     if not parsed:
-        raise InputError(f"{shown(source)} holds no rows{' that can be read' if bad else ''}.")
-    columns = text_columns_of([record for _, record in parsed], LINE_COLUMN if _is_plain(source) else text_column)
-    found = [text_of(record, columns) for _, record in parsed]
+        raise InputError(f"{format_value(source)} holds no rows{' that can be read' if bad else ''}.")
+    columns = find_text_columns([record for _, record in parsed], LINE_COLUMN if _is_plain(source) else text_column)
+    found = [read_text(record, columns) for _, record in parsed]
     good = [i for i, (_, reason) in enumerate(found) if reason is None]
     if len(good) < len(parsed) and not skip_bad:
         first = next(i for i, (_, reason) in enumerate(found) if reason is not None)
-        raise _bad_row(source, parsed[first][0], str(found[first][1]))
+        raise _make_row_error(source, parsed[first][0], str(found[first][1]))
     if not good:
-        raise InputError(f"{shown(source)}: no row has a text in column {shown_names(columns)}.")
+        raise InputError(f"{format_value(source)}: no row has a text in column {format_names(columns)}.")
     return Table(
         texts=[found[i][0] for i in good],
         records=[parsed[i][1] for i in good],
@@ -125,13 +125,15 @@ def read_table(
     )
 
 
-def _bad_row(source: str, number: int, reason: str) -> InputError:
-    other = " If something else stands between the cells, name it with --delimiter." if SET_APART in reason else ""
-    return InputError(f"{shown(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.{other}")
+def _make_row_error(source: str, number: int, reason: str) -> InputError:
+    other = " If something else stands between the cells, name it with --delimiter." if DELIMITER_NOTE in reason else ""
+    return InputError(
+        f"{format_value(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.{other}"
+    )
 
 
 def _is_plain(source: str) -> bool:
-    return source == "-" or kind_of(Path(source)) == ".txt"
+    return source == "-" or get_file_type(Path(source)) == ".txt"
 
 
 def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
@@ -162,12 +164,12 @@ def stream_rows(
     Raises:
         InputError: When the file or its type is not what it should be.
     """
-    kind, name = kind_of(Path(source)), shown(source)
-    if source != "-" and kind not in READABLE:
-        readable = f"{' '.join(READABLE)} (texts also as .gz)"
-        raise InputError(f"{name}: unknown file type {shown(kind)}. Give one of {readable}, or - for lines on stdin.")
+    kind, name = get_file_type(Path(source)), format_value(source)
+    if source != "-" and kind not in READABLE_TYPES:
+        readable = f"{' '.join(READABLE_TYPES)} (texts also as .gz)"
+        raise InputError(f"{name}: unknown file type {format_value(kind)}. Give one of {readable}, or - for lines on stdin.")
     try:
-        yield from rows_of(source, columns, delimiter)
+        yield from iterate_rows(source, columns, delimiter)
     except UnicodeDecodeError as error:
         if not error.encoding.startswith("utf-8"):
             raise InputError(f"{name} begins as {error.encoding} text does but is damaged ({error.reason}).") from error
@@ -202,12 +204,12 @@ class TextStream:
         """
         found = 0
         for number, row in stream_rows(self.source, self.text_columns, delimiter=self.delimiter):
-            text, reason = ("", "") if isinstance(row, BadRow) else text_of(row, self.text_columns)
+            text, reason = ("", "") if isinstance(row, BadRow) else read_text(row, self.text_columns)
             if reason is None:
                 found += 1
                 yield number, text
         if found != self.count:
-            raise InputError(f"{shown(self.source)} changed while it was read. Run again when nobody writes to it.")
+            raise InputError(f"{format_value(self.source)} changed while it was read. Run again when nobody writes to it.")
 
 
 @contextmanager
@@ -238,12 +240,12 @@ def open_texts(
         columns = find_columns(path, text_column, name=source, delimiter=delimiter)
         texts = skipped = 0
         for number, row in stream_rows(path, columns, delimiter=delimiter):
-            reason = str(row) if isinstance(row, BadRow) else text_of(row, columns)[1]
+            reason = str(row) if isinstance(row, BadRow) else read_text(row, columns)[1]
             if reason is not None and not skip_bad:
-                raise _bad_row(source, number, reason)
+                raise _make_row_error(source, number, reason)
             texts, skipped = texts + (reason is None), skipped + (reason is not None)
         if not texts:
-            raise InputError(f"{shown(source)}: no row has a text in column {shown_names(columns)}.")
+            raise InputError(f"{format_value(source)}: no row has a text in column {format_names(columns)}.")
         yield TextStream(path, columns, texts, skipped, delimiter)
 
 
@@ -262,7 +264,7 @@ def read_rows(source: str) -> list[Record]:
     rows: list[Record] = []
     for number, row in stream_rows(source):
         if isinstance(row, BadRow):
-            raise InputError(f"{shown(source)}, row {number}: {row}")
+            raise InputError(f"{format_value(source)}, row {number}: {row}")
         rows.append(row)
     return rows
 
@@ -290,11 +292,11 @@ def find_columns(
     Raises:
         InputError: When there is no such column, or no row.
     """
-    rows = islice(stream_rows(source, delimiter=delimiter), GUESSED_FROM)
+    rows = islice(stream_rows(source, delimiter=delimiter), MAX_INSPECTED_ROWS)
     head = [row for _, row in rows if not isinstance(row, BadRow)]
     if not head:
-        raise InputError(f"{shown(name or source)} holds no rows.")
-    if id_column is not None and id_column not in columns_of(head):
-        names = shown_names(columns_of(head))
-        raise InputError(f"No column {shown(id_column)}. The columns are: {names}. Name one with --id-column.")
-    return text_columns_of(head, LINE_COLUMN if _is_plain(source) else text_column)
+        raise InputError(f"{format_value(name or source)} holds no rows.")
+    if id_column is not None and id_column not in list_columns(head):
+        names = format_names(list_columns(head))
+        raise InputError(f"No column {format_value(id_column)}. The columns are: {names}. Name one with --id-column.")
+    return find_text_columns(head, LINE_COLUMN if _is_plain(source) else text_column)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from inbedder.cache import database
-from inbedder.cache.database import FILE, about_of, is_whole, open_file, space_key
-from inbedder.cache.store import Store, entry_key
+from inbedder.cache.database import DATABASE_FILE, hash_space, is_intact, open_file, parse_description
+from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import InputError
 
 ABOUT = {"model": "tiny", "layer": -1}
-ENTRIES = {entry_key(str(i), "Why?"): bytes([i]) * 1500 for i in range(50)}
+ENTRIES = {hash_entry(str(i), "Why?"): bytes([i]) * 1500 for i in range(50)}
 
 
 def in_a_child(work):
@@ -66,7 +66,7 @@ def test_a_good_cache_that_cannot_be_written_is_used_with_one_warning(root, tmp_
         assert store.read_only
         for _ in range(2):
             assert store.get(ABOUT, list(ENTRIES)) == ENTRIES
-            assert store.put(ABOUT, [(entry_key("new", ""), b"x")]) is False
+            assert store.put(ABOUT, [(hash_entry("new", ""), b"x")]) is False
         assert store.info() == [{**ABOUT, "entries": 50, "bytes": 75000}]
         assert store.verify() == []
         for refused in (store.repair, store.clear):
@@ -89,21 +89,21 @@ def test_a_folder_that_cannot_be_written_and_holds_no_cache_is_refused(root):
 
 
 def test_a_file_that_is_no_cache_is_left_alone(tmp_path):
-    (tmp_path / FILE).write_text("my notes, more than a hundred bytes of them " * 10)
+    (tmp_path / DATABASE_FILE).write_text("my notes, more than a hundred bytes of them " * 10)
     with pytest.raises(InputError, match="cannot be used as a cache"):
         Store(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
-    with closing(sqlite3.connect(other / FILE)) as raw:
+    with closing(sqlite3.connect(other / DATABASE_FILE)) as raw:
         raw.execute("CREATE TABLE mine (a)")
     with pytest.raises(InputError, match="is no cache of inbedder"):
         Store(other)
-    assert (tmp_path / FILE).read_text().startswith("my notes")
+    assert (tmp_path / DATABASE_FILE).read_text().startswith("my notes")
 
 
 def test_a_cache_of_another_format_is_refused_by_its_number(tmp_path):
     Store(tmp_path).put(ABOUT, ENTRIES.items())
-    with sqlite3.connect(tmp_path / FILE) as raw:
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as raw:
         raw.execute("PRAGMA user_version = 1")
     with pytest.raises(InputError, match=r"a cache of format 1, .* format 2.*inbedder cache clear"):
         Store(tmp_path)
@@ -111,7 +111,7 @@ def test_a_cache_of_another_format_is_refused_by_its_number(tmp_path):
 
 def test_others_that_make_the_file_at_once_are_waited_for(tmp_path, monkeypatch):
     errors = [sqlite3.OperationalError("database is locked")] * 3
-    for_writing = database._for_writing
+    for_writing = database._open_for_writing
 
     def busy(path):
         if errors:
@@ -119,7 +119,7 @@ def test_others_that_make_the_file_at_once_are_waited_for(tmp_path, monkeypatch)
         return for_writing(path)
 
     monkeypatch.setattr(database, "_for_writing", busy)
-    assert open_file(tmp_path / FILE)[1] is False
+    assert open_file(tmp_path / DATABASE_FILE)[1] is False
     assert not errors
 
 
@@ -140,14 +140,14 @@ def test_a_cache_on_a_full_disk_is_read(tmp_path, monkeypatch, caplog):
 @pytest.mark.parametrize("other", [None, "text", 1, b"other"])
 def test_an_entry_whose_parts_changed_in_value_or_type_is_not_whole(part, other):
     space, key, data = b"s" * 16, b"k" * 16, b"data"
-    parts = [space, key, data, database.checksum(space, key, data)]
-    assert is_whole(*parts)
+    parts = [space, key, data, database.compute_checksum(space, key, data)]
+    assert is_intact(*parts)
     parts[part] = other
-    assert not is_whole(*parts)
-    assert not is_whole(space, "key", data, b"")
+    assert not is_intact(*parts)
+    assert not is_intact(space, "key", data, b"")
 
 
 def test_a_space_is_known_by_all_that_it_is_about():
-    assert about_of(space_key(ABOUT), '{"layer": -1, "model": "tiny"}') == ABOUT
+    assert parse_description(hash_space(ABOUT), '{"layer": -1, "model": "tiny"}') == ABOUT
     for text in ('{"layer": -2, "model": "tiny"}', "{", "[]", "[" * 100_000, None, b"\xff"):
-        assert about_of(space_key(ABOUT), text) is None
+        assert parse_description(hash_space(ABOUT), text) is None

@@ -9,13 +9,14 @@ from contextlib import closing
 import pytest
 
 from inbedder.cache import integrity
-from inbedder.cache.store import FILE, Store, entry_key
+from inbedder.cache.database import DATABASE_FILE
+from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import InputError
 
 ABOUT = {"model": "tiny", "layer": -1}
 SPACES = [ABOUT, {"model": "other"}]
 DRAW = random.Random(0)
-KEPT = [{entry_key(str(i), str(j)): DRAW.randbytes((5, 200, 1537, 9000)[i % 4]) for i in range(60)} for j in range(2)]
+KEPT = [{hash_entry(str(i), str(j)): DRAW.randbytes((5, 200, 1537, 9000)[i % 4]) for i in range(60)} for j in range(2)]
 PARTS = ("", "-wal", "-shm")
 DAMAGES = ("flip a bit", "flip many bits", "zero", "garble", "truncate", "swap pages", "the header", "empty")
 
@@ -41,7 +42,7 @@ def damage(left_by_a_killed_run, tmp_path):
     def make(seed):
         folder, draw = tmp_path / str(seed), random.Random(seed)
         shutil.copytree(left_by_a_killed_run, folder)
-        damaged_file = folder / (FILE + PARTS[seed % 4 % 3])
+        damaged_file = folder / (DATABASE_FILE + PARTS[seed % 4 % 3])
         content, kind = bytearray(damaged_file.read_bytes()), draw.choice(DAMAGES)
         start, length = draw.randrange(len(content)), draw.choice((1, 100, 4096, 20000))
         end = min(len(content), start + length)
@@ -76,7 +77,7 @@ def test_a_damaged_cache_never_gives_wrong_data_and_is_mended_or_removed(damage,
             store = Store(folder)
         except InputError as error:
             assert "inbedder cache clear" in str(error) or "no cache of inbedder" in str(error)
-            integrity.remove(folder / FILE)
+            integrity.remove(folder / DATABASE_FILE)
             assert not folder.exists()
             continue
         right_entries(store)
@@ -86,7 +87,7 @@ def test_a_damaged_cache_never_gives_wrong_data_and_is_mended_or_removed(damage,
             except InputError as error:
                 assert "inbedder cache verify --repair" in str(error)
         wrong = store.verify()
-        new = entry_key("new", "")
+        new = hash_entry("new", "")
         if store.put(ABOUT, [(new, b"new")]) and not wrong:
             assert store.get(ABOUT, [new]) == {new: b"new"}
         if wrong:
@@ -113,8 +114,8 @@ def test_a_table_without_its_first_page_raises_nothing_raw_and_is_mended(tmp_pat
     store = Store(tmp_path, "5M")
     store.put(ABOUT, KEPT[0].items())
     del store
-    page = roots(tmp_path / FILE)[tree]
-    with (tmp_path / FILE).open("r+b") as file:
+    page = roots(tmp_path / DATABASE_FILE)[tree]
+    with (tmp_path / DATABASE_FILE).open("r+b") as file:
         file.seek((page - 1) * 4096)
         file.write(bytes(4096))
     store = Store(tmp_path)
@@ -133,14 +134,14 @@ def test_a_table_without_its_first_page_raises_nothing_raw_and_is_mended(tmp_pat
 def test_a_damaged_name_of_a_table_is_told_of_and_can_be_cleared(tmp_path):
     store = Store(tmp_path)
     del store
-    content = (tmp_path / FILE).read_bytes()
+    content = (tmp_path / DATABASE_FILE).read_bytes()
     for name in (b"CREATE TABLE uses", b"CREATE TABLE entries"):
-        (tmp_path / FILE).write_bytes(content.replace(name, name.replace(b"TABLE", b"\x81\x82BLE")))
+        (tmp_path / DATABASE_FILE).write_bytes(content.replace(name, name.replace(b"TABLE", b"\x81\x82BLE")))
         with pytest.raises(InputError, match="cannot be used as a cache"):
             Store(tmp_path)
         with pytest.raises(InputError, match="cannot be read"):
-            integrity.rebuild(tmp_path / FILE)
-    integrity.remove(tmp_path / FILE)
+            integrity.rebuild(tmp_path / DATABASE_FILE)
+    integrity.remove(tmp_path / DATABASE_FILE)
     assert not tmp_path.exists()
 
 
@@ -149,10 +150,10 @@ def test_a_damaged_type_of_a_column_is_mended(tmp_path, table):
     store = Store(tmp_path)
     store.put(ABOUT, KEPT[0].items())
     del store
-    content = (tmp_path / FILE).read_bytes()
+    content = (tmp_path / DATABASE_FILE).read_bytes()
     name = f"{table} (id INTEGER".encode()
     assert content.count(name) == 1
-    (tmp_path / FILE).write_bytes(content.replace(name, name.replace(b"INTE", b"INTD")))
+    (tmp_path / DATABASE_FILE).write_bytes(content.replace(name, name.replace(b"INTE", b"INTD")))
     store = Store(tmp_path)
     right_entries(store)
     assert store.repair() == 60
@@ -162,14 +163,14 @@ def test_a_damaged_type_of_a_column_is_mended(tmp_path, table):
 
 def test_whole_entries_around_damaged_pages_are_kept_with_limit_and_uses(tmp_path):
     store = Store(tmp_path, "5M")
-    keys = [entry_key(str(i), "") for i in range(600)]
+    keys = [hash_entry(str(i), "") for i in range(600)]
     store.put(ABOUT, [(key, os.urandom(1500)) for key in keys])
-    usage = store.usage()
+    usage = store.measure_usage()
     del store
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as raw:
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)) as raw:
         raw.execute("UPDATE entries SET sum = x'00' WHERE id = 5")
         pages = raw.execute("PRAGMA page_count").fetchone()[0]
-    with (tmp_path / FILE).open("r+b") as file:
+    with (tmp_path / DATABASE_FILE).open("r+b") as file:
         for page in range(pages // 2, pages // 2 + 5):
             file.seek(page * 4096)
             file.write(os.urandom(4096))
@@ -179,42 +180,42 @@ def test_whole_entries_around_damaged_pages_are_kept_with_limit_and_uses(tmp_pat
     assert 550 < kept < 599
     assert len(store.get(ABOUT, keys)) == kept
     assert store.get(ABOUT, keys[4:5]) == {}
-    assert (store.usage().limit, store.usage().oldest_use) == (usage.limit, usage.oldest_use)
+    assert (store.measure_usage().limit, store.measure_usage().oldest_use) == (usage.limit, usage.oldest_use)
     assert store._connection().execute("PRAGMA auto_vacuum").fetchone() == (2,)
     assert list(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
 def test_a_cache_in_use_is_neither_cleared_nor_repaired_and_the_run_goes_on(tmp_path):
     store = Store(tmp_path)
-    store.put(ABOUT, [(entry_key("a", ""), b"a")])
+    store.put(ABOUT, [(hash_entry("a", ""), b"a")])
     code = "import sys; from inbedder import cli; sys.argv[0] = 'inbedder'; cli.main()"
     arguments = [sys.executable, "-c", code, "cache", "clear", str(tmp_path)]
     refused = subprocess.run(arguments, capture_output=True, text=True)
     assert (refused.returncode, refused.stderr) == (
         1,
-        f"error: {tmp_path / FILE} is in use. Wait for the run that uses it, or stop it, and try again.\n",
+        f"error: {tmp_path / DATABASE_FILE} is in use. Wait for the run that uses it, or stop it, and try again.\n",
     )
     with pytest.raises(InputError, match="is in use"):
-        integrity.rebuild(tmp_path / FILE)
-    assert store.put(ABOUT, [(entry_key("b", ""), b"b")])
-    assert len(store.get(ABOUT, [entry_key("a", ""), entry_key("b", "")])) == 2
+        integrity.rebuild(tmp_path / DATABASE_FILE)
+    assert store.put(ABOUT, [(hash_entry("b", ""), b"b")])
+    assert len(store.get(ABOUT, [hash_entry("a", ""), hash_entry("b", "")])) == 2
     del store
     assert subprocess.run(arguments, capture_output=True, text=True).returncode == 0
     assert not tmp_path.exists()
 
 
 def test_a_file_that_cannot_be_opened_is_removed_with_its_logs_alone(tmp_path):
-    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm", "keep.txt"):
+    for name in (DATABASE_FILE, f"{DATABASE_FILE}-wal", f"{DATABASE_FILE}-shm", "keep.txt"):
         (tmp_path / name).write_bytes(b"no database " * 100)
-    integrity.remove(tmp_path / FILE)
+    integrity.remove(tmp_path / DATABASE_FILE)
     assert [path.name for path in tmp_path.iterdir()] == ["keep.txt"]
 
 
 def test_a_file_that_holds_nothing_readable_is_not_called_repaired(tmp_path):
-    (tmp_path / FILE).write_bytes(b"no database " * 100)
+    (tmp_path / DATABASE_FILE).write_bytes(b"no database " * 100)
     with pytest.raises(InputError, match=r"cannot be read.*inbedder cache clear"):
-        integrity.rebuild(tmp_path / FILE)
-    assert (tmp_path / FILE).read_bytes() == b"no database " * 100
+        integrity.rebuild(tmp_path / DATABASE_FILE)
+    assert (tmp_path / DATABASE_FILE).read_bytes() == b"no database " * 100
 
 
 def test_a_repair_that_fails_leaves_the_damaged_file_as_it_was(tmp_path, monkeypatch):

@@ -6,15 +6,16 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.cache import size_limit, store
+from inbedder.cache.database import DATABASE_FILE
 from inbedder.cache.size_limit import parse_size
-from inbedder.cache.store import FILE, Store, entry_key
+from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import InputError
 
 ABOUT = {"model": "tiny", "layer": -1}
 
 
 def keys(numbers):
-    return [entry_key(str(i), "") for i in numbers]
+    return [hash_entry(str(i), "") for i in numbers]
 
 
 def fill(store, numbers, size=2000):
@@ -57,15 +58,15 @@ def test_what_is_no_size_is_refused(written):
 def test_a_cache_never_grows_beyond_its_limit_and_its_file_really_shrinks(tmp_path):
     store = Store(tmp_path)
     fill(store, range(1500))
-    assert store.usage().size > 3 * 10**6
+    assert store.measure_usage().size > 3 * 10**6
     store = Store(tmp_path, "2M")
     fill(store, range(1500, 1550))
-    assert store.usage().size <= 2 * 10**6
-    assert (tmp_path / FILE).stat().st_size == store.usage().size
-    assert (tmp_path / f"{FILE}-wal").stat().st_size == 0
+    assert store.measure_usage().size <= 2 * 10**6
+    assert (tmp_path / DATABASE_FILE).stat().st_size == store.measure_usage().size
+    assert (tmp_path / f"{DATABASE_FILE}-wal").stat().st_size == 0
     for start in range(1550, 4000, 50):
         fill(store, range(start, start + 50))
-        assert store.usage().size <= 2 * 10**6
+        assert store.measure_usage().size <= 2 * 10**6
     assert store.info()[0]["bytes"] > 10**6
     assert len(store.get(ABOUT, keys(range(3500, 4000)))) == 500
     assert store.verify() == []
@@ -102,45 +103,45 @@ def test_a_lookup_does_not_wait_for_a_writer_to_note_its_use(tmp_path, clock):
     store = Store(tmp_path)
     fill(store, range(50))
     clock[0] += 3600
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as writer:
+    with closing(sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
         assert len(store.get(ABOUT, keys(range(50)))) == 50
         writer.execute("ROLLBACK")
-    assert store.usage().oldest_use == clock[0] - 3600
+    assert store.measure_usage().oldest_use == clock[0] - 3600
     assert len(store.get(ABOUT, keys(range(50)))) == 50
-    assert store.usage().oldest_use == clock[0]
+    assert store.measure_usage().oldest_use == clock[0]
 
 
 def test_the_limit_is_remembered_until_another_is_given(tmp_path):
     Store(tmp_path, "3M")
-    assert Store(tmp_path).usage().limit == 3 * 10**6
-    assert Store(tmp_path, 4_000_000).usage().limit == 4 * 10**6
-    assert Store(tmp_path, "unlimited").usage().limit is None
-    assert Store(tmp_path).usage().limit is None
+    assert Store(tmp_path).measure_usage().limit == 3 * 10**6
+    assert Store(tmp_path, 4_000_000).measure_usage().limit == 4 * 10**6
+    assert Store(tmp_path, "unlimited").measure_usage().limit is None
+    assert Store(tmp_path).measure_usage().limit is None
 
 
 def test_usage_tells_the_oldest_use(tmp_path, clock):
     store = Store(tmp_path)
-    assert store.usage().oldest_use is None
+    assert store.measure_usage().oldest_use is None
     fill(store, range(2))
     clock[0] += 3600
     store.get(ABOUT, keys([0]))
-    assert store.usage().oldest_use == 1_000_000_000
+    assert store.measure_usage().oldest_use == 1_000_000_000
     store.get(ABOUT, keys([1]))
-    assert store.usage().oldest_use == 1_000_003_600
+    assert store.measure_usage().oldest_use == 1_000_003_600
 
 
 def test_entries_larger_than_the_limit_leave_a_cache_that_works(tmp_path):
     store = Store(tmp_path, "1M")
     assert store.put(ABOUT, [(key, bytes(3 * 10**6)) for key in keys(range(2))])
-    assert store.usage().size <= 10**6
+    assert store.measure_usage().size <= 10**6
     fill(store, range(10, 20))
     assert len(store.get(ABOUT, keys(range(10, 20)))) == 10
 
 
 def test_a_model_takes_the_size_of_its_cache(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path, cache_size="5G")
-    assert model.store.usage().limit == 5 * 10**9
+    assert model.store.measure_usage().limit == 5 * 10**9
     with pytest.raises(InputError, match="cache_size needs a cache"):
         InBedder(make_model("opt"), cache_size="5G")
     with pytest.raises(InputError, match=r"no size of a cache"):
@@ -151,4 +152,4 @@ def test_evaluation_takes_the_size_of_its_models_cache(make_model, tmp_path):
     from inbedder_evaluation.embedders import inbedder_embedders
 
     inbedder_embedders(make_model("opt"), cache=tmp_path, cache_size="5G")
-    assert Store(tmp_path).usage().limit == 5 * 10**9
+    assert Store(tmp_path).measure_usage().limit == 5 * 10**9

@@ -6,15 +6,16 @@ import threading
 
 import pytest
 
-from inbedder.cache.store import FILE, Store, entry_key
+from inbedder.cache.database import DATABASE_FILE
+from inbedder.cache.store import Store, hash_entry
 
 ABOUT = {"model": "tiny", "layer": -1}
-KEYS = [entry_key(text, "Why?") for text in ("a", "b", "", "\ud800", "🙂")]
+KEYS = [hash_entry(text, "Why?") for text in ("a", "b", "", "\ud800", "🙂")]
 
 
 def test_what_is_put_is_found_again_by_another_store(tmp_path):
     assert Store(tmp_path).put(ABOUT, [(key, b"x" * i) for i, key in enumerate(KEYS)])
-    assert Store(tmp_path).get(ABOUT, [*KEYS, entry_key("c", "Why?")]) == {key: b"x" * i for i, key in enumerate(KEYS)}
+    assert Store(tmp_path).get(ABOUT, [*KEYS, hash_entry("c", "Why?")]) == {key: b"x" * i for i, key in enumerate(KEYS)}
 
 
 @pytest.mark.parametrize("other", [{"weights": "tiny2"}, {"layer": 1}, {"new": 0}])
@@ -26,7 +27,7 @@ def test_any_change_of_what_an_entry_depends_on_finds_nothing(tmp_path, other):
 
 def test_more_keys_than_one_query_takes(tmp_path):
     store = Store(tmp_path)
-    keys = [entry_key(str(i), "") for i in range(1300)]
+    keys = [hash_entry(str(i), "") for i in range(1300)]
     store.put(ABOUT, [(key, key) for key in keys])
     assert store.get(ABOUT, keys) == {key: key for key in keys}
 
@@ -35,7 +36,7 @@ def test_more_keys_than_one_query_takes(tmp_path):
 def test_a_damaged_or_misplaced_entry_is_counted_and_never_returned(tmp_path, caplog, column):
     store = Store(tmp_path)
     store.put(ABOUT, [(KEYS[0], b"first"), (KEYS[1], b"second")])
-    with sqlite3.connect(tmp_path / FILE) as raw:
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as raw:
         raw.execute(f"UPDATE entries SET {column} = ? WHERE key = ?", (KEYS[3], KEYS[0]))
     asked = KEYS[0] if column == "data" else KEYS[3]
     assert store.get(ABOUT, [asked, KEYS[1]]) == {KEYS[1]: b"second"}
@@ -51,7 +52,7 @@ def test_a_damaged_or_misplaced_entry_is_counted_and_never_returned(tmp_path, ca
 def test_a_damaged_entry_that_is_computed_again_is_whole_again(tmp_path):
     store = Store(tmp_path)
     store.put(ABOUT, [(KEYS[0], b"first")])
-    with sqlite3.connect(tmp_path / FILE) as raw:
+    with sqlite3.connect(tmp_path / DATABASE_FILE) as raw:
         raw.execute("UPDATE entries SET data = x'00'")
     assert store.put(ABOUT, [(KEYS[0], b"again")])
     assert store.get(ABOUT, KEYS) == {KEYS[0]: b"again"}
@@ -64,10 +65,10 @@ def test_a_full_disk_warns_once_and_what_is_kept_is_still_found(tmp_path, caplog
     connection = store._connection()
     connection.execute(f"PRAGMA max_page_count = {connection.execute('PRAGMA page_count').fetchone()[0]}")
     for number in range(5):
-        assert not store.put(ABOUT, [(entry_key(str(number), ""), bytes(100_000))])
+        assert not store.put(ABOUT, [(hash_entry(str(number), ""), bytes(100_000))])
     assert store.get(ABOUT, KEYS) == {KEYS[0]: b"x"}
     assert [record.getMessage().split(": ")[0] for record in caplog.records] == [
-        f"{tmp_path / FILE} cannot be written (database or disk is full)"
+        f"{tmp_path / DATABASE_FILE} cannot be written (database or disk is full)"
     ]
     connection.execute("PRAGMA max_page_count = 100000")
     assert store.put(ABOUT, [(KEYS[1], b"y")])
@@ -80,10 +81,10 @@ def test_a_file_that_goes_away_while_a_run_writes_is_survived(tmp_path, caplog, 
     store.put(ABOUT, [(KEYS[0], b"x")])
     shutil.rmtree(tmp_path / "kept")
     if how == "replaced by a directory":
-        (tmp_path / "kept" / FILE).mkdir(parents=True)
+        (tmp_path / "kept" / DATABASE_FILE).mkdir(parents=True)
     elif how == "replaced by rubbish":
         (tmp_path / "kept").mkdir()
-        (tmp_path / "kept" / FILE).write_bytes(b"rubbish " * 1000)
+        (tmp_path / "kept" / DATABASE_FILE).write_bytes(b"rubbish " * 1000)
     for _ in range(2):
         assert store.put(ABOUT, [(KEYS[1], b"y")]) is (how == "removed")
         assert store.get(ABOUT, KEYS) == ({KEYS[1]: b"y"} if how == "removed" else {})
@@ -104,7 +105,7 @@ def test_the_connection_of_a_thread_that_ended_is_closed(tmp_path):
 
 def test_texts_and_instructions_do_not_run_into_each_other():
     pairs = [("ab", "c"), ("a", "bc"), ("c", "ab"), ("", "abc"), ("abc", ""), ("ab", "c\ud800")]
-    assert len({entry_key(*pair) for pair in pairs}) == len(pairs)
+    assert len({hash_entry(*pair) for pair in pairs}) == len(pairs)
 
 
 def test_clear_removes_its_own_files_alone(tmp_path):
@@ -141,7 +142,7 @@ def test_threads_and_processes_write_at_once(tmp_path):
 
     def write(start):
         for i in range(start, start + 50):
-            assert store.put(ABOUT, [(entry_key(str(i), ""), str(i).encode())])
+            assert store.put(ABOUT, [(hash_entry(str(i), ""), str(i).encode())])
 
     child = os.fork()
     if child == 0:
@@ -153,7 +154,7 @@ def test_threads_and_processes_write_at_once(tmp_path):
     for one in threads:
         one.join()
     assert os.waitpid(child, 0)[1] == 0
-    keys = {entry_key(str(i), ""): str(i).encode() for start in (0, 100, 1000) for i in range(start, start + 50)}
+    keys = {hash_entry(str(i), ""): str(i).encode() for start in (0, 100, 1000) for i in range(start, start + 50)}
     assert store.get(ABOUT, list(keys)) == keys
 
 
@@ -163,7 +164,7 @@ def test_a_killed_writer_leaves_whole_batches(tmp_path):
         if child == 0:
             store = Store(tmp_path)
             for batch in range(10_000):
-                store.put(ABOUT, [(entry_key(f"{batch} {i}", ""), bytes(100)) for i in range(8)])
+                store.put(ABOUT, [(hash_entry(f"{batch} {i}", ""), bytes(100)) for i in range(8)])
             os._exit(0)
         threading.Event().wait(0.05)
         os.kill(child, signal.SIGKILL)

@@ -13,7 +13,7 @@ from inbedder.conditional.config import Encoding, Pooler, load_parts
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TextCutWarning
-from inbedder.vectors import row_cosines
+from inbedder.vectors import compute_row_cosines
 
 FIRST = ["I love cats", "The delivery was late and the box was crushed", "I love dogs"]
 SECOND = ["I love dogs", "the lamp inside still works fine", "Do they love cats?"]
@@ -240,7 +240,7 @@ def test_a_decoder_is_read_where_it_is_about_to_answer(make_model, tmp_path, fam
     together = model.similarity(FIRST, SECOND, condition=ASKED)
     embedder = InBedder(make_model(family), pooling="1st-gen", dtype="float32", max_length=128)
     left, right = (embedder.encode(texts, ASKED) for texts in (FIRST, SECOND))
-    np.testing.assert_allclose(together, row_cosines(left, right), atol=1e-5)
+    np.testing.assert_allclose(together, compute_row_cosines(left, right), atol=1e-5)
     np.testing.assert_allclose(model.similarity(FIRST, SECOND, condition=ASKED, batch_size=1), together, atol=1e-5)
     model.save(tmp_path)
     again = ConditionalEncoder.load(tmp_path).similarity(FIRST, SECOND, condition=ASKED)
@@ -260,7 +260,7 @@ def test_the_pooler_masks_reads_a_masked_model_where_it_answers(make_model, tmp_
     together = model.similarity(FIRST, SECOND, condition=ASKED)
     embedder = InBedder(make_model("bert"), dtype="float32", max_length=128)
     left, right = (embedder.encode(texts, ASKED) for texts in (FIRST, SECOND))
-    np.testing.assert_allclose(together, row_cosines(left, right), atol=1e-5)
+    np.testing.assert_allclose(together, compute_row_cosines(left, right), atol=1e-5)
     model.save(tmp_path)
     again = ConditionalEncoder.load(tmp_path).similarity(FIRST, SECOND, condition=ASKED, batch_size=1)
     np.testing.assert_allclose(again, together, atol=1e-5)

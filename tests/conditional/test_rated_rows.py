@@ -3,18 +3,18 @@ import json
 
 import pytest
 
-from inbedder.conditional.rated_rows import contrasting, is_ordered, pairs_of, read_rated
+from inbedder.conditional.rated_rows import group_by_pair, is_ordered, read_rated_pairs, select_contrasting
 from inbedder.errors import InputError
 from inbedder.io.outputs import write_records
 from inbedder_finetune.conditional.rated_pairs import (
     PairSampler,
-    carve_development,
-    draw_pairs,
     find_file,
-    higher_rated,
-    sentences_of,
+    get_sentences,
+    mark_higher_rated,
+    sample_pairs,
+    split_development,
 )
-from inbedder_finetune.synthetic.compose import WRITTEN
+from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 
 CSV = """sentence1,sentence2,condition,label
 A man rides a red bike,A man drives a red car,The colour of the vehicle,5
@@ -31,10 +31,10 @@ def write(tmp_path, text=CSV, name="c.csv"):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
 def test_rows_come_from_every_kind_of_table(tmp_path, kind):
-    rows = read_rated(write(tmp_path))
+    rows = read_rated_pairs(write(tmp_path))
     names = ("sentence1", "sentence2", "condition", "label")
     write_records([{name: getattr(row, name) for name in names} for row in rows], tmp_path / f"t.{kind}")
-    assert read_rated(tmp_path / f"t.{kind}") == rows
+    assert read_rated_pairs(tmp_path / f"t.{kind}") == rows
     assert (rows[0].condition, rows[0].label, rows[0].row) == ("The colour of the vehicle", 5.0, 1)
 
 
@@ -57,57 +57,57 @@ def test_rows_come_from_every_kind_of_table(tmp_path, kind):
 def test_what_cannot_be_used_is_named_and_may_be_left_out(tmp_path, old, new, message):
     path = write(tmp_path, CSV.replace(old, new))
     with pytest.raises(InputError, match=message):
-        read_rated(path)
+        read_rated_pairs(path)
     if "lacks" not in message:
-        assert len(read_rated(path, skip_bad=True)) == 3
+        assert len(read_rated_pairs(path, skip_bad=True)) == 3
 
 
 def test_an_empty_cell_of_a_typed_table_is_named(tmp_path):
     lines = [{"sentence1": "a", "sentence2": None, "condition": "c", "label": 3}]
     with pytest.raises(InputError, match=r"row 1 has no text in column 'sentence2' \(it is empty \(NaN\)\)"):
-        read_rated(write(tmp_path, json.dumps(lines[0]) + "\n", "c.jsonl"))
+        read_rated_pairs(write(tmp_path, json.dumps(lines[0]) + "\n", "c.jsonl"))
     lines = [{"sentence1": "a", "sentence2": "b", "condition": "c", "label": float("nan")}]
     with pytest.raises(InputError, match="row 1 has nan in column 'label', not a rating"):
-        read_rated(write(tmp_path, json.dumps(lines[0]) + "\n", "d.jsonl"))
+        read_rated_pairs(write(tmp_path, json.dumps(lines[0]) + "\n", "d.jsonl"))
 
 
 def test_hidden_labels_are_told(tmp_path):
     hidden = "\n".join(line[: line.rfind(",")] + ",-1" for line in CSV.splitlines()[1:])
     with pytest.raises(InputError, match="hides its labels"):
-        read_rated(write(tmp_path, f"{CSV.splitlines()[0]}\n{hidden}\n"))
+        read_rated_pairs(write(tmp_path, f"{CSV.splitlines()[0]}\n{hidden}\n"))
 
 
 def test_a_column_split_chooses_rows(tmp_path):
     lines = CSV.splitlines()
     text = "\n".join([f"split,{lines[0]}", *(f"train,{one}" for one in lines[1:3]), *(f"test,{one}" for one in lines[3:])])
     path = write(tmp_path, text)
-    assert [row.row for row in read_rated(path, "test")] == [3, 4]
-    assert len(read_rated(path)) == 4
+    assert [row.row for row in read_rated_pairs(path, "test")] == [3, 4]
+    assert len(read_rated_pairs(path)) == 4
     with pytest.raises(InputError, match=r"holds no row of the split 'validation', only of 'train', 'test'. Rename one"):
-        read_rated(path, "validation")
+        read_rated_pairs(path, "validation")
 
 
 def test_a_pair_is_its_sentences_unless_a_column_names_it(tmp_path):
-    assert list(pairs_of(read_rated(write(tmp_path))).values()) == [[0, 1], [3, 2]]  # the higher rating first
+    assert list(group_by_pair(read_rated_pairs(write(tmp_path))).values()) == [[0, 1], [3, 2]]  # the higher rating first
     lines = CSV.splitlines()
     path = write(tmp_path, "\n".join([f"pair,{lines[0]}", *(f"p1,{one}" for one in lines[1:])]))
     with pytest.raises(InputError, match="Rows 1 and 3 are of pair p1 but hold different sentences"):
-        pairs_of(read_rated(path))
+        group_by_pair(read_rated_pairs(path))
 
 
 SWAPPED = CSV.replace("Two dogs sleep,Two cats run,What", "Two cats run,Two dogs sleep,What")
 
 
 def test_swapped_sentences_are_one_pair_unless_they_are_named_as_two(tmp_path):
-    rows = read_rated(write(tmp_path, SWAPPED))
-    assert list(pairs_of(rows).values()) == [[0, 1], [3, 2]]
-    assert [(row.sentence1, row.label) for row in contrasting(rows)[2:]] == [("Two dogs sleep", 5), ("Two cats run", 1)]
+    rows = read_rated_pairs(write(tmp_path, SWAPPED))
+    assert list(group_by_pair(rows).values()) == [[0, 1], [3, 2]]
+    assert [(row.sentence1, row.label) for row in select_contrasting(rows)[2:]] == [("Two dogs sleep", 5), ("Two cats run", 1)]
     head, *lines = SWAPPED.splitlines()
     one_pair, two_pairs = (
         [f"pair,{head}", *(f"{name},{line}" for name, line in zip(names, lines, strict=True))] for names in ("aabb", "aabc")
     )
-    assert list(pairs_of(read_rated(write(tmp_path, "\n".join(one_pair))))) == ["a", "b"]
-    assert list(pairs_of(read_rated(write(tmp_path, "\n".join(two_pairs))))) == ["a", "b", "c"]
+    assert list(group_by_pair(read_rated_pairs(write(tmp_path, "\n".join(one_pair))))) == ["a", "b"]
+    assert list(group_by_pair(read_rated_pairs(write(tmp_path, "\n".join(two_pairs))))) == ["a", "b", "c"]
 
 
 # Made up, with what the re-annotated split has: gzip, ratings with a point, equal ratings, a swapped pair of four rows.
@@ -126,11 +126,11 @@ A boy writes,A girl reads,the deed,1.0
 def test_a_file_like_the_reannotated_split_is_read_whole(tmp_path):
     path = tmp_path / "c.csv.gz"
     path.write_bytes(gzip.compress(REANNOTATED.encode()))
-    rows = read_rated(path)
+    rows = read_rated_pairs(path)
     assert [row.row for row in rows] == list(range(1, 9))
-    assert list(pairs_of(rows).values()) == [[0, 1], [2, 3], [4, 6, 5, 7]]
-    assert [row.row for row in contrasting(rows)] == [1, 2]
-    assert higher_rated(rows) == [True] + [False] * 7
+    assert list(group_by_pair(rows).values()) == [[0, 1], [2, 3], [4, 6, 5, 7]]
+    assert [row.row for row in select_contrasting(rows)] == [1, 2]
+    assert mark_higher_rated(rows) == [True] + [False] * 7
     assert sorted(PairSampler(rows)) == list(range(8))
 
 
@@ -142,9 +142,9 @@ def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
         row | {"sentence1": "d", "pair": " "},
     ]
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "c.jsonl")
-    assert [one.pair for one in read_rated(path, "test")] == ["'a' / 'b'", "'b' / 'd'"]
+    assert [one.pair for one in read_rated_pairs(path, "test")] == ["'a' / 'b'", "'b' / 'd'"]
     with pytest.raises(InputError, match="row 1 has None in column 'label', not a rating"):
-        read_rated(path)
+        read_rated_pairs(path)
 
 
 @pytest.mark.parametrize(
@@ -156,45 +156,45 @@ def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
     ],
 )
 def test_one_row_equal_ratings_and_three_rows_have_no_order(tmp_path, old, new):
-    rows = read_rated(write(tmp_path, CSV.replace(old, new)))
-    pairs = [[rows[place] for place in places] for places in pairs_of(rows).values()]
+    rows = read_rated_pairs(write(tmp_path, CSV.replace(old, new)))
+    pairs = [[rows[place] for place in places] for places in group_by_pair(rows).values()]
     assert [is_ordered(pair_rows) for pair_rows in pairs] == [True, False]
-    assert [row.row for row in contrasting(rows)] == [1, 2]
-    assert [row.row for row, higher in zip(rows, higher_rated(rows), strict=True) if higher] == [1]
+    assert [row.row for row in select_contrasting(rows)] == [1, 2]
+    assert [row.row for row, higher in zip(rows, mark_higher_rated(rows), strict=True) if higher] == [1]
 
 
 def test_whole_pairs_come_with_the_higher_rating_first(tmp_path):
-    assert [row.label for row in contrasting(read_rated(write(tmp_path)))] == [5, 2, 5, 1]
+    assert [row.label for row in select_contrasting(read_rated_pairs(write(tmp_path)))] == [5, 2, 5, 1]
 
 
 def many(count, tmp_path):
     lines = [f"a {i},b {i},{c},{label}" for i in range(count) for c, label in (("x", 1), ("y", 4))]
-    return read_rated(write(tmp_path, "\n".join([CSV.splitlines()[0], *lines])))
+    return read_rated_pairs(write(tmp_path, "\n".join([CSV.splitlines()[0], *lines])))
 
 
 def test_pairs_are_drawn_whole_by_seed_and_larger_draws_hold_smaller_ones(tmp_path):
     rows = many(20, tmp_path)
-    small, large = ({row.pair for row in draw_pairs(rows, count, seed=3)} for count in (5, 10))
+    small, large = ({row.pair for row in sample_pairs(rows, count, seed=3)} for count in (5, 10))
     assert len(small) == 5 and small < large
-    assert all(len(places) == 2 for places in pairs_of(draw_pairs(rows, 5, seed=3)).values())
-    assert small != {row.pair for row in draw_pairs(rows, 5, seed=4)}
-    assert draw_pairs(rows, None) == rows
+    assert all(len(places) == 2 for places in group_by_pair(sample_pairs(rows, 5, seed=3)).values())
+    assert small != {row.pair for row in sample_pairs(rows, 5, seed=4)}
+    assert sample_pairs(rows, None) == rows
     with pytest.raises(InputError, match="21 pairs cannot be drawn of 20"):
-        draw_pairs(rows, 21)
+        sample_pairs(rows, 21)
 
 
 def test_development_rows_are_set_aside_by_pair_whatever_order_and_name_the_sentences_have(tmp_path):
     head = CSV.splitlines()[0]
     lines = [f"p{i}{c},{a},{b},{c},{label}" for i in range(20) for a, b, c, label in
              ((f"a {i}", f"b {i}", "x", 1), (f"b {i}", f"a {i}", "y", 4))]  # fmt: skip
-    rows = read_rated(write(tmp_path, "\n".join([f"pair,{head}", *lines])))
-    learned, aside = carve_development(rows, 5)
+    rows = read_rated_pairs(write(tmp_path, "\n".join([f"pair,{head}", *lines])))
+    learned, aside = split_development(rows, 5)
     assert (len(learned), len(aside)) == (30, 10)
-    assert not {sentences_of(row) for row in learned} & {sentences_of(row) for row in aside}
+    assert not {get_sentences(row) for row in learned} & {get_sentences(row) for row in aside}
     assert sorted(row.row for row in learned + aside) == list(range(1, 41))
-    assert carve_development(rows, 5)[1] == aside != carve_development(rows, 5, seed=1)[1]
+    assert split_development(rows, 5)[1] == aside != split_development(rows, 5, seed=1)[1]
     with pytest.raises(InputError, match=r"data.development=20 leaves none of 20 pairs to learn"):
-        carve_development(rows, 20)
+        split_development(rows, 20)
 
 
 def test_every_row_comes_once_and_no_pair_is_split_between_batches(tmp_path):
@@ -204,7 +204,7 @@ def test_every_row_comes_once_and_no_pair_is_split_between_batches(tmp_path):
     first = list(sampler)
     assert sorted(first) == list(range(20)) and len(sampler) == 20
     batches = [first[i : i + 4] for i in range(0, 20, 4)]
-    for pair in pairs_of(rows).values():
+    for pair in group_by_pair(rows).values():
         assert sum(bool(set(batch) & set(pair)) for batch in batches) == 1
     assert first == list(PairSampler(rows, seed=1))
     sampler.set_epoch(1)
@@ -219,7 +219,7 @@ def test_whole_pairs_stand_higher_before_lower(tmp_path):
 
 
 def test_a_file_lies_in_the_folder_or_is_a_shipped_one(tmp_path):
-    assert find_file("opinions.yaml", tmp_path) == WRITTEN / "opinions.yaml"
+    assert find_file("opinions.yaml", tmp_path) == WRITTEN_FOLDER / "opinions.yaml"
     (tmp_path / "opinions.yaml").touch()
     assert find_file("opinions.yaml", tmp_path) == tmp_path / "opinions.yaml"
     assert find_file("none.csv", tmp_path) == tmp_path / "none.csv"

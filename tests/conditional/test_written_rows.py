@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from inbedder import InBedder
 from inbedder_evaluation.metrics import spearman
-from inbedder_finetune.synthetic.compose import WRITTEN
+from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 
 SPLITS = {
     "csts.csv": {"train": 1440, "validation": 101, "test": 139},
@@ -24,7 +24,7 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def rows(name):
-    with (WRITTEN / name).open(encoding="utf-8", newline="") as file:
+    with (WRITTEN_FOLDER / name).open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -105,7 +105,7 @@ def test_a_ridge_regression_on_the_condition_alone_does_not_predict_the_ratings_
 
 
 def test_a_second_rating_of_test_captions_agrees_with_the_first():
-    first, second = (pd.read_csv(WRITTEN / f"csts-captions{end}.csv") for end in ("", "-second"))
+    first, second = (pd.read_csv(WRITTEN_FOLDER / f"csts-captions{end}.csv") for end in ("", "-second"))
     both = second.merge(first[first["split"] == "test"], on=["pair", "condition"], suffixes=("_second", ""))
     apart = (both["label"] - both["label_second"]).abs()
     assert len(both) == len(second) == 480
@@ -114,7 +114,7 @@ def test_a_second_rating_of_test_captions_agrees_with_the_first():
 
 
 def test_the_captions_come_in_topics_whose_two_conditions_change_places():
-    with (WRITTEN / "csts-captions.csv").open(encoding="utf-8", newline="") as file:
+    with (WRITTEN_FOLDER / "csts-captions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for first in range(0, len(rows), 4):
         high, low, second_high, second_low = rows[first : first + 4]

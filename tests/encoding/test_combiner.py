@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.cache.store import entry_key
+from inbedder.cache.store import hash_entry
 from inbedder.errors import InputError, ModelError
-from inbedder.prompting.templates import DefaultInstructions, default_instructions, get_template
-from inbedder.vectors import side_by_side, unit
+from inbedder.prompting.templates import DefaultInstructions, choose_default_instructions, get_template
+from inbedder.vectors import concatenate_vectors, normalize_vectors
 from tests.conftest import assert_close
 
 QUERY = "Represent the question for retrieving supporting documents:"
@@ -79,13 +79,13 @@ def test_the_form_of_a_query_is_read_off_the_checkpoints_prompt(sentence_model, 
 
 def test_named_forms_bring_their_own_search_instruction():
     template = get_template("qwen3-embedding")
-    assert default_instructions(template, {}) == DefaultInstructions("", SEARCH, "")
-    assert default_instructions(template, {"query": "query: "}) == DefaultInstructions("", SEARCH, "")
+    assert choose_default_instructions(template, {}) == DefaultInstructions("", SEARCH, "")
+    assert choose_default_instructions(template, {"query": "query: "}) == DefaultInstructions("", SEARCH, "")
 
 
 def test_models_that_answer_read_documents_generically(make_model):
     model = InBedder(make_model("opt"))
-    assert default_instructions(model.template, None) == DefaultInstructions("@generic", None, None)
+    assert choose_default_instructions(model.template, None) == DefaultInstructions("@generic", None, None)
     assert np.array_equal(model.encode_query("cats", "What animal?"), model.encode("cats", "What animal?"))
     assert np.array_equal(model.encode_document("cats"), model.encode("cats"))
     assert np.array_equal(model.encode_query("cats"), model.encode("cats", "@generic"))
@@ -105,16 +105,16 @@ def test_an_instruction_for_each_text_and_several_for_all(sentence_model):
 
 
 def test_only_the_last_instructions_are_remembered_and_vectors_stay_the_same(make_model, monkeypatch):
-    monkeypatch.setattr("inbedder.encoding.combiner.MAX_REMEMBERED_QUESTIONS", 3)
+    monkeypatch.setattr("inbedder.encoding.combiner.MAX_CACHED_QUESTIONS", 3)
     model = InBedder(make_model("bert"), subtract_instruction=True)
     fresh = InBedder(make_model("bert"), subtract_instruction=True)
     questions = [f"What is {word}?" for word in ("this", "that", "it", "meant", "said")]
     for question in questions:
         model.encode("I love cats", question)
-        assert len(model.combiner.remembered.question_vectors._vectors) <= 3
-    assert [key[0] for key in model.combiner.remembered.question_vectors._vectors] == questions[-3:]
+        assert len(model.combiner.question_cache.question_vectors._vectors) <= 3
+    assert [key[0] for key in model.combiner.question_cache.question_vectors._vectors] == questions[-3:]
     at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are remembered
-    assert len(model.combiner.remembered.question_vectors._vectors) == 3
+    assert len(model.combiner.question_cache.question_vectors._vectors) == 3
     assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
     assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)
 
@@ -136,7 +136,7 @@ def test_two_models_vectors_stand_side_by_side_and_cosines_are_the_mean_of_their
     for instruction in (QUESTIONS[0], [QUESTIONS[row % 2] for row in range(len(TEXTS))]):
         vectors, parts = both.encode(TEXTS, instruction), (own.encode(TEXTS, instruction), other.encode(TEXTS, instruction))
         assert vectors.shape == (len(TEXTS), both.dimension) == (len(TEXTS), own.dimension + other.dimension)
-        assert_close(vectors, side_by_side(*parts))
+        assert_close(vectors, concatenate_vectors(*parts))
     full = [row for row, text in enumerate(TEXTS) if text]  # a decoder without what the instruction says knows nothing of ""
     means = (own.similarity(parts[0], parts[0]) + own.similarity(parts[1], parts[1])) / 2
     assert_close(both.similarity(vectors, vectors)[full][:, full], means[full][:, full])
@@ -146,7 +146,7 @@ def test_two_models_vectors_stand_side_by_side_and_cosines_are_the_mean_of_their
 def test_a_model_beside_reads_many_instructions_and_no_texts_too(pair):
     both, own, other = pair
     many = both.encode_many(TEXTS, QUESTIONS)
-    assert_close(many, side_by_side(own.encode_many(TEXTS, QUESTIONS), other.encode_many(TEXTS, QUESTIONS)), 1e-4)
+    assert_close(many, concatenate_vectors(own.encode_many(TEXTS, QUESTIONS), other.encode_many(TEXTS, QUESTIONS)), 1e-4)
     assert both.encode([], QUESTIONS[0]).shape == (0, both.dimension)
     assert_close(both.encode(TEXTS[0], QUESTIONS[0]), many[0, 0], 1e-4)
 
@@ -159,8 +159,8 @@ def test_another_reading_and_answers_are_the_models_own(pair):
     assert both.answer(TEXTS, QUESTIONS[0]) == own.answer(TEXTS, QUESTIONS[0])
     vectors = own.encode(TEXTS, QUESTIONS[0])
     assert both.nearest_words(
-        side_by_side(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.second_model.dimension, 1))
-    ) == (own.nearest_words(unit(vectors)))
+        concatenate_vectors(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.second_model.dimension, 1))
+    ) == (own.nearest_words(normalize_vectors(vectors)))
 
 
 def test_a_revision_tells_both_models_and_each_keeps_its_own_vectors(pair, tmp_path):
@@ -170,7 +170,7 @@ def test_a_revision_tells_both_models_and_each_keeps_its_own_vectors(pair, tmp_p
     vectors = kept.encode(TEXTS, QUESTIONS[0])
     assert sorted(space["model"] for space in kept.store.info()) == sorted([own.name, other.name])
     np.testing.assert_array_equal(InBedder(own.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
-    key = entry_key(TEXTS[0], QUESTIONS[0])
+    key = hash_entry(TEXTS[0], QUESTIONS[0])
     assert kept.cached_vectors([key])[key].shape == (kept.dimension,)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.encoding.guided import guided
+from inbedder.encoding.guided import encode_guided
 from inbedder.errors import InputError
 from tests.conftest import TEXTS
 
@@ -32,7 +32,7 @@ def reader():
 def test_a_linear_relation_is_found_from_its_sample_alone(reader):
     generic, targets = linear()
     read = reader(targets)
-    vectors = guided(read, generic, sample=200)
+    vectors = encode_guided(read, generic, sample=200)
     assert len(read.read) == 200
     assert np.abs(vectors - targets).max() < 0.2
     assert vectors.cosine > 0.999
@@ -42,7 +42,7 @@ def test_a_linear_relation_is_found_from_its_sample_alone(reader):
 
 def test_the_cosine_is_that_of_rows_outside_the_sample(reader):
     generic, targets = linear(noise=2.0)
-    vectors = guided(reader(targets), generic, sample=300, low=0.0)
+    vectors = encode_guided(reader(targets), generic, sample=300, low=0.0)
     rest = np.setdiff1d(np.arange(len(targets)), vectors.sample)
     a, b = np.asarray(vectors)[rest], targets[rest]
     outside = ((a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).mean()
@@ -53,7 +53,7 @@ def test_where_the_map_is_poor_every_text_is_read_and_that_is_said(reader, caplo
     generic, _ = linear()
     targets = np.random.default_rng(1).normal(size=(len(generic), 12)).astype(np.float32)
     read = reader(targets)
-    vectors = guided(read, generic, sample=100)
+    vectors = encode_guided(read, generic, sample=100)
     assert sorted(read.read) == list(range(len(generic)))
     assert (np.asarray(vectors) == targets).all()
     assert vectors.cosine == 1.0
@@ -62,21 +62,21 @@ def test_where_the_map_is_poor_every_text_is_read_and_that_is_said(reader, caplo
 
 def test_few_texts_are_all_read(reader):
     generic, targets = linear(80)
-    vectors = guided(reader(targets), generic, sample=100)
+    vectors = encode_guided(reader(targets), generic, sample=100)
     assert (np.asarray(vectors) == targets).all()
     assert len(vectors.sample) == 80
 
 
 def test_the_draw_depends_on_its_seed_alone(reader):
     generic, targets = linear()
-    one, same, other = (guided(reader(targets), generic, sample=100, seed=seed) for seed in (0, 0, 1))
+    one, same, other = (encode_guided(reader(targets), generic, sample=100, seed=seed) for seed in (0, 0, 1))
     assert (np.asarray(one) == np.asarray(same)).all()
     assert (one.sample != other.sample).any()
 
 
 def test_a_sample_too_small_is_refused(reader):
     with pytest.raises(InputError, match="at least 50"):
-        guided(reader(None), linear()[0], sample=49)
+        encode_guided(reader(None), linear()[0], sample=49)
 
 
 def test_a_model_maps_from_its_generic_vectors(make_model):
@@ -95,7 +95,7 @@ def test_what_is_derived_from_guided_vectors_claims_nothing(reader):
     import pickle
 
     generic, targets = linear()
-    vectors = guided(reader(targets), generic, sample=100)
+    vectors = encode_guided(reader(targets), generic, sample=100)
     assert vectors.cosine is not None
     derived_arrays = (vectors[:5], vectors * 2, vectors.copy(), vectors.astype(float), copy.deepcopy(vectors))
     for derived in derived_arrays:

@@ -22,7 +22,7 @@ def test_eight_threads_that_ask_first_load_the_model_once():
 def test_a_variant_loads_its_model_when_it_is_needed_and_not_before():
     loads = []
     lazy = LazyModel(lambda: loads.append(1) or "model")
-    variant = lazy.changed(lambda model: f"{model}, changed")
+    variant = lazy.wrap(lambda model: f"{model}, changed")
     assert loads == []
     assert (variant.get(), lazy.get()) == ("model, changed", "model")
     assert loads == [1]

@@ -117,7 +117,7 @@ def test_other_weights_and_an_adapters_other_scale_find_nothing(make_model, tmp_
 
 def test_weights_that_cannot_be_told_apart_are_not_kept(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path)
-    model.prompt_runner._spec = lambda: replace(model.spec, weights="unknown")
+    model.runner._make_spec = lambda: replace(model.spec, weights="unknown")
     with pytest.raises(InputError, match="have no revision"):
         model.encode(["a"], "What?")
 
@@ -158,7 +158,7 @@ def test_no_text_no_instruction_and_no_key_is_in_any_log(make_model, tmp_path, c
     import logging
     import sqlite3
 
-    from inbedder.cache.store import entry_key
+    from inbedder.cache.store import hash_entry
 
     monkeypatch.setenv("HF_TOKEN", "hf_theKeyOfAnAccount")
     text, instruction = "The sultana keeps marigolds " * 100, "Which flowerpot is it?"
@@ -175,7 +175,7 @@ def test_no_text_no_instruction_and_no_key_is_in_any_log(make_model, tmp_path, c
     logged = caplog.text + "".join(str(warning.message) for warning in recwarn)
     assert "damaged entries are computed again" in logged
     assert "were cut at their end" in logged
-    keys = [entry_key(given, asked).hex() for given in (text, text[:30]) for asked in (instruction, f"{instruction} Why?")]
+    keys = [hash_entry(given, asked).hex() for given in (text, text[:30]) for asked in (instruction, f"{instruction} Why?")]
     for secret in ("sultana", "marigolds", "flowerpot", "theKeyOfAnAccount", *keys):
         assert secret not in logged
 

@@ -6,7 +6,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.encoding import reencode
-from inbedder.encoding.reencode import sentence_vectors
+from inbedder.encoding.reencode import embed_sentences
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.models.bundled import BASE_NAME
 from inbedder.options import Reencoding
@@ -37,13 +37,13 @@ def other_encoder(make_model, tmp_path):
 @pytest.fixture
 def counted(monkeypatch):
     """How many answers the re-encoder embedded, call by call."""
-    counts, whole = [], reencode.sentence_vectors
+    counts, whole = [], reencode.embed_sentences
 
     def one(texts, *rest):
         counts.append(len(texts))
         return whole(texts, *rest)
 
-    monkeypatch.setattr(reencode, "sentence_vectors", one)
+    monkeypatch.setattr(reencode, "embed_sentences", one)
     return counts
 
 
@@ -51,11 +51,11 @@ def counted(monkeypatch):
 def test_one_greedy_answer_is_the_embedding_of_the_answer(make_model, family):
     from sentence_transformers import SentenceTransformer
 
-    from inbedder.models.bundled import base_folder
+    from inbedder.models.bundled import find_base_folder
 
     model = InBedder(make_model(family), max_new_tokens=4)
     vectors = model.with_pooling("re-enc", reencoding=GREEDY).encode(TEXTS, "What?")
-    expected = SentenceTransformer(str(base_folder()), device="cpu").encode(model.answer(TEXTS, "What?"))
+    expected = SentenceTransformer(str(find_base_folder()), device="cpu").encode(model.answer(TEXTS, "What?"))
     assert vectors.shape == (len(TEXTS), 384)
     assert np.abs(vectors - expected).max() < 1e-6
 
@@ -65,7 +65,7 @@ def test_the_vector_is_the_mean_over_the_drawn_answers(model):
     assert [len(row) for row in vectors.answers] == [3] * len(TEXTS)
     assert len({one for row in vectors.answers for one in row}) > len(TEXTS)
     for vector, row in zip(vectors, vectors.answers, strict=True):
-        assert np.abs(vector - sentence_vectors(row, BASE_NAME).mean(0)).max() < 1e-6
+        assert np.abs(vector - embed_sentences(row, BASE_NAME).mean(0)).max() < 1e-6
 
 
 def test_the_answers_are_those_that_the_model_gives_for_the_same_settings(model):
@@ -83,7 +83,7 @@ def test_a_seed_gives_the_same_vectors_twice_and_another_seed_others(model):
 def test_an_empty_answer_is_embedded_as_such_and_counted(model, monkeypatch, caplog):
     monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: [["", "red shoes", " "]] * len(prompts))
     vectors = model.encode(["a", "b"], "What?")
-    assert np.abs(vectors[0] - sentence_vectors(["", "red shoes", ""], BASE_NAME).mean(0)).max() < 1e-6
+    assert np.abs(vectors[0] - embed_sentences(["", "red shoes", ""], BASE_NAME).mean(0)).max() < 1e-6
     assert vectors.answers == [["", "red shoes", ""]] * 2
     assert vectors.empty == 4
     assert "4 of 6 answers are empty and are embedded as such" in caplog.text
@@ -149,16 +149,16 @@ def test_vectors_of_another_re_encoder_are_not_found_nor_those_of_its_other_weig
 
 
 def test_a_re_encoder_that_changes_while_it_is_read_is_refused(other_encoder, monkeypatch):
-    whole, states = reencode._states, iter([(), ("other",)])
-    monkeypatch.setattr(reencode, "_states", lambda name: next(states))
+    whole, states = reencode._read_file_states, iter([(), ("other",)])
+    monkeypatch.setattr(reencode, "_read_file_states", lambda name: next(states))
     with pytest.raises(ModelError, match="changed while it was loaded"):
-        sentence_vectors(["a"], other_encoder)
+        embed_sentences(["a"], other_encoder)
     assert len(whole(other_encoder)) > 3
 
 
 def test_a_re_encoder_takes_no_device_that_is_not_there(other_encoder):
     with pytest.raises(ModelError, match="The device 'banana' cannot be used here"):
-        sentence_vectors(["a"], other_encoder, "banana")
+        embed_sentences(["a"], other_encoder, "banana")
 
 
 def test_a_re_encoder_that_is_not_there_is_named_before_any_answer_is_drawn(model, monkeypatch):
@@ -170,7 +170,7 @@ def test_a_re_encoder_that_is_not_there_is_named_before_any_answer_is_drawn(mode
 
 def test_without_sentence_transformers_the_install_line_is_named(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    reencode._encoder.cache_clear()
+    reencode._load_encoder.cache_clear()
     with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[reencode\]'"):
         model.encode("a", "What?")
 

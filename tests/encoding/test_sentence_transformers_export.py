@@ -182,7 +182,7 @@ def test_weights_that_cannot_be_written_are_refused(make_model, tmp_path, monkey
 def test_an_export_that_fails_leaves_nothing_and_can_be_run_again(make_model, tmp_path, monkeypatch):
     model = InBedder(make_model("opt"))
     with monkeypatch.context() as patch:
-        patch.setattr("inbedder.encoding.sentence_transformers_export._card", lambda *_: 1 / 0)
+        patch.setattr("inbedder.encoding.sentence_transformers_export._write_card", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.save_sentence_transformer(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

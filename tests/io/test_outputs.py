@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.io.outputs import vector_writer, write_answers, write_records
+from inbedder.io.outputs import open_vector_writer, write_answers, write_records
 from inbedder.io.tables import read_rows
 
 DANGEROUS = ["=1+1", "+1+1", "-1-1", "-a", "@sum", "\t=1", "\r=1"]
@@ -87,7 +87,7 @@ def test_answers_are_guarded_as_texts_are(tmp_path):
 
 def test_vectors_are_written_through_a_link(tmp_path):
     (tmp_path / "link.npy").symlink_to("real.npy")
-    with vector_writer(tmp_path / "link.npy", 1) as writer:
+    with open_vector_writer(tmp_path / "link.npy", 1) as writer:
         writer.add([1], ["a"], np.ones((1, 2), np.float32))
     assert (tmp_path / "link.npy").is_symlink()
     assert np.load(tmp_path / "real.npy").tolist() == [[1, 1]]
@@ -97,7 +97,7 @@ def test_vectors_are_written_through_a_link(tmp_path):
 def test_vectors_that_come_bit_by_bit_are_one_table(tmp_path, name):
     vectors = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     texts = [*"abcde", "lone \ud800", "😀"]
-    with vector_writer(tmp_path / name, 7) as writer:
+    with open_vector_writer(tmp_path / name, 7) as writer:
         for start in (0, 3, 4):
             stop = {0: 3, 3: 4, 4: 7}[start]
             writer.add(range(start + 1, stop + 1), texts[start:stop], vectors[start:stop])
@@ -116,7 +116,7 @@ def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path, name, monkeyp
     def full(*_args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with pytest.raises(InputError, match="No space left on device"), vector_writer(tmp_path / name, 2) as writer:
+    with pytest.raises(InputError, match="No space left on device"), open_vector_writer(tmp_path / name, 2) as writer:
         writer.add([1], ["a"], np.ones((1, 3), np.float32))
         monkeypatch.setattr(writer, "file", SimpleNamespace(tell=lambda: 1, write=full, close=writer.file.close))
         monkeypatch.setattr(writer, "table", writer.table and SimpleNamespace(write_table=full, close=writer.table.close))
@@ -126,7 +126,7 @@ def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path, name, monkeyp
 
 def test_a_flipped_bit_in_a_written_parquet_file_is_found_by_its_reader(tmp_path):
     path = tmp_path / "t.parquet"
-    with vector_writer(path, 1) as writer:
+    with open_vector_writer(path, 1) as writer:
         writer.add([1], ["I love cats"], np.ones((1, 4), np.float32))
     write_records([{"text": "I love dogs"}], tmp_path / "r.parquet")
     for written, text in ((path, b"love cats"), (tmp_path / "r.parquet", b"love dogs")):

@@ -123,7 +123,7 @@ def test_texts_beyond_the_longest_cell_are_cut_and_counted(tmp_path):
 
 
 def test_more_rows_than_a_sheet_holds_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("inbedder.io.spreadsheets.MOST_ROWS", 3)
+    monkeypatch.setattr("inbedder.io.spreadsheets.MAX_ROWS", 3)
     write_records([{"n": 1}] * 2, tmp_path / "t.xlsx")
     with pytest.raises(InputError, match=r"3 rows are more than the 2 that an \.xlsx file holds. Write a \.csv"):
         write_records([{"n": 1}] * 3, tmp_path / "u.xlsx")

@@ -1,7 +1,7 @@
 """Questions about the whole text: the text's own vector is added to that of the answer.
 
 What a text is about, or which problem a paper addresses, the whole text says, and the embedding model that reads it without a
-question (``generic_base``) says it better than the few words of an answer can. A model that was trained towards the vectors of
+question (``base_encoder``) says it better than the few words of an answer can. A model that was trained towards the vectors of
 that base shows which questions these are: its answers to them lie near the texts' own vectors. The mean cosine over eight texts
 of different kinds is about 0.8 for "What are people discussing?" and at most 0.6 for questions about a product, a feeling, a
 place or a person.
@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from inbedder.vectors import Vectors, row_cosines, unit
+from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 PROBES = (
     "The flight was delayed by three hours and nobody told us why.",
@@ -27,31 +27,31 @@ PROBES = (
     "The team lost the final in extra time.",
 )
 """Short texts of different kinds, on which each question is tried out."""
-PART, WHOLE = 0.65, 0.75
+MIN_COSINE, FULL_COSINE = 0.65, 0.75
 """Up to the first mean cosine nothing is added, from the second on all; in between the weight grows evenly."""
-MOST = 2.0
+MAX_WEIGHT = 2.0
 """Weight of a text's own vector under a question about the whole text, that of the answer being 1 (both of length 1)."""
 
-REMEMBERED = 4096
+MAX_CACHED_QUESTIONS = 4096
 """Most instructions whose weight is remembered."""
 
 
-class Generic(Protocol):
+class BaseEncoder(Protocol):
     """A model that reads texts without an instruction."""
 
     def encode(self, texts: Sequence[str], *, show_progress_bar: bool) -> Vectors:
         """One row per text."""
 
 
-class WholeTexts:
+class BaseWeights:
     """The weight that each instruction gives to a text's own vector, found once per instruction and remembered."""
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        self._known: dict[str, float] = {}
+        self._weights: dict[str, float] = {}
 
-    def weights(
-        self, instructions: set[str], asked: Callable[[Sequence[str], Sequence[str]], Vectors], generic: Generic
+    def find_weights(
+        self, instructions: set[str], asked: Callable[[Sequence[str], Sequence[str]], Vectors], generic: BaseEncoder
     ) -> dict[str, float]:
         """How much of a text's own vector each instruction takes; the last ones are remembered.
 
@@ -61,21 +61,21 @@ class WholeTexts:
             generic: Gives vectors of texts without one.
 
         Returns:
-            From 0 to ``MOST``, by instruction.
+            From 0 to ``MAX_WEIGHT``, by instruction.
         """
-        remembered = {instruction: self._known.get(instruction) for instruction in instructions}
+        remembered = {instruction: self._weights.get(instruction) for instruction in instructions}
         found = {instruction: weight for instruction, weight in remembered.items() if weight is not None}
         if new := sorted(instructions - found.keys()):
             own = generic.encode(PROBES, show_progress_bar=False)
             for instruction in new:  # one at a time: in 16 bits a weight would depend a little on the others in its batch
-                found[instruction] = weight_of(asked(PROBES, [instruction] * len(PROBES)), own)
-            self._known.update({instruction: found[instruction] for instruction in new})
-            for instruction in list(self._known)[:-REMEMBERED]:  # a server meets instructions without end
-                self._known.pop(instruction, None)
+                found[instruction] = compute_base_weight(asked(PROBES, [instruction] * len(PROBES)), own)
+            self._weights.update({instruction: found[instruction] for instruction in new})
+            for instruction in list(self._weights)[:-MAX_CACHED_QUESTIONS]:  # a server meets instructions without end
+                self._weights.pop(instruction, None)
         return found
 
 
-def weight_of(asked: Vectors, generic: Vectors) -> float:
+def compute_base_weight(asked: Vectors, generic: Vectors) -> float:
     """How much of the texts' own vectors a question takes.
 
     Args:
@@ -83,13 +83,13 @@ def weight_of(asked: Vectors, generic: Vectors) -> float:
         generic: Their vectors without a question, shape (8, d).
 
     Returns:
-        From 0 to ``MOST``.
+        From 0 to ``MAX_WEIGHT``.
     """
-    near = float(row_cosines(asked, generic).mean())
-    return MOST * float(np.clip((near - PART) / (WHOLE - PART), 0, 1))
+    near = float(compute_row_cosines(asked, generic).mean())
+    return MAX_WEIGHT * float(np.clip((near - MIN_COSINE) / (FULL_COSINE - MIN_COSINE), 0, 1))
 
 
-def with_generic(asked: Vectors, generic: Vectors, weights: Vectors) -> Vectors:
+def add_base_vectors(asked: Vectors, generic: Vectors, weights: Vectors) -> Vectors:
     """Vectors with the texts' own added.
 
     Args:
@@ -100,4 +100,6 @@ def with_generic(asked: Vectors, generic: Vectors, weights: Vectors) -> Vectors:
     Returns:
         float32, shape (..., d): of length 1, as generic vectors are; where the weight is 0 the first as it stands.
     """
-    return np.where(weights > 0, unit(unit(asked) + weights * unit(generic)), asked).astype(np.float32)
+    return np.where(
+        weights > 0, normalize_vectors(normalize_vectors(asked) + weights * normalize_vectors(generic)), asked
+    ).astype(np.float32)

@@ -7,10 +7,18 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.encoding.whole_text import MOST, PART, PROBES, WHOLE, WholeTexts, weight_of, with_generic
+from inbedder.encoding.base_weights import (
+    FULL_COSINE,
+    MAX_WEIGHT,
+    MIN_COSINE,
+    PROBES,
+    BaseWeights,
+    add_base_vectors,
+    compute_base_weight,
+)
 from inbedder.errors import InputError, ModelError
 from inbedder.search import Index
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 from tests.conftest import assert_close
 
 TEXTS = ["I love cats", "", "The flight was three hours late 🛫", "I love dogs", "I love cats"]
@@ -26,22 +34,30 @@ def at_cosine(cosine):
 
 @pytest.mark.parametrize(
     ("cosine", "weight"),
-    [(-1.0, 0), (0.3, 0), (PART, 0), ((PART + WHOLE) / 2, MOST / 2), (WHOLE, MOST), (0.9, MOST), (1.0, MOST)],
+    [
+        (-1.0, 0),
+        (0.3, 0),
+        (MIN_COSINE, 0),
+        ((MIN_COSINE + FULL_COSINE) / 2, MAX_WEIGHT / 2),
+        (FULL_COSINE, MAX_WEIGHT),
+        (0.9, MAX_WEIGHT),
+        (1.0, MAX_WEIGHT),
+    ],
 )
 def test_the_weight_grows_with_how_near_answers_lie_to_the_texts_own_vectors(cosine, weight):
-    assert weight_of(*at_cosine(cosine)) == pytest.approx(weight, abs=1e-4)
+    assert compute_base_weight(*at_cosine(cosine)) == pytest.approx(weight, abs=1e-4)
 
 
 def test_both_vectors_count_by_their_direction_and_the_sum_has_length_1():
     asked, generic = np.array([[0.0, 4.0], [5.0, 0.0]], dtype=np.float32), np.array([[9.0, 0.0], [5.0, 1.0]], dtype=np.float32)
-    found = with_generic(asked, generic, np.array([[2.0], [0.0]], dtype=np.float32))
+    found = add_base_vectors(asked, generic, np.array([[2.0], [0.0]], dtype=np.float32))
     assert_close(found, np.array([[2.0, 1.0], [5.0 * 5**0.5, 0.0]]) / 5**0.5)
     assert found.dtype == np.float32
 
 
 def test_vectors_of_zeros_add_nothing_and_are_no_error():
-    assert_close(with_generic(np.zeros((1, 2)), np.array([[0.0, 3.0]]), np.full((1, 1), 2.0)), np.array([[0.0, 1.0]]))
-    assert not with_generic(np.zeros((1, 2)), np.zeros((1, 2)), np.full((1, 1), 2.0)).any()
+    assert_close(add_base_vectors(np.zeros((1, 2)), np.array([[0.0, 3.0]]), np.full((1, 1), 2.0)), np.array([[0.0, 1.0]]))
+    assert not add_base_vectors(np.zeros((1, 2)), np.zeros((1, 2)), np.full((1, 1), 2.0)).any()
 
 
 class Base:
@@ -53,19 +69,19 @@ class Base:
 
 
 def test_each_instruction_is_probed_once_and_the_last_ones_are_remembered(monkeypatch):
-    monkeypatch.setattr("inbedder.encoding.whole_text.REMEMBERED", 2)
-    probed, known = [], WholeTexts()
+    monkeypatch.setattr("inbedder.encoding.base_weights.MAX_CACHED_QUESTIONS", 2)
+    probed, known = [], BaseWeights()
 
     def asked(texts, instructions):
         assert tuple(texts[: len(PROBES)]) == PROBES
         probed.extend(dict.fromkeys(instructions))
         return np.array([[1.0, 0.0] if instruction == TOPIC else [0.0, 1.0] for instruction in instructions], dtype=np.float32)
 
-    assert known.weights({TOPIC, FEELING}, asked, Base()) == {TOPIC: MOST, FEELING: 0}
-    assert known.weights({TOPIC}, asked, Base()) == {TOPIC: MOST}
+    assert known.find_weights({TOPIC, FEELING}, asked, Base()) == {TOPIC: MAX_WEIGHT, FEELING: 0}
+    assert known.find_weights({TOPIC}, asked, Base()) == {TOPIC: MAX_WEIGHT}
     assert sorted(probed) == sorted([TOPIC, FEELING])
-    assert set(known.weights({"a", "b", "c"}, asked, Base())) == {"a", "b", "c"}
-    assert known.weights({TOPIC}, asked, Base()) == {TOPIC: MOST}
+    assert set(known.find_weights({"a", "b", "c"}, asked, Base())) == {"a", "b", "c"}
+    assert known.find_weights({TOPIC}, asked, Base()) == {TOPIC: MAX_WEIGHT}
     assert probed.count(TOPIC) == 2
 
 
@@ -73,7 +89,7 @@ def test_each_instruction_is_probed_once_and_the_last_ones_are_remembered(monkey
 def folder(make_model, tmp_path):
     """A masked LM with a generic base, whose settings add its vectors."""
     shutil.copytree(make_model("bert"), tmp_path / "m")
-    settings = {"generic_base": make_model("headless-bert"), "add_generic": True}
+    settings = {"base_encoder": make_model("headless-bert"), "add_generic": True}
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps(settings))
     return tmp_path / "m"
 
@@ -81,7 +97,7 @@ def folder(make_model, tmp_path):
 @pytest.fixture
 def both(folder, monkeypatch):
     """The model as its settings say, and answering alone; the questions' weights are those above."""
-    monkeypatch.setattr(WholeTexts, "weights", lambda _self, instructions, *_: {name: WEIGHTS[name] for name in instructions})
+    monkeypatch.setattr(BaseWeights, "find_weights", lambda _self, instructions, *_: {name: WEIGHTS[name] for name in instructions})
     return InBedder(folder), InBedder(folder, add_generic=False)
 
 
@@ -89,7 +105,12 @@ def expected(alone, texts, instructions):
     """What the texts' vectors must be, by the definition."""
     asked, generic = alone.encode(texts, instructions), alone.encode(texts)
     pairs = zip(asked, generic, (WEIGHTS[instruction] for instruction in instructions), strict=True)
-    return np.stack([unit(unit(one) + weight * unit(other)) if weight else one for one, other, weight in pairs])
+    return np.stack(
+        [
+            normalize_vectors(normalize_vectors(one) + weight * normalize_vectors(other)) if weight else one
+            for one, other, weight in pairs
+        ]
+    )
 
 
 @pytest.mark.parametrize("instructions", [[TOPIC] * 5, [MIDDLE] * 5, [TOPIC, FEELING, MIDDLE, FEELING, TOPIC]])
@@ -125,7 +146,9 @@ def test_what_the_instruction_says_is_taken_away_before(folder, both):
     _, alone = both
     asked = alone.encode(TEXTS, MIDDLE) - alone.encode("", MIDDLE)
     model = InBedder(folder, subtract_instruction=True)
-    assert_close(model.encode(TEXTS, MIDDLE), unit(unit(asked) + 0.5 * unit(alone.encode(TEXTS))))
+    assert_close(
+        model.encode(TEXTS, MIDDLE), normalize_vectors(normalize_vectors(asked) + 0.5 * normalize_vectors(alone.encode(TEXTS)))
+    )
 
 
 def test_a_cache_gives_the_same_vectors_with_and_without(folder, both, tmp_path):
@@ -137,17 +160,17 @@ def test_a_cache_gives_the_same_vectors_with_and_without(folder, both, tmp_path)
 
 def test_weights_are_found_by_probing_the_model_itself(folder):
     model, alone = InBedder(folder), InBedder(folder, add_generic=False)
-    weight = weight_of(alone.encode(PROBES, TOPIC), alone.encode(PROBES))
+    weight = compute_base_weight(alone.encode(PROBES, TOPIC), alone.encode(PROBES))
     asked, generic = alone.encode(TEXTS, TOPIC), alone.encode(TEXTS)
-    assert_close(model.encode(TEXTS, TOPIC), with_generic(asked, generic, np.full((5, 1), weight, dtype=np.float32)))
+    assert_close(model.encode(TEXTS, TOPIC), add_base_vectors(asked, generic, np.full((5, 1), weight, dtype=np.float32)))
 
 
 def test_the_bundled_model_knows_which_questions_are_about_the_whole_text():
     model = InBedder()
     model.encode(["a"] * 6, [TOPIC, "What are people discussing?", MIDDLE, FEELING, "Which product is it?", "Who is mentioned?"])
-    known = model.combiner.remembered.whole_texts._known
-    assert {known[TOPIC], known["What are people discussing?"]} == {MOST}
-    assert known[MIDDLE] < MOST / 2
+    known = model.combiner.question_cache.base_weights._weights
+    assert {known[TOPIC], known["What are people discussing?"]} == {MAX_WEIGHT}
+    assert known[MIDDLE] < MAX_WEIGHT / 2
     assert {known[FEELING], known["Which product is it?"], known["Who is mentioned?"]} == {0}
 
 
@@ -158,14 +181,14 @@ def test_a_model_without_a_generic_base_refuses(make_model):
 
 def test_a_base_with_longer_or_shorter_vectors_is_refused(make_model, tmp_path):
     shutil.copytree(make_model("opt"), tmp_path / "m")
-    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"generic_base": "all-MiniLM-L6-v2"}))
+    (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"base_encoder": "all-MiniLM-L6-v2"}))
     with pytest.raises(ModelError, match="have another length"):
         InBedder(tmp_path / "m", add_generic=True).encode("a", TOPIC)
 
 
 def test_a_second_model_that_adds_its_own_vectors_has_another_spec(folder, make_model):
     adding = InBedder(make_model("opt"), beside=str(folder))
-    (folder / "inbedder.json").write_text(json.dumps({"generic_base": make_model("headless-bert"), "add_generic": False}))
+    (folder / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert"), "add_generic": False}))
     assert InBedder(make_model("opt"), beside=str(folder)).spec.differences(adding.spec) == [
         "second_model add_generic was False and is True"
     ]
