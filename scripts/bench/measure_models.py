@@ -22,14 +22,14 @@ from typing import Any
 
 from inbedder import InBedder
 from inbedder.io.files import atomic_write
-from inbedder.models.bundled import base_folder
-from inbedder.prompting.stopwords import stopwords
+from inbedder.models.bundled import find_base_folder
+from inbedder.prompting.stopwords import load_stopwords
 
 TEXTS, WORDS = 512, 20
 BASELINE = "sentence-transformers"
 BASELINES = {BASELINE: "float32", f"{BASELINE}, bfloat16": "bfloat16"}
 QUESTIONS = {"texts_per_second": "How does the writer feel?", "texts_per_second_whole_text": "What is the topic?"}
-"""Under the second, about the whole text, ``mini`` reads texts without a question, too (``inbedder/encoding/whole_text.py``)."""
+"""Under the second, about the whole text, ``mini`` reads texts without a question, too (``inbedder/encoding/base_weights.py``)."""
 
 
 def load_encoder(name: str) -> tuple[Callable[[list[str], str], Any], str]:
@@ -47,13 +47,13 @@ def load_encoder(name: str) -> tuple[Callable[[list[str], str], Any], str]:
     from sentence_transformers import SentenceTransformer
 
     dtype = BASELINES[name]
-    baseline = SentenceTransformer(str(base_folder()), device="cpu", model_kwargs={"dtype": dtype})
+    baseline = SentenceTransformer(str(find_base_folder()), device="cpu", model_kwargs={"dtype": dtype})
     return lambda texts, _question: baseline.encode(texts), dtype
 
 
 def measure(name: str) -> dict[str, Any]:
     """Measure one model in this process."""
-    draw, words = random.Random(0), sorted(stopwords())
+    draw, words = random.Random(0), sorted(load_stopwords())
     texts = [" ".join(draw.choices(words, k=WORDS)) for _ in range(TEXTS)]
     encode, dtype = load_encoder(name)
     rates = {}

@@ -7,13 +7,17 @@ A page shows a table between ``<!-- table: NAME -->`` and ``<!-- end of table --
 
 - ``page`` and ``caption``: the page, and the sentences under the table.
 - ``file``: the results file of the columns that name no other.
-- ``rows``: a list of mappings, or ``path``, which leads to records of ``file``: a row each. A row's fields fill the ``{placeholders}`` below.
+- ``rows``: a list of mappings, or ``path``, which leads to records of ``file``. A row's fields fill ``{placeholders}``.
 - ``columns``: each has a ``head`` and one of ``text`` (with placeholders), ``path`` and ``better``.
 
-A ``path`` is a list of keys. A key such as ``texts=512`` chooses a record of a list, and ``*`` takes the mean over all of them. Where
-rows are records and the column names no file, the path begins at the row's record. Cells of ``inbedder evaluate`` are at ``[model, task]``, as
-"mean ± standard deviation" or "score [95% interval]"; ``score`` names another score than the main one. ``format`` is Python's.
-``better`` names two lists of columns and prints which of the first exceed all of the second.
+A ``path`` is a list of keys. A key such as ``set=hwu64&criterion=label`` chooses a record of a list, ``*`` takes the mean over
+all of them. Where rows are records and the column names no file, the path begins at the row's record. ``format`` is Python's.
+
+Cells of ``inbedder evaluate`` are at ``[model, task]``, as "mean ± standard deviation" or "score [95% interval]"; ``plain`` (of a
+column or a table) leaves the bare score, and ``score`` names another score than the main one.
+
+``better`` names two lists of columns and prints which of the first exceed all of the second. A row's ``cells`` replace columns by
+their heads.
 """
 
 from __future__ import annotations
@@ -77,8 +81,8 @@ def look_up(content: Any, path: Sequence[str]) -> Any:
         if key == "*":
             return mean(look_up(record, path[place + 1 :]) for record in content)
         if isinstance(content, list):
-            name, _, value = key.partition("=")
-            content = next((record for record in content if str(record[name]) == value), None)
+            conditions = [condition.split("=", 1) for condition in key.split("&")]
+            content = next((record for record in content if all(str(record[name]) == value for name, value in conditions)), None)
         else:
             content = content.get(key)
         if content is None:
@@ -108,6 +112,7 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     Returns:
         Its text; empty where the results hold no value.
     """
+    column = row.get("cells", {}).get(column["head"], column)
     if "text" in column:
         return str(column["text"]).format(**row)
     if "better" in column:
@@ -119,26 +124,27 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
         value = look_up(row["record"], path)
     else:
         value = look_up(load_results(column.get("file", description.get("file")).format(**row), column.get("score")), path)
-    return "" if value is None else column.get("format", "{}").format(value)
+    if value is None:
+        return ""
+    if column.get("plain", description.get("plain")) and isinstance(value, str):
+        value = value.split()[0]
+    return str(column.get("format", "{}").format(value))
 
 
-def render(description: dict[str, Any]) -> str:
-    """Render a table and its caption.
-
-    Args:
-        description: A table of ``tables.yaml``.
-
-    Returns:
-        Markdown.
-    """
+def render_rows(description: dict[str, Any]) -> list[list[str]]:
+    """Render the cells of a table, the head first."""
     rows = [[column["head"] for column in description["columns"]]]
     for row in table_rows(description):
         cells: dict[str, str] = {}
         for column in description["columns"]:
             cells[column["head"]] = render_cell(column, row, description, cells)
         rows.append(list(cells.values()))
-    caption = description.get("caption", "").strip()
-    return markdown(rows) + (f"\n\n{caption}" if caption else "")
+    return rows
+
+
+def render(description: dict[str, Any]) -> str:
+    """Render a table and its caption as Markdown."""
+    return f"{markdown(render_rows(description))}\n\n{description['caption'].strip()}"
 
 
 def with_tables(page: str) -> str:
