@@ -51,7 +51,7 @@ def test_no_link_is_dead(path):
 @pytest.fixture(scope="module")
 def site_pages():
     pytest.importorskip("mkdocs")
-    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "scripts" / "dev" / "site_pages.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -110,7 +110,7 @@ def test_the_options_page_is_linked_by_its_path(site_pages, url, link):
 
 
 def test_the_site_holds_data_that_a_page_links_to(site_pages):
-    linked_files = {path.relative_to(ROOT).as_posix() for path in site_pages._linked_files(ROOT / "docs" / "explanation.md")}
+    linked_files = {path.relative_to(ROOT).as_posix() for path in site_pages._linked_files(ROOT / "docs" / "concepts" / "how-it-works.md")}
     assert {"docs/pictures/two_questions.png", "finetune/results/mini_questions.json"} <= linked_files
 
 

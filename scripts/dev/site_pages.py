@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import get_relative_url
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND_LINE = "reference/command-line.md"
 OPTIONS = "options.md"
 GENERATED_PAGES = {COMMAND_LINE, OPTIONS}
@@ -64,10 +64,10 @@ def options_reference() -> str:
 
 def _option_rows(dataclass: Any) -> Iterator[str]:
     """Rows of an option table."""
-    from inbedder.options import Reencoding, info_of
+    from inbedder.options import Reencoding, get_option_info
 
     for option in fields(dataclass):
-        info = info_of(option)
+        info = get_option_info(option)
         flags = () if info.flags is None else info.flags or (f"--{option.name.replace('_', '-')}",)
         if option.name == "model":
             flags = ("--model",)  # each command declares it itself: serve takes several
