@@ -112,7 +112,7 @@ async def load(port: int, clients: int, requests: int, texts: Iterator[str], ins
     return {
         "clients": clients,
         "requests": requests,
-        "per_second": round(requests / whole, 1),
+        "requests_per_second": round(requests / whole, 1),
         "p50": p50,
         "p95": p95,
         "p99": p99,
@@ -134,7 +134,7 @@ def one_at_a_time(requests: int, texts: Iterator[str], instruction: str | None) 
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """All of it; memory is the server's resident set in megabytes, before and after the long run."""
     texts, ports = short_texts(), itertools.count(options.port)
-    result: dict[str, object] = {"one_at_a_time": one_at_a_time(min(options.requests, 256), texts, ASKED)}
+    result: dict[str, object] = {"loop_per_second": one_at_a_time(min(options.requests, 256), texts, ASKED)}
     port = next(ports)
     serve = [sys.executable, "-m", "inbedder", "serve", "--port", str(port)]
     with serving(serve, port) as process:
@@ -146,7 +146,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         before = process.memory_info().rss
         after = asyncio.run(load(port, 32, options.long, texts, ASKED))
         end = process.memory_info().rss
-        megabytes = {"before_mb": round(before / 1e6, 1), "after_mb": round(end / 1e6, 1), "growth": round(end / before - 1, 4)}
+        megabytes = {"start_mb": round(before / 1e6, 1), "end_mb": round(end / 1e6, 1), "growth": round(end / before - 1, 4)}
         result["memory"] = {**after, **megabytes}
     port = next(ports)
     with serving([sys.executable, __file__, "--thin-app", str(port)], port):
@@ -166,8 +166,8 @@ def draw(result: dict[str, object], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(6, 3.5))
     for name, rows in result.items():
         if isinstance(rows, list):
-            axes.plot([row["clients"] for row in rows], [row["per_second"] for row in rows], marker="o", label=name)
-    axes.axhline(float(str(result["one_at_a_time"])), linestyle="--", color="grey", label="the model in a loop, no server")
+            axes.plot([row["clients"] for row in rows], [row["requests_per_second"] for row in rows], marker="o", label=name)
+    axes.axhline(float(str(result["loop_per_second"])), linestyle="--", color="grey", label="the model in a loop, no server")
     axes.set(xscale="log", xticks=CLIENTS, xticklabels=CLIENTS, xlabel="clients", ylabel="requests per second", ylim=0)
     axes.legend(fontsize=7)
     figure.tight_layout()

@@ -51,7 +51,7 @@ def transformers_alone(file: str, dtype: str) -> Encode:
         prompts = ours.tokenizer(rows, [QUESTIONS[0]] * len(rows))
         found = []
         for start in range(0, len(rows), 32):
-            inputs = ours.backbone._inputs(prompts[start : start + 32], "left")  # type: ignore[attr-defined]
+            inputs = ours.backbone._make_inputs(prompts[start : start + 32], "left")  # type: ignore[attr-defined]
             found.append(weights(**inputs).last_hidden_state[:, -1].float())
         return torch.cat(found).numpy()
 
@@ -119,8 +119,8 @@ def measure(ways: dict[str, Encode], rows: list[str], rounds: int) -> dict[str, 
     lengths = {name: np.linalg.norm(found, axis=1) for name, found in vectors.items()}
     return {
         name: {
-            "times as fast": round(statistics.median(a / b for a, b in zip(seconds[PLAIN], seconds[name], strict=True)), 2),
-            "least cosine": round(float(((found * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
+            "speedup": round(statistics.median(a / b for a, b in zip(seconds[PLAIN], seconds[name], strict=True)), 2),
+            "min_cosine": round(float(((found * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
             "seconds": seconds[name],
         }
         for name, found in vectors.items()
@@ -177,7 +177,7 @@ def main() -> None:
             "command": shlex.join(["python", "scripts/bench/compare_decoders.py", *arguments]),
             "versions": dict(filter(None, map(installed, packages))),
         }
-        print(name, one["times as fast"], one["least cosine"], flush=True)
+        print(name, one["speedup"], one["min_cosine"], flush=True)
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"engines": {}}
     known = before["engines"]
     content = {

@@ -36,7 +36,7 @@ from benchmark_inputs import QUESTIONS, RESULTS, capability, processor, texts
 
 from inbedder import InBedder
 from inbedder.io.tables import read_rows
-from inbedder.models.bundled import base_folder
+from inbedder.models.bundled import find_base_folder
 from inbedder_evaluation.tasks import Data, build_tasks
 
 Encode = Callable[[list[str], Any], Any]
@@ -50,7 +50,7 @@ def sentence_transformers(**options: Any) -> Any:
     """The base alone."""
     from sentence_transformers import SentenceTransformer
 
-    return SentenceTransformer(str(base_folder()), device="cpu", **options)
+    return SentenceTransformer(str(find_base_folder()), device="cpu", **options)
 
 
 def sentence_transformers_int8() -> Any:
@@ -60,7 +60,7 @@ def sentence_transformers_int8() -> Any:
     kind = "avx512_vnni"
     with tempfile.TemporaryDirectory() as folder:
         export_dynamic_quantized_onnx_model(sentence_transformers(backend="onnx"), kind, folder)
-        shutil.copytree(base_folder(), folder, dirs_exist_ok=True)
+        shutil.copytree(find_base_folder(), folder, dirs_exist_ok=True)
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(
@@ -100,14 +100,14 @@ def openvino() -> InBedder:
             given = {"position_ids": position_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
             return self.body(input_ids=input_ids, **given).last_hidden_state
 
-    example, _ = backbone._inputs(model.tokenizer(["a b c d e", "a b"], ["a b", "c"]))
+    example, _ = backbone._make_inputs(model.tokenizer(["a b c d e", "a b"], ["a b", "c"]))
     with torch.no_grad():
         graph = library.convert_model(States(), example_input=dict(example))
     how = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
     request = library.Core().compile_model(graph, "CPU", how).create_infer_request()
 
     def embed(prompts: Any, *_options: Any) -> Any:
-        inputs, is_mask = backbone._inputs(prompts)
+        inputs, is_mask = backbone._make_inputs(prompts)
         states = torch.from_numpy(request.infer({name: tensor.numpy() for name, tensor in inputs.items()})[0])
         return states[is_mask].view(len(prompts), -1, states.shape[-1]).mean(1)
 
@@ -175,10 +175,10 @@ def quality_beside(plain: InBedder) -> Callable[[InBedder], dict[str, float]]:
         }
         kept = np.mean([one == other for one, other in zip(beginnings(model), first_words, strict=True)])
         return {
-            "least cosine": round(cosines.min().item(), 4),
-            "mean cosine": round(cosines.mean().item(), 5),
+            "min_cosine": round(cosines.min().item(), 4),
+            "mean_cosine": round(cosines.mean().item(), 5),
             **scores,
-            "answers kept": round(100 * float(kept), 1),
+            "same_first_word_percent": round(100 * float(kept), 1),
         }
 
     return quality
@@ -247,7 +247,7 @@ def main() -> None:
             for corpus, times in seconds[name].items()
         }
         of_ours = compare(model) if compare and isinstance(model, InBedder) else {}
-        found[name] = {"times as fast": ratios, **of_ours, "seconds": seconds[name], **made_by}
+        found[name] = {"speedup": ratios, **of_ours, "seconds": seconds[name], **made_by}
         print(name, ratios, of_ours, flush=True)
     write(options.output, found, notes)
 

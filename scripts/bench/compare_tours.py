@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse.csgraph import minimum_spanning_tree
 
 from inbedder.io.files import atomic_write
-from inbedder_finetune.curriculum.task_tours import Floats, greedy_tour, order_tasks, tour_similarity
+from inbedder_finetune.curriculum.task_tours import Floats, build_greedy_tour, measure_tour, order_tasks
 
 METHODS = ("2-opt", "greedy", "annealing")
 KINDS = {"uniform": 0, "cosines of 384 normal numbers": 384, "cosines of 8 normal numbers": 8}
@@ -74,7 +74,7 @@ def timed(similarity: Floats, made: Callable[[], Sequence[int]]) -> dict[str, fl
     wall, processor = time.perf_counter(), time.process_time()
     tour = made()
     took = {"seconds": time.perf_counter() - wall, "processor_seconds": time.process_time() - processor}
-    return {"similarity": round(tour_similarity(similarity, tour), 4)} | {name: round(value, 2) for name, value in took.items()}
+    return {"similarity": round(measure_tour(similarity, tour), 4)} | {name: round(value, 2) for name, value in took.items()}
 
 
 def of_many(kind: str, tasks: int, seed: int) -> dict[str, object]:
@@ -82,15 +82,15 @@ def of_many(kind: str, tasks: int, seed: int) -> dict[str, object]:
     similarity = drawn(tasks, seed, KINDS[kind])
     ways: dict[str, Callable[[], Sequence[int]]] = {
         "2-opt": lambda: order_tasks(similarity, seed=seed),
-        "greedy": lambda: greedy_tour(similarity, 0),
+        "greedy": lambda: build_greedy_tour(similarity, 0),
         "annealing": lambda: order_tasks(similarity, method="annealing", seed=seed),
     }
     cells = {name: timed(similarity, made) for name, made in ways.items()}
     bound = upper_bound(similarity)
     for cell in cells.values():
-        cell["of_2_opt"] = round(cell["similarity"] / cells["2-opt"]["similarity"], 4)
-        cell["of_bound"] = round(cell["similarity"] / bound, 4)
-    return {"similarities": kind, "tasks": tasks, "seed": seed, "bound": round(bound, 4), "ways": cells}
+        cell["share_of_2_opt"] = round(cell["similarity"] / cells["2-opt"]["similarity"], 4)
+        cell["share_of_bound"] = round(cell["similarity"] / bound, 4)
+    return {"similarities": kind, "tasks": tasks, "seed": seed, "bound": round(bound, 4), "methods": cells}
 
 
 def of_few(kind: str, tasks: int, seeds: int) -> dict[str, object]:
@@ -101,15 +101,15 @@ def of_few(kind: str, tasks: int, seeds: int) -> dict[str, object]:
         similarity = drawn(tasks, seed, KINDS[kind])
         best.append(of_all(similarity))
         for method, values in worth.items():
-            tour = greedy_tour(similarity) if method == "greedy" else order_tasks(similarity, method=method, seed=seed)
-            values.append(tour_similarity(similarity, tour))
+            tour = build_greedy_tour(similarity) if method == "greedy" else order_tasks(similarity, method=method, seed=seed)
+            values.append(measure_tour(similarity, tour))
     found = {method: sum(np.array(values) > np.array(best) - 1e-9) for method, values in worth.items()}
     return {
         "similarities": kind,
         "tasks": tasks,
         "seeds": seeds,
-        "best_found": {method: int(count) for method, count in found.items()},
-        "of_best": {method: round(sum(values) / sum(best), 4) for method, values in worth.items()},
+        "best_tours": {method: int(count) for method, count in found.items()},
+        "share_of_best": {method: round(sum(values) / sum(best), 4) for method, values in worth.items()},
     }
 
 
@@ -124,10 +124,10 @@ def table(results: Mapping[str, Any]) -> str:
     """
     heads = [f"{method}, {tasks} tasks" for tasks in ("9", "330") for method in METHODS]
     lines = ["| similarities | " + " | ".join(heads) + " |", "| --- |" + " --: |" * len(heads)]
-    for few in results["nine"]:
-        many = [cell for cell in results["many"] if cell["similarities"] == few["similarities"]]
-        shares = [few["of_best"][method] for method in METHODS]
-        shares += [float(np.mean([cell["ways"][method]["of_bound"] for cell in many])) for method in METHODS]
+    for few in results["nine_tasks"]:
+        many = [cell for cell in results["many_tasks"] if cell["similarities"] == few["similarities"]]
+        shares = [few["share_of_best"][method] for method in METHODS]
+        shares += [float(np.mean([cell["methods"][method]["share_of_bound"] for cell in many])) for method in METHODS]
         lines.append(f"| {few['similarities']} | " + " | ".join(f"{100 * (1 - share):.1f}" for share in shares) + " |")
     return "\n".join(lines)
 
@@ -144,8 +144,8 @@ def main() -> None:
         "command": f"python scripts/bench/compare_tours.py {shlex.join(sys.argv[1:])}",
         "machine": given.machine,
         "numpy": np.__version__,
-        "nine": [of_few(kind, 9, given.small_seeds) for kind in KINDS],
-        "many": [of_many(kind, 330, seed) for kind in KINDS for seed in range(given.seeds)],
+        "nine_tasks": [of_few(kind, 9, given.small_seeds) for kind in KINDS],
+        "many_tasks": [of_many(kind, 330, seed) for kind in KINDS for seed in range(given.seeds)],
     }
     with atomic_write(given.output) as temporary:
         temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

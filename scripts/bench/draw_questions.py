@@ -54,7 +54,7 @@ def main() -> None:
     figure.savefig(given.picture, dpi=110, metadata={"Software": None})
     about = f"{len(texts)} sentences of inbedder/demo_texts/reviews.csv; two groups of k-means and their writers' ratings"
     command = f"python scripts/bench/draw_questions.py {shlex.join(sys.argv[1:])}"
-    content = {"command": command, "about": about, "model": "mini", "dtype": "float32", "results": found}
+    content = {"command": command, "description": about, "model": "mini", "dtype": "float32", "results": found}
     with atomic_write(given.output) as path:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

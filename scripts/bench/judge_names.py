@@ -30,7 +30,7 @@ from inbedder.grouping.naming import collect_contents, find_namer, is_mixed
 from inbedder.grouping.stability import describe_stability
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 from inbedder_evaluation.tasks.corpus import known_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,7 @@ def sheet(data: Path, folder: Path, cache: Path | None, writer: str | None) -> N
     draw, lines, key = random.Random(0), [], []
     for name, texts, given, question, k in corpora(data):
         result = cluster(texts, question, model, k)
-        groups = collect_contents(texts, result.answers, unit(result.embeddings), result.labels, result.keywords)
+        groups = collect_contents(texts, result.answers, normalize_vectors(result.embeddings), result.labels, result.keywords)
         names = {namer: call(groups) for namer, call in namers.items()}
         lines += ["", f"# {name}: {question} ({len(texts)} texts)"]
         for number, group in enumerate(groups):
@@ -125,11 +125,11 @@ def table(folder: Path, output: Path) -> None:
         "command": "python scripts/bench/judge_names.py sheet DATA OUT; a reader; "
         "python scripts/bench/judge_names.py table OUT -o "
         "scripts/results/names.json",
-        "about": f"mini, {ROWS} texts per set, at most {MOST_GROUPS} groups; one reader, who did not see which namer gave which; "
+        "description": f"mini, {ROWS} texts per set, at most {MOST_GROUPS} groups; one reader, blind to the namer; "
         "marks: 2 right, 1 vague or with a word that misleads, 0 misleading; three names of words were marked after the others",
         "mean_mark": {namer: round(mean(marks), 2) for namer, marks in total.items()},
-        "right": {namer: marks.count(2) for namer, marks in total.items()},
-        "misleading": {namer: marks.count(0) for namer, marks in total.items()},
+        "right_names": {namer: marks.count(2) for namer, marks in total.items()},
+        "misleading_names": {namer: marks.count(0) for namer, marks in total.items()},
         "groups": len(key),
         "purity_of_groups": {"unit": "mean share of the most frequent label, and number of groups", **purity},
         "mean_mark_by_set": {

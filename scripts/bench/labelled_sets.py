@@ -97,7 +97,7 @@ def measure_sets(
         found.append(measure(labelled, model))
         print(json.dumps(found[-1]), flush=True)
     about = f"mini (revision {model.revision}), at most {limit} rows of each set"
-    return options.output, {"command": script.splitlines()[2], "about": about, "machine": options.machine}, found
+    return options.output, {"command": script.splitlines()[2], "description": about, "machine": options.machine}, found
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:

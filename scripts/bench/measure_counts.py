@@ -24,7 +24,7 @@ from sklearn.metrics import adjusted_rand_score, davies_bouldin_score, pairwise_
 from inbedder import InBedder
 from inbedder.grouping.group_distances import find_nearest_centres
 from inbedder.grouping.number_of_groups import CANDIDATE_NUMBERS, choose_number
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, normalize_vectors
 
 LIMIT, PAIRS_OF_HALVES, ALIKE, MOST_BEFORE = 1000, 3, 0.02, 12
 Curve = list[float]
@@ -78,13 +78,13 @@ def before(curve: Curve) -> int:
 
 def measure(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
     """Choices of every criterion on one set."""
-    vectors = unit(model.encode(labelled.texts, labelled.instruction))
+    vectors = normalize_vectors(model.encode(labelled.texts, labelled.instruction))
     curves, groups = curves_of(vectors)
     answers = distinct_answers([str(answer) for answer in model.answer(labelled.texts, labelled.instruction)])
     choice = choose_number(vectors)
     geometric: Callable[..., int] = lambda *numbers: _nearest_number(float(np.exp(np.mean(np.log(numbers)))))  # noqa: E731
     chosen = {
-        "before: silhouette, 2 to 12": before(curves["silhouette"]),
+        "silhouette, 2 to 12": before(curves["silhouette"]),
         **{name: best(curve) for name, curve in curves.items()},
         "distinct answers": answers,
         "silhouette and distinct answers": geometric(best(curves["silhouette"]), answers),
@@ -101,7 +101,7 @@ def measure(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
         "v_measure_at_labels": round(worth[true], 1),
         "confidence": choice.confidence,
         "silhouette": round(choice.silhouette, 3),
-        "chosen": {name: {"k": k, "v_measure": round(worth[k], 1)} for name, k in chosen.items()},
+        "choices": {name: {"k": k, "v_measure": round(worth[k], 1)} for name, k in chosen.items()},
     }
 
 
@@ -109,14 +109,14 @@ def summary(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Each criterion over all sets, the best first; and the chosen one by its confidence."""
 
     def error(found: dict[str, Any], name: str) -> float:
-        return abs(float(np.log(found["chosen"][name]["k"] / found["labels"])))
+        return abs(float(np.log(found["choices"][name]["k"] / found["labels"])))
 
     criteria = {
         name: {
             "error_in_log_k": round(mean(error(found, name) for found in sets), 3),
-            "v_measure": round(mean(found["chosen"][name]["v_measure"] for found in sets), 1),
+            "v_measure": round(mean(found["choices"][name]["v_measure"] for found in sets), 1),
         }
-        for name in sets[0]["chosen"]
+        for name in sets[0]["choices"]
     }
     by_confidence = {}
     for confidence in ("high", "low"):
@@ -140,7 +140,7 @@ def table_of(found: dict[str, Any]) -> list[list[str]]:
 def main() -> None:
     """Measure and write."""
     output, head, sets = measure_sets(str(__doc__), LIMIT, measure)
-    head["about"] += f", k from {CANDIDATE_NUMBERS[0]} to {CANDIDATE_NUMBERS[-1]}"
+    head["description"] += f", k from {CANDIDATE_NUMBERS[0]} to {CANDIDATE_NUMBERS[-1]}"
     results = {
         **head,
         **(found := summary(sets)),

@@ -3,10 +3,10 @@
 
 python scripts/bench/measure_keeping.py DATA --cache kept -o evaluation/results/keeping.json
 
-Halves are drawn by three seeds, and there are as many groups as labels (at most 50). "assigned" is the V-measure of the second
-half as it was assigned, "at once" that of the same rows where all rows are grouped at once. Then each of the three most frequent
-labels is held out of the first half and its rows come with the second: the AUROC of the distance tells how well they are found,
-and ``update`` shows how many groups are added, and which share of their texts is of that label.
+Three seeds choose the halves; there are as many groups as labels (at most 50). "v_measure_assigned" is the V-measure of the
+second half as assigned, "v_measure_at_once" that of the same rows where all rows are grouped at once. Then each of the three most
+frequent labels is new: its rows come with the second half only. The AUROC of the distance tells how well they are found, and
+``update`` how many groups are added and which share of their texts has that label.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def held_out(labelled: LabelledSet, vectors: Vectors, label: str | None, model: 
     return {
         "label": label,
         "auroc": None if label is None else float(roc_auc_score(new[rows], before.distances)),
-        "wrongly_unfitting": float((~before.fits[~new[rows]]).mean()),
-        "groups_added": len(grouping.groups) - k,
-        "of_the_label": float(new[rows][added].mean()) if added.any() and label is not None else None,
+        "share_wrongly_unassigned": float((~before.fits[~new[rows]]).mean()),
+        "added_groups": len(grouping.groups) - k,
+        "share_of_label": float(new[rows][added].mean()) if added.any() and label is not None else None,
     }
 
 
@@ -76,34 +76,36 @@ def measure(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
     return {
         "set": labelled.name,
         "labels": len(counts),
-        "assigned": round(mean(assigned for assigned, _ in halves), 1),
-        "at_once": round(mean(at_once for _, at_once in halves), 1),
+        "v_measure_assigned": round(mean(assigned for assigned, _ in halves), 1),
+        "v_measure_at_once": round(mean(at_once for _, at_once in halves), 1),
         "auroc": round(mean(each["auroc"] for each in found), 3) if found else None,
-        "held_out": [{"auroc": round(each["auroc"], 3)} | {"added": each["groups_added"], **_share(each)} for each in found],
-        "wrongly_unfitting": round(nothing_new["wrongly_unfitting"], 3),
-        "added_without_news": nothing_new["groups_added"],
+        "new_labels": [
+            {"auroc": round(each["auroc"], 3), "added_groups": each["added_groups"], **_share(each)} for each in found
+        ],
+        "share_wrongly_unassigned": round(nothing_new["share_wrongly_unassigned"], 3),
+        "added_groups_without_new_label": nothing_new["added_groups"],
     }
 
 
 def _share(found: dict[str, Any]) -> dict[str, float]:
-    return {} if found["of_the_label"] is None else {"of_the_label": round(found["of_the_label"], 3)}
+    return {} if found["share_of_label"] is None else {"share_of_label": round(found["share_of_label"], 3)}
 
 
 def summary(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How many sets reach what they should."""
-    differences = [found["assigned"] - found["at_once"] for found in sets]
+    differences = [found["v_measure_assigned"] - found["v_measure_at_once"] for found in sets]
     scored = [found for found in sets if found["auroc"] is not None]
-    added = [each["of_the_label"] for found in sets for each in found["held_out"] if "of_the_label" in each]
+    added = [each["share_of_label"] for found in sets for each in found["new_labels"] if "share_of_label" in each]
     return {
-        "assigned_minus_at_once": round(mean(differences), 2),
+        "mean_difference": round(mean(differences), 2),
         "sets_within_3_points": sum(difference >= -WITHIN for difference in differences),
         "sets": len(sets),
         "sets_with_auroc_of_0.8": [found["set"] for found in scored if found["auroc"] >= 0.8],
-        "wrongly_unfitting": round(mean(found["wrongly_unfitting"] for found in sets), 3),
-        "labels_held_out": sum(len(found["held_out"]) for found in sets),
-        "labels_for_which_groups_were_added": len(added),
-        "share_of_the_label_in_added_groups": round(mean(added), 3) if added else None,
-        "groups_added_without_news": sum(found["added_without_news"] for found in sets),
+        "share_wrongly_unassigned": round(mean(found["share_wrongly_unassigned"] for found in sets), 3),
+        "new_labels": sum(len(found["new_labels"]) for found in sets),
+        "new_labels_with_groups": len(added),
+        "share_of_label_in_added_groups": round(mean(added), 3) if added else None,
+        "added_groups_without_new_label": sum(found["added_groups_without_new_label"] for found in sets),
     }
 
 
@@ -111,9 +113,10 @@ def table_of(sets: Sequence[dict[str, Any]]) -> list[list[str]]:
     """One row per set, the header first."""
     rows = [["set", "labels", "V assigned", "V at once", "AUROC of a label held out", "groups added", "of the label"]]
     for found in sets:
-        shares = [each["of_the_label"] for each in found["held_out"] if "of_the_label" in each]
-        added = ", ".join(str(each["added"]) for each in found["held_out"])
-        rows.append([found["set"], str(found["labels"]), f"{found['assigned']:.1f}", f"{found['at_once']:.1f}"])
+        shares = [each["share_of_label"] for each in found["new_labels"] if "share_of_label" in each]
+        added = ", ".join(str(each["added_groups"]) for each in found["new_labels"])
+        rows.append([found["set"], str(found["labels"])])
+        rows[-1] += [f"{found[key]:.1f}" for key in ("v_measure_assigned", "v_measure_at_once")]
         rows[-1] += [
             "" if found["auroc"] is None else f"{found['auroc']:.2f}",
             added,
@@ -125,7 +128,7 @@ def table_of(sets: Sequence[dict[str, Any]]) -> list[list[str]]:
 def main() -> None:
     """Measure and write."""
     output, head, sets = measure_sets(str(__doc__), LIMIT, measure)
-    head["about"] += f", {SEEDS} seeds"
+    head["description"] += f", {SEEDS} seeds"
     results = {
         **head,
         "summary": summary(sets),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Share of texts that inbedder.encoding.language_check finds unreadable: texts written in several languages, and English corpora.
 
-python scripts/bench/measure_language_check.py --data FOLDER -o scripts/results/legibility.json
+python scripts/bench/measure_language_check.py --data FOLDER -o scripts/results/language_check.json
 
 FOLDER holds one folder per corpus, with .jsonl.gz files whose rows have a column "text".
 """
@@ -48,9 +48,9 @@ def main() -> None:
             name: round(sum(is_unreadable(text, tokenizer) for text in texts) / len(texts), 4) for name, texts in sets.items()
         }
     results = {
-        "command": "python scripts/bench/measure_language_check.py --data FOLDER -o scripts/results/legibility.json",
+        "command": "python scripts/bench/measure_language_check.py --data FOLDER -o scripts/results/language_check.json",
         "texts": {name: len(texts) for name, texts in sets.items()},
-        "share_found_unreadable": shares,
+        "unreadable_share": shares,
     }
     with atomic_write(options.output) as temporary:
         temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -21,7 +21,7 @@ import numpy as np
 
 from inbedder.grouping.partition import partition
 from inbedder.io.files import atomic_write
-from inbedder.io.outputs import vector_writer
+from inbedder.io.outputs import open_vector_writer
 
 WIDTH, GROUPS, BLOCK, SPREAD = 384, 30, 10_000, 0.05
 
@@ -36,7 +36,7 @@ def write_vectors(path: Path, count: int) -> None:
     """Make up vectors, and write them block by block."""
     draw = np.random.default_rng(0)
     centres = draw.normal(size=(GROUPS, WIDTH)) / np.sqrt(WIDTH)
-    with vector_writer(path, count) as writer:
+    with open_vector_writer(path, count) as writer:
         for place in range(0, count, BLOCK):
             kinds = draw.integers(GROUPS, size=min(BLOCK, count - place))
             rows = centres[kinds] + SPREAD * draw.normal(size=(len(kinds), WIDTH))
@@ -65,7 +65,7 @@ def measure(path: Path, k: int | str) -> dict[str, Any]:
         "groups": int(found.labels.max()) + 1,
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu, 1),
-        "memory_above_mb": round(most[0] - before),
+        "added_memory_mb": round(most[0] - before),
         "vectors_mb": round(vectors.nbytes / 1e6),
     }
 
@@ -73,7 +73,7 @@ def measure(path: Path, k: int | str) -> dict[str, Any]:
 def table_of(cases: list[dict[str, Any]]) -> list[list[str]]:
     """One row per case, the header first."""
     rows = [["rows", "k", "groups", "seconds", "CPU seconds", "memory above, MB", "vectors, MB"]]
-    columns = ("groups", "seconds", "cpu_seconds", "memory_above_mb", "vectors_mb")
+    columns = ("groups", "seconds", "cpu_seconds", "added_memory_mb", "vectors_mb")
     return [*rows, *([f"{case['rows']:,}", str(case["k"]), *(str(case[name]) for name in columns)] for case in cases)]
 
 
@@ -96,7 +96,7 @@ def main() -> None:
             path.unlink()
     results = {
         "command": "python scripts/bench/measure_million.py -o evaluation/results/million.json",
-        "about": f"made-up vectors of {WIDTH} numbers around {GROUPS} centres, mapped from a file; memory above that before",
+        "description": f"made-up vectors of {WIDTH} numbers around {GROUPS} centres, mapped from a file; memory above the start",
         "machine": options.machine,
         "table": table_of(cases),
         "cases": cases,

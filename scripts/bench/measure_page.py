@@ -22,11 +22,11 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from inbedder.grouping.crosstab import crosstab
-from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report.page import save_report
 from inbedder.grouping.result import ClusterResult
+from inbedder.grouping.timelines import make_timelines
 from inbedder.io.files import atomic_write
-from inbedder.prompting.stopwords import stopwords
+from inbedder.prompting.stopwords import load_stopwords
 
 SIZES, GROUPS, WIDTH, WORDS = (1000, 5000, 50_000, 200_000), 12, 64, 20
 WATCH = (
@@ -37,8 +37,8 @@ ARGUMENTS = ["--disable-gpu", "--disable-quic"]
 SETTLED = "new Promise(done => requestAnimationFrame(() => setTimeout(done)))"
 USES = {
     "isolate a group": "document.querySelectorAll('.legend button')[3].click()",
-    "open the cross tables": "document.querySelector('#tab-crossed').click()",
-    "open a cell": 'document.querySelector(\'.heat button[data-row="2"][data-column="3"]\').click()',
+    "open the cross tables": "document.querySelector('#tab-cross-tables').click()",
+    "open a cell": 'document.querySelector(\'.heatmap button[data-row="2"][data-column="3"]\').click()',
     "search": "(s => { s.value = 'the a'; s.dispatchEvent(new Event('input')); })(document.querySelector('.search'))",
     "search again": "(s => { s.value = 'the an'; s.dispatchEvent(new Event('input')); })(document.querySelector('.search'))",
     "make the csv": "document.querySelector('.download').click()",
@@ -47,7 +47,7 @@ USES = {
 
 def corpus(count: int) -> tuple[list[ClusterResult], dict[str, list[int]], list[str]]:
     """Two groupings, two columns and dates."""
-    rng, words = np.random.default_rng(0), sorted(stopwords())
+    rng, words = np.random.default_rng(0), sorted(load_stopwords())
     draw = random.Random(0)
     texts = [" ".join(draw.choices(words, k=WORDS)) for _ in range(count)]
     centres = rng.normal(size=(GROUPS, WIDTH))
@@ -69,7 +69,7 @@ def measure(count: int, folder: Path) -> dict[str, Any]:
     results, columns, days = corpus(count)
     path = folder / "page.html"
     began = time.perf_counter()
-    save_report(results, path, crossings=crosstab(results, columns), timelines=over_time(results, days))
+    save_report(results, path, crossings=crosstab(results, columns), timelines=make_timelines(results, days))
     cell: dict[str, Any] = {"texts": count, "seconds_to_write": round(time.perf_counter() - began, 1)}
     cell["megabytes"] = round(path.stat().st_size / 1e6, 1)
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
@@ -87,7 +87,7 @@ def use_page(page: Page, path: Path) -> dict[str, Any]:
     page.goto(path.resolve().as_uri(), timeout=0)
     cell: dict[str, Any] = {"milliseconds_to_open": round(1000 * (time.perf_counter() - began))}
     page.evaluate(SETTLED)
-    cell["rows_held"] = page.evaluate("JSON.parse(document.getElementById('data').textContent).texts.length")
+    cell["rows_in_page"] = page.evaluate("JSON.parse(document.getElementById('data').textContent).texts.length")
     cell["longest_task_opening"] = round(page.evaluate("Math.max(0, ...window.tasks)"))
     page.evaluate("window.tasks = [0]")
     box = page.evaluate("(b => [b.x, b.y, b.width, b.height])(document.querySelector('.plane svg').getBoundingClientRect())")
@@ -122,7 +122,7 @@ def main() -> None:
         print(cells[-1])
     found = {
         "command": f"python scripts/bench/measure_page.py -o {arguments.output}",
-        "about": f"{WORDS} words per text, 2 questions of {GROUPS} groups, 2 columns, dates of a year; headless Chromium, no GPU",
+        "description": f"{WORDS} words per text, 2 questions of {GROUPS} groups, 2 columns, dates; headless Chromium, no GPU",
         "machine": arguments.machine,
         "cells": cells,
     }

@@ -100,6 +100,11 @@ def table_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"key": key, "record": record, **(record if isinstance(record, dict) else {})} for key, record in named]
 
 
+def leading_number(cell: str) -> float:
+    """Read the score at the beginning of a cell; minus infinity where there is none."""
+    return float(match[0]) if (match := re.match(r"-?[\d.]+", cell)) else float("-inf")
+
+
 def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[str, Any], cells: dict[str, str]) -> str:
     """Render one cell.
 
@@ -116,9 +121,8 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     if "text" in column:
         return str(column["text"]).format(**row)
     if "better" in column:
-        models, baselines = column["better"]
-        best = max(float(cells[name].split()[0]) for name in baselines if cells[name])
-        return ", ".join(name for name in models if cells[name] and float(cells[name].split()[0]) > best) or "none"
+        models, baselines = ({name: leading_number(cells[name]) for name in names} for names in column["better"])
+        return ", ".join(name for name, score in models.items() if score > max(baselines.values())) or "none"
     path = [str(key).format(**row) for key in column["path"]]
     if "record" in row and "file" not in column:
         value = look_up(row["record"], path)

@@ -68,7 +68,7 @@ def golden() -> dict[str, Any]:
     about = "mini's answers on inbedder/demo_texts (CC BY-SA 4.0); keywords: the 20 best words of each group with their scores"
     return {
         "command": "python scripts/reproduce/authors_keywords.py golden -o tests/data/golden/keywords.json",
-        "about": about,
+        "description": about,
         "runs": runs,
     }
 
@@ -97,7 +97,7 @@ def bench(folder: Path) -> dict[str, Any]:
     ]
     return {
         "command": "python scripts/reproduce/authors_keywords.py bench FOLDER -o scripts/results/authors_keywords.json",
-        "about": f"share of the authors' first {TOP} keywords per group that are ours, as sets, equal scores exchangeable",
+        "description": f"share of the authors' first {TOP} keywords per group that are ours, as sets, equal scores exchangeable",
         "runs": shares,
         "mean": {
             weighting: round(float(np.mean([share[weighting] for share in shares.values()])), 4)
