@@ -14,6 +14,7 @@ from inbedder.cli.assign import assign
 from inbedder.cli.cache import cache
 from inbedder.cli.cluster import cluster
 from inbedder.cli.compare_wordings import compare_wordings
+from inbedder.cli.demo import demo
 from inbedder.cli.embed import answer, embed
 from inbedder.cli.models import app as models_app
 from inbedder.cli.research import evaluate, finetune
@@ -62,7 +63,7 @@ def _options(
     """Text embeddings that follow an instruction, by answering it."""
 
 
-for _command in (embed, answer, cluster, assign, compare_wordings, cache, serve, search, finetune, evaluate):
+for _command in (demo, embed, answer, cluster, assign, compare_wordings, cache, serve, search, finetune, evaluate):
     app.command()(_command)
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")

@@ -23,7 +23,7 @@ from inbedder.cli.shared_options import (
     SkipBad,
     TextColumn,
     check_outputs,
-    group_count,
+    group_counts,
     say,
 )
 from inbedder.grouping.namers import NAMERS
@@ -41,6 +41,7 @@ Outputs = Annotated[
     ),
 ]
 LabelColumns = Annotated[list[str] | None, typer.Option(help="A column of known labels to compare the groups with; may repeat.")]
+GroupCounts = Annotated[list[str], typer.Option("-k", help="Number of groups, or auto. Repeat to give each -i its own.")]
 Method = Annotated[str, typer.Option(help="k-means, agglomerative (a tree), or hdbscan (some texts may fit no group).")]
 MinSize = Annotated[int | None, typer.Option(min=2, help="hdbscan: fewest texts of a group; by default 10, or 1 in 100.")]
 Namer = Annotated[
@@ -58,7 +59,7 @@ def cluster(
     source: Input,
     instructions: Instructions,
     output: Outputs = [Path("report.html")],  # noqa: B006 - typer copies defaults
-    k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
+    k: GroupCounts = ["auto"],  # noqa: B006
     method: Method = "k-means",
     min_size: MinSize = None,
     label_column: LabelColumns = None,
@@ -81,20 +82,22 @@ def cluster(
 ) -> None:
     """Group the texts by each instruction, name the groups, and write a page that compares the groupings."""
     check_outputs(output, (".html", ".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx"), source)
-    count = group_count(k)
+    groupings = 1 if one_question else len(instructions)
+    counts = group_counts(k, groupings)
     if one_question and guided is not None:
         raise typer.BadParameter("it maps the vectors of one wording; leave it out with --one-question.", param_hint="--guided")
-    check_kept(save, 1 if one_question else len(instructions))
+    check_kept(save, groupings)
     table = read_texts(source, text_column, skip_bad, delimiter)
     from inbedder.grouping.partition import check_groups
 
-    check_groups(count, len(table.texts), method, min_size)  # before the model is loaded
+    for count in counts:
+        check_groups(count, len(table.texts), method, min_size)  # before the model is loaded
     crossing = Crossing(table, by or [], over, every, date_format)
     given = {name: table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
-    options = dict[str, Any](k=count, method=method, seed=seed, given_labels=given, min_size=min_size)
+    options = dict[str, Any](method=method, seed=seed, given_labels=given, min_size=min_size)
     options |= {"model": embedder, "batch_size": batch_size}
-    results = _grouped(table.texts, instructions, one_question, guided, namer, options)
+    results = _grouped(table.texts, instructions, counts, one_question, guided, namer, options)
     if not embedder.backbone.answers:
         say(f"{model} does not answer, so the groups are named by the words of their texts.")
     crossing.cross(results)
@@ -104,7 +107,13 @@ def cluster(
 
 
 def _grouped(
-    texts: list[str], instructions: list[str], one_question: bool, guided: int | None, namer: str, options: dict[str, Any]
+    texts: list[str],
+    instructions: list[str],
+    counts: list[int | str],
+    one_question: bool,
+    guided: int | None,
+    namer: str,
+    options: dict[str, Any],
 ) -> list[ClusterResult]:
     """One grouping per instruction, or one for all of them; no name comes twice."""
     from inbedder.grouping.clustering import cluster as cluster_texts
@@ -112,11 +121,11 @@ def _grouped(
 
     options["namer"] = find_namer(namer, options["model"])  # looked up before the work that needs it last
     if one_question:
-        return [cluster_texts(texts, instructions, **options)]
+        return [cluster_texts(texts, instructions, k=counts[0], **options)]
     found = vectors_of(options["model"], texts, instructions, guided, options["batch_size"])
     return deduplicate_group_names(
         [
-            cluster_texts(texts, instruction, embeddings=vectors, **options)
-            for instruction, vectors in zip(instructions, found, strict=True)
+            cluster_texts(texts, instruction, k=count, embeddings=vectors, **options)
+            for instruction, count, vectors in zip(instructions, counts, found, strict=True)
         ]
     )

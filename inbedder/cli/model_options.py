@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.errors import InbedderError
-from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, info_of
+from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, get_option_info
 
 PARAMETER = "model_options"
 """The parameter of a command that takes the options, as keyword arguments of ``InBedder``."""
@@ -32,7 +32,7 @@ def model_options(command: Callable[..., None]) -> Callable[..., None]:
     generated = _generate_parameters()
 
     def run(**arguments: Any) -> None:
-        values = {parameter.name: arguments.pop(parameter.name) for parameter in generated}
+        values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}
         command(**arguments, **{PARAMETER: _collect(values)})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -52,7 +52,7 @@ def _generate_parameters() -> tuple[inspect.Parameter, ...]:
 
 
 def _offered(kind: Any) -> list[dataclasses.Field[Any]]:
-    return [option for option in dataclasses.fields(kind) if info_of(option).flags is not None]
+    return [option for option in dataclasses.fields(kind) if get_option_info(option).flags is not None]
 
 
 def _parameter_name(kind: Any, option: dataclasses.Field[Any]) -> str:
@@ -65,7 +65,7 @@ def _as_keyword(parameter: inspect.Parameter) -> inspect.Parameter:
 
 def _parameter(name: str, option: dataclasses.Field[Any]) -> inspect.Parameter:
     """An option whose value is None unless the user gave one: its default may be a stored model's, not the field's."""
-    info = info_of(option)
+    info = get_option_info(option)
     default = str(option.default) if option.default else False
     described = typer.Option(*(info.flags or ()), help=info.help, rich_help_panel=info.panel, show_default=default)
     annotation: Any = Annotated[info.kind | None, described]  # type: ignore[name-defined]
@@ -78,7 +78,7 @@ def _collect(values: dict[str, Any]) -> dict[str, Any]:
     options = {name: value for name, value in values.items() if value is not None}
     reencoding = {name.removeprefix(prefix): options.pop(name) for name in list(options) if name.startswith(prefix)}
     if reencoding and options.get("pooling") not in ("re-enc", "re_encode"):
-        flags = ", ".join(flag for option in _offered(Reencoding) for flag in info_of(option).flags or ())
+        flags = ", ".join(flag for option in _offered(Reencoding) for flag in get_option_info(option).flags or ())
         raise typer.BadParameter("they are for --pooling re-enc.", param_hint=flags)
     try:
         if reencoding:

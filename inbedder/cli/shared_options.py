@@ -110,9 +110,9 @@ def say(message: str) -> None:
 
 def say_columns(columns: Iterable[str]) -> None:
     """Say where the texts are found that nobody said where to find."""
-    from inbedder.errors import shown_names
+    from inbedder.errors import format_names
 
-    say(f"The texts are in column {shown_names(list(dict.fromkeys(columns)))}.")
+    say(f"The texts are in column {format_names(list(dict.fromkeys(columns)))}.")
 
 
 def group_count(k: str) -> int | str:
@@ -132,6 +132,25 @@ def group_count(k: str) -> int | str:
     return k if k == "auto" else int(k)
 
 
+def group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
+    """Spread the values of ``-k`` over the groupings.
+
+    Args:
+        k: One value for all groupings, or one for each.
+        groupings: Number of groupings.
+
+    Returns:
+        A number or "auto" for each grouping.
+
+    Raises:
+        typer.BadParameter: When a value is neither a number nor "auto", or there are neither one nor ``groupings`` of them.
+    """
+    counts = [group_count(value) for value in k]
+    if len(counts) not in (1, groupings):
+        raise typer.BadParameter(f"give it once, or once for each of the {groupings} groupings.", param_hint="-k")
+    return counts * groupings if len(counts) == 1 else counts
+
+
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
     """Refuse an output before the work that could not be written after it, or that would replace the input.
 
@@ -143,10 +162,10 @@ def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None
     Raises:
         BadParameter: When it is refused.
     """
-    from inbedder.errors import shown
+    from inbedder.errors import format_value
 
     if path.suffix.lower() not in allowed:
-        raise typer.BadParameter(f"{shown(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
+        raise typer.BadParameter(f"{format_value(str(path))}: give a file that ends in {', '.join(allowed)}.", param_hint="-o")
     _check_writable(path, [] if source is None else [source])
 
 
@@ -177,23 +196,23 @@ def check_folder(path: Path, source: str) -> None:
     Raises:
         BadParameter: When it is refused.
     """
-    from inbedder.errors import shown
+    from inbedder.errors import format_value
     from inbedder.io.files import is_same_file
 
     if path.suffix or path.is_file():
-        message = f"{shown(str(path))}: with --engine ray give a folder, such as vectors/."
+        message = f"{format_value(str(path))}: with --engine ray give a folder, such as vectors/."
         raise typer.BadParameter(message, param_hint="-o")
     if is_same_file(source, path):
-        raise typer.BadParameter(f"{shown(str(path))} is the input itself. Give a new folder.", param_hint="-o")
+        raise typer.BadParameter(f"{format_value(str(path))} is the input itself. Give a new folder.", param_hint="-o")
     _check_writable(path / "part.parquet" if path.is_dir() else path, [])
 
 
 def _check_writable(path: Path, sources: Sequence[str]) -> None:
-    from inbedder.errors import InputError, shown
+    from inbedder.errors import InputError, format_value
     from inbedder.io.outputs import check_writable
 
     if not Path(os.path.realpath(path)).parent.is_dir():
-        raise typer.BadParameter(f"{shown(str(path))}: its folder does not exist.", param_hint="-o")
+        raise typer.BadParameter(f"{format_value(str(path))}: its folder does not exist.", param_hint="-o")
     try:
         check_writable(path, sources)
     except InputError as error:
