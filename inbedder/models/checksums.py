@@ -1,4 +1,4 @@
-"""What a model's files were when they were saved: SHA-256 in ``checksums.json`` beside them, checked when they are loaded."""
+"""SHA-256 of a model's files in ``checksums.json``: written when the model is saved, checked when it is loaded."""
 
 from __future__ import annotations
 
@@ -8,72 +8,72 @@ from functools import lru_cache
 from pathlib import Path
 
 from inbedder.errors import ModelError
-from inbedder.io.files import atomic_write, is_inside, sha256_of
+from inbedder.io.files import atomic_write, hash_file, is_inside
 
 CHECKSUMS = "checksums.json"
-_LISTED = ("*.safetensors", "*config*.json", "tokenizer.json", "modules.json", "inbedder.json", "conditional.json")
-"""The files that decide what a model computes."""
+_FILE_PATTERNS = ("*.safetensors", "*config*.json", "tokenizer.json", "modules.json", "inbedder.json", "conditional.json")
+"""The files that determine what a model computes."""
 
-State = tuple[str, int, int, int]
-"""Path, inode, size and time of change of a file."""
+FileState = tuple[str, int, int, int]
+"""Path, inode, size in bytes and modification time in nanoseconds of a file."""
 
 
-def state_of(path: Path) -> State:
-    """Return what changes when a file is written again: its path, inode, size and time of change."""
+def get_file_state(path: Path) -> FileState:
+    """Return a file's path, inode, size and modification time, which show whether it was rewritten."""
     stat = path.stat()
     return str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=1024)
-def _digest(state: State) -> str:
-    return sha256_of(Path(state[0]))
+def _hash_state(state: FileState) -> str:
+    return hash_file(Path(state[0]))
 
 
-def digest_of(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal, computed again only when the file changed."""
-    return _digest(state_of(path))
+def get_digest(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal, cached until the file changes."""
+    return _hash_state(get_file_state(path))
 
 
 def write_checksums(folder: Path) -> None:
-    """Write ``checksums.json`` for the model in a folder and in the folders of its modules; checkpoints are left out.
+    """Write ``checksums.json`` for the model in a folder and in its modules' folders, except checkpoints.
 
     Args:
-        folder: Where the model was saved.
+        folder: The saved model.
     """
-    found = (path for place in (folder, *folder.iterdir()) for kind in _LISTED for path in place.glob(kind))
-    files = sorted({path for path in found if path.is_file() and not path.parent.name.startswith("checkpoint-")})
+    paths = (path for parent in (folder, *folder.iterdir()) for pattern in _FILE_PATTERNS for path in parent.glob(pattern))
+    files = sorted({path for path in paths if path.is_file() and not path.parent.name.startswith("checkpoint-")})
     with atomic_write(folder / CHECKSUMS) as temporary:
-        digests = {path.relative_to(folder).as_posix(): sha256_of(path) for path in files}
+        digests = {path.relative_to(folder).as_posix(): hash_file(path) for path in files}
         temporary.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def check_checksums(find: Callable[[str], Path | None], *, required: bool = False) -> None:
-    """Refuse a model whose files are not those that were saved.
+    """Refuse a model whose files differ from the saved ones.
 
     Args:
-        find: From a file's name to where it is; None where there is none.
-        required: Whether a model without checksums is refused too.
+        find: Maps a file's name to its path; None if it does not exist.
+        required: Whether to refuse a model without checksums.
 
     Raises:
-        ModelError: When a file is missing or differs.
+        ModelError: If a file is missing or differs.
     """
     path = find(CHECKSUMS)
     if path is None:
         if required:
-            raise ModelError(f"The model brings no {CHECKSUMS}. Install inbedder again: pip install --force-reinstall inbedder")
+            raise ModelError(f"The model has no {CHECKSUMS}. Reinstall inbedder: pip install --force-reinstall inbedder")
         return
-    cure = "install inbedder again" if required else f"train or download the model again, or remove {path} if you changed it"
+    remedy = "reinstall inbedder" if required else f"train or download the model again, or remove {path} if you changed it"
     try:
-        listed = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(listed, dict) or not all(
-            isinstance(digest, str) and is_inside(file) for file, digest in listed.items()
+        digests = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(digests, dict) or not all(
+            isinstance(digest, str) and is_inside(file) for file, digest in digests.items()
         ):
-            raise ValueError("it must hold the SHA-256 of files beside it")
+            raise ValueError("it must map file names in its folder to their SHA-256")
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path} is damaged ({error}): {cure}.") from error
-    for file, digest in listed.items():
-        found = find(file)
-        if found is None:
-            raise ModelError(f"{path.parent / file} is missing, which {path} names: {cure}.")
-        if digest_of(found) != digest:
-            raise ModelError(f"{path.parent / file} is not the file that was saved (its SHA-256 differs from {path}): {cure}.")
+        raise ModelError(f"{path} is damaged ({error}): {remedy}.") from error
+    for file, digest in digests.items():
+        file_path = find(file)
+        if file_path is None:
+            raise ModelError(f"{path.parent / file}, which {path} lists, is missing: {remedy}.")
+        if get_digest(file_path) != digest:
+            raise ModelError(f"{path.parent / file} is not the file that was saved (its SHA-256 differs from {path}): {remedy}.")

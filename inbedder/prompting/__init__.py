@@ -1,1 +1,1 @@
-"""From text and instruction to token ids: templates, tokenization, batches, stopwords."""
+"""Prompt templates, tokenization, batching and stopwords."""

