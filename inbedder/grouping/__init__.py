@@ -1,1 +1,1 @@
-"""Groups of texts under an instruction: found, named, shown."""
+"""Clustering texts under an instruction: groups, their names, reports and saved groupings."""

@@ -1,4 +1,4 @@
-"""New texts in the groups of a kept grouping."""
+"""The assignment of new texts to the groups of a saved grouping."""
 
 from __future__ import annotations
 
@@ -14,40 +14,48 @@ from inbedder.vectors import Vectors
 if TYPE_CHECKING:
     import pandas as pd
 
-UNFIT = 0.05
-"""Texts of a lower typicality belong to no group."""
+MIN_TYPICALITY = 0.05
+"""Minimum typicality of a text that fits its group."""
 
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """New texts in the groups of a kept grouping."""
+    """New texts assigned to the groups of a saved grouping.
+
+    Example:
+        >>> from inbedder import Grouping, cluster
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> assignment = Grouping.of(cluster(texts, "What is it about?", k=2)).assign(["I love horses"])
+        >>> assignment.labels.shape, list(assignment.rows()[0])[:3]
+        ((1,), ['group', 'group_name', 'answer'])
+    """
 
     texts: list[str]
-    """The texts, n."""
+    """n texts."""
     labels: NDArray[np.int64]
-    """Nearest group of each text, shape (n,), also where it does not fit."""
+    """Nearest group of each text, int64, shape (n,), even if the text does not fit it."""
     distances: Vectors
-    """Distance of each text's vector, of length 1, to the centre of its group, shape (n,); 0 to 2."""
+    """Distance of each text's vector, scaled to length 1, to the centre of its group, float32, shape (n,), 0 to 2."""
     typicality: Vectors
-    """Share of the kept texts that lie as far from their centre, 0 to 1, shape (n,)."""
+    """Share of the stored texts that lie at least as far from their centre, float32, shape (n,), 0 to 1."""
     answers: list[str]
-    """What the model answered for each text; empty strings of a model that does not answer."""
+    """The model's answer for each text, n strings; empty if the model does not answer."""
     names: list[str]
-    """Name of each text's group, n strings."""
+    """Name of the nearest group of each text, n strings."""
     index: Any = None
-    """Index of the texts where they came as a column of pandas; None for others."""
+    """Index of the texts if they were a pandas column; None otherwise."""
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether each text fits its group, shape (n,)."""
-        fitting: NDArray[np.bool_] = self.typicality >= UNFIT
-        return fitting
+        """Whether each text fits its group, bool, shape (n,)."""
+        is_fitting: NDArray[np.bool_] = self.typicality >= MIN_TYPICALITY
+        return is_fitting
 
     def rows(self) -> list[dict[str, Any]]:
-        """One table row per text.
+        """Return one table row per text.
 
         Returns:
-            Rows of group (counted from 1, as in the page), group_name, answer, distance, typicality and fits.
+            n rows of group (counted from 1, as in the report), group_name, answer, distance, typicality and fits.
         """
         columns = (self.labels.tolist(), self.names, self.answers, self.distances, self.typicality, self.fits.tolist())
         return [
@@ -57,20 +65,19 @@ class Assignment:
                 "answer": answer,
                 "distance": round(float(distance), 4),
                 "typicality": round(float(typicality), 4),
-                "fits": fitting,
+                "fits": is_fitting,
             }
-            for label, name, answer, distance, typicality, fitting in zip(*columns, strict=True)
+            for label, name, answer, distance, typicality, is_fitting in zip(*columns, strict=True)
         ]
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows as a data frame, with the texts.
+        """Return the texts and rows as a data frame.
 
         Returns:
-            Columns text, group, group_name, answer, distance, typicality, fits; its index is that of the texts where they were a
-            column of pandas.
+            Columns text, group, group_name, answer, distance, typicality and fits; texts from a pandas column keep its index.
 
         Raises:
-            MissingExtraError: When pandas is not installed.
+            MissingExtraError: If pandas is not installed.
         """
         try:
             import pandas as pd

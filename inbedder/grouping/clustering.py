@@ -1,4 +1,4 @@
-"""Groups of texts under an instruction, named by the answers, or by the texts where the model answers nothing."""
+"""Clustering of texts under an instruction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import entries, known_vectors, seed_number
+from inbedder.arguments import check_list, check_seed, check_vectors
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.errors import InputError, TextCutWarning
@@ -28,11 +28,9 @@ from inbedder.vectors import Vectors
 
 logger = logging.getLogger(__name__)
 
-ANSWERED_TEXTS_PER_GROUP = 20  # of mapped vectors, only these central texts of each group are answered
-NO_GROUP = (
-    "Every text was left out: hdbscan found no place where enough of them lie close together. "
-    "Choose a smaller min_size (--min-size), or k-means."
-)
+ANSWERED_TEXTS_PER_GROUP = 20
+"""Central texts of each group that are answered if the vectors come from ``encode_guided``."""
+NO_GROUP_NOTE = "No text fits a group: hdbscan found no dense region. Choose a smaller min_size (--min-size), or k-means."
 
 
 def cluster(
@@ -50,41 +48,48 @@ def cluster(
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> ClusterResult:
-    """Group texts by their answers to an instruction; by their vectors alone where the model does not answer.
+    """Group texts by a model's answers to an instruction.
 
     Args:
         texts: n texts, at least one.
-        instruction: The aspect to group by, as a question; None groups general-purpose vectors and names the groups by the
-            words of their texts. A list holds the question in several wordings: the mean of the vectors of length 1 under each
-            is grouped.
-        model: An ``InBedder``, the name of one, or None for the bundled default.
-        k: Number of groups, or "auto": at most 50, see ``choose_number``.
+        instruction: The question to group by. A list holds one question in several wordings and groups the mean of their
+            vectors, each of length 1. None groups general-purpose vectors and names the groups by the words of their texts.
+        model: An ``InBedder``, the name of a model, or None for the bundled default.
+        k: Number of groups, or "auto" for at most 50 (see ``choose_number``).
         seed: Seed of k-means.
-        method: "k-means", "agglomerative" or "hdbscan", see ``partition``.
-        min_size: Fewest texts of a group of HDBSCAN; None is ten, or one in a hundred of more than a thousand.
-        embeddings: The texts' vectors under the one instruction, shape (n, d), where they are known already. Of those of
-            ``encode_guided`` the sample and the texts nearest to each centre are answered, the other answers are empty.
-        given_labels: Known labels, one per text, to compare the groups with; or several such lists by their names.
-        namer: What names the groups: a name in ``namers.NAMERS`` (listed by ``inbedder cluster --help``), "model:NAME" for
-            another model, or a callable.
+        method: "k-means", "agglomerative" or "hdbscan" (see ``partition``).
+        min_size: Minimum number of texts in an HDBSCAN group; None is 10, or 1% of more than a thousand texts.
+        embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them. For vectors from
+            ``encode_guided`` the model answers only the sample and the texts nearest to each centre.
+        given_labels: Known labels to compare the groups with: n labels, or several such lists by name.
+        namer: How groups are named: a name in ``namers.NAMERS`` (listed by ``inbedder cluster --help``), "model:NAME" for titles
+            that another model writes, or a callable.
         batch_size: Batch size.
-        show_progress_bar: None shows one for long work in a terminal.
+        show_progress_bar: None shows a progress bar for long work in a terminal.
 
     Returns:
-        The grouping, with keywords (of the answers, or of the texts where there are none), examples and answers.
+        The grouping, with answers, keywords and examples. If the model does not answer, answers are empty and keywords come from
+        the texts.
 
     Raises:
-        InputError: When there is no text, k does not fit, given labels and texts differ in number, there is no such namer, or
-            vectors are given for several wordings.
+        InputError: If there is no text, k is out of range, labels and texts differ in number, the namer is unknown, or
+            embeddings come with several wordings.
+
+    Example:
+        >>> from inbedder import cluster
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> result = cluster(texts, "What is it about?", k=2)
+        >>> result.labels.shape, result.sizes
+        ((4,), [2, 2])
     """
     rows = check_texts(texts, None)[0]
     if not rows:
         raise InputError("There is no text to cluster.")
     label_columns = _check_labels(given_labels, len(rows))
     check_groups(k, len(rows), method, min_size)
-    seed = seed_number(seed)
+    seed = check_seed("seed", seed)
     if embeddings is not None:
-        known_vectors("embeddings", embeddings, len(rows))
+        check_vectors("embeddings", embeddings, len(rows))
     wordings = _check_question_wordings(instruction, embeddings)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     namer = find_namer(namer, embedder)
@@ -119,24 +124,24 @@ def cluster(
         branches=groups.branches,
         left_out=left_out,
         provenance=Provenance(embedder.spec, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
-        notes=[*notes, *([NO_GROUP] if left_out == 0 else [])],
+        notes=[*notes, *([NO_GROUP_NOTE] if left_out == 0 else [])],
         index=texts.index if hasattr(texts, "iloc") else None,
     )
 
 
 def _check_question_wordings(instruction: str | Sequence[str] | None, embeddings: Vectors | None) -> list[str] | None:
-    """Check the wordings of the question; None if it is a single one."""
+    """Return the checked wordings of a question, or None for a question in one wording."""
     if instruction is None or isinstance(instruction, str):
         return None
     if embeddings is not None:
-        raise InputError("embeddings are of one instruction, and several wordings are given. Leave one of the two out.")
+        raise InputError("embeddings belong to one instruction, but there are several wordings. Leave one of the two out.")
     return check_wordings(instruction)
 
 
 def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
-    """Collect lists of labels by name."""
-    named = labels if isinstance(labels, Mapping) else {} if labels is None else {"label": labels}
-    columns = {name: entries("given_labels", values) for name, values in named.items()}
+    """Check lists of labels and collect them by name."""
+    lists_by_name = labels if isinstance(labels, Mapping) else {} if labels is None else {"label": labels}
+    columns = {name: check_list("given_labels", values) for name, values in lists_by_name.items()}
     for values in columns.values():
         if len(values) != count:
             raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")
@@ -144,21 +149,21 @@ def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, co
 
 
 def _order_wordings(question: str | None, wordings: list[str] | None) -> str | list[str] | None:
-    """List all wordings of the question, the answered one first; without wordings return the question."""
+    """List the wordings of a question, the answered one first, or return a question in one wording."""
     return [str(question), *(wording for wording in wordings if wording != question)] if wordings else question
 
 
 def _measure_stability(
-    vectors: Vectors, labels: Labels, left_out: int | None, regroup: Callable[..., Labels], seed: int, parts: int
+    vectors: Vectors, labels: Labels, left_out: int | None, regroup: Callable[..., Labels], seed: int, initial_count: int
 ) -> list[float]:
-    """Measure the stability of each group; texts that fit none are no group, here and in the samples."""
+    """Measure the stability of each group; texts that fit no group count as none."""
     fitting = labels if left_out is None else np.where(labels == left_out, -1, labels)
-    parts -= left_out is not None
-    return measure_stability(vectors, fitting, regroup, seed, parts=parts) + [0.0] * (left_out is not None)
+    initial_count -= left_out is not None
+    return measure_stability(vectors, fitting, regroup, seed, initial_count=initial_count) + [0.0] * (left_out is not None)
 
 
 def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -> NDArray[np.intp]:
-    """Choose all rows; for mapped vectors only the sample and the rows nearest to each centre."""
+    """Choose the rows to answer: all, or for guided vectors the sample and the rows nearest to each centre."""
     sample = getattr(vectors, "sample", None)
     if sample is None:
         return np.arange(len(texts))
@@ -168,15 +173,15 @@ def _choose_rows_to_answer(texts: list[str], vectors: Vectors, labels: Labels) -
 def _answer_rows(
     embedder: InBedder, rows: Sequence[str], instruction: str | None, row_ids: NDArray[np.intp], options: dict[str, Any]
 ) -> list[str]:
-    """Answer some rows; the other answers are empty, and all are if nothing is asked or the model does not answer."""
+    """Answer the question for some rows; all other answers are empty, as are those without a question or an answering model."""
     answers = [""] * len(rows)
     if instruction is None:
         return answers
     if not embedder.backbone.answers:
-        logger.info("%s does not answer: groups are named by the words of their texts.", embedder.name)
+        logger.info("%s does not answer, so groups are named by the words of their texts.", embedder.name)
         return answers
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TextCutWarning)  # encode has already warned
+        warnings.simplefilter("ignore", TextCutWarning)  # encode has warned already
         new_answers = embedder.answer([rows[i] for i in row_ids], instruction, **options)
     for row, answer in zip(row_ids.tolist(), new_answers, strict=True):
         answers[row] = str(answer)

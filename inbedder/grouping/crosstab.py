@@ -1,8 +1,8 @@
-"""Cross tables of groupings and columns: which groups and values occur together more often than by chance.
+"""Cross tables of groupings and columns: which groups and values occur together more often than expected.
 
-Residuals are Haberman's (1973) adjusted standardised residuals, about standard normal where rows and columns are unrelated.
-Whether a cell differs from chance is Fisher's exact test of that cell against the rest (hypergeometric, twice the smaller tail),
-corrected over all cells of the table by Benjamini and Hochberg's false discovery rate.
+Residuals are Haberman's (1973) adjusted standardised residuals, about standard normal if rows and columns are unrelated. The
+significance of a cell is Fisher's exact test of the cell against the rest (hypergeometric, twice the smaller tail), corrected
+over all cells of the table by Benjamini and Hochberg's false discovery rate.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import entries, whole_number
-from inbedder.errors import InputError, MissingExtraError, shown
-from inbedder.grouping.dates import calendar, looks_like_dates, parse_dates
+from inbedder.arguments import check_integer, check_list
+from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.grouping.dates import is_date_column, make_calendar, parse_dates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
 
 DEFAULT_MAX_VALUES = 30
-"""Distinct values of a column that a table shows by default."""
+"""Default maximum number of distinct values of a column in a table."""
 MAX_FALSE_DISCOVERY_RATE = 0.05
-"""A cell up to this rate differs from chance."""
+"""Maximum false discovery rate of a significant cell or change."""
 BLANK = "(blank)"
 Counts = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -38,54 +38,63 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Categories:
-    """One categorization of n texts: the groups under a question, or the values of a column."""
+    """A categorization of n texts: the groups under a question, or the values of a column."""
 
     title: str
-    """The question, or the column's name."""
+    """The question, or the name of the column."""
     names: list[str]
     """Name of each category."""
     category_of: Counts
-    """Category of each text, shape (n,); -1 where the text has none and is not counted."""
+    """Category of each text, int64, shape (n,); -1 for a text without a category, which does not count."""
 
 
 @dataclass(frozen=True, eq=False)
 class CrossTable:
-    """How often each of r groups meets each of c groups or values."""
+    """The counts of r groups by c groups or values.
+
+    Example:
+        >>> from inbedder import cluster, crosstab
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> result = cluster(texts, "What is it about?", k=2)
+        >>> (table,) = crosstab(result, {"stars": [5, 5, 1, 1]})
+        >>> table.total, table.counts.shape
+        (4, (2, 2))
+    """
 
     rows: Categories
-    """What the r rows are."""
+    """Categories of the r rows."""
     columns: Categories
-    """What the c columns are."""
+    """Categories of the c columns."""
     counts: Counts
-    """Texts in each cell, shape (r, c)."""
+    """Number of texts in each cell, int64, shape (r, c)."""
 
     @property
     def total(self) -> int:
-        """Texts in the table."""
+        """Number of texts in the table."""
         return int(self.counts.sum())
 
     @property
     def shares(self) -> Numbers:
-        """Share of each cell in its row, shape (r, c), 0 to 1; 0 in an empty row."""
+        """Share of each cell in its row, float64, shape (r, c), 0 to 1; 0 in an empty row."""
         shares: Numbers = self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
         return shares
 
     @property
     def expected(self) -> Numbers:
-        """Texts that each cell would hold if rows and columns were unrelated, shape (r, c)."""
+        """Expected number of texts in each cell if rows and columns were unrelated, float64, shape (r, c)."""
         expected: Numbers = np.outer(self.counts.sum(axis=1), self.counts.sum(axis=0)) / max(self.total, 1)
         return expected
 
     @property
     def lift(self) -> Numbers:
-        """Texts in each cell over those expected, shape (r, c); 1 is chance, NaN in an empty row or column."""
+        """Observed over expected texts of each cell, float64, shape (r, c); NaN in an empty row or column."""
         with np.errstate(invalid="ignore"):
             lift: Numbers = self.counts / self.expected
         return lift
 
     @property
     def residuals(self) -> Numbers:
-        """Adjusted standardised residual of each cell, shape (r, c); 0 where a row or a column is empty or is everything."""
+        """Adjusted standardised residual of each cell, float64, shape (r, c); 0 if its row or column holds none or all texts."""
         outside_row = 1 - self.counts.sum(axis=1, keepdims=True) / max(self.total, 1)
         outside_column = 1 - self.counts.sum(axis=0, keepdims=True) / max(self.total, 1)
         variance = self.expected * outside_row * outside_column
@@ -96,7 +105,7 @@ class CrossTable:
 
     @cached_property
     def false_discovery_rates(self) -> Numbers:
-        """Corrected p-value of each cell, shape (r, c); 1 where a row or a column is empty or is everything."""
+        """Corrected p-value of each cell, float64, shape (r, c); 1 if its row or column holds none or all texts."""
         from scipy.stats import false_discovery_control, hypergeom
 
         row, column = self.counts.sum(axis=1, keepdims=True), self.counts.sum(axis=0, keepdims=True)
@@ -110,39 +119,39 @@ class CrossTable:
 
     @property
     def differs(self) -> Counts:
-        """1 where a cell holds more texts than chance explains, -1 where fewer, else 0; shape (r, c)."""
+        """Sign of each significant cell, int64, shape (r, c): 1 for more texts than expected, -1 for fewer; else 0."""
         return np.where(self.false_discovery_rates <= MAX_FALSE_DISCOVERY_RATE, np.sign(self.residuals), 0).astype(np.int64)
 
     @property
     def cramers_v(self) -> float:
-        """How closely rows and columns hang together: Cramér's V, 0 (not at all) to 1."""
+        """Association of rows and columns: Cramér's V, 0 (none) to 1."""
         from scipy.stats.contingency import association
 
         nonempty = self.counts[self.counts.sum(axis=1) > 0][:, self.counts.sum(axis=0) > 0]
         return float(association(nonempty, method="cramer")) if min(nonempty.shape) > 1 else 0.0
 
     def texts(self, row: int, column: int) -> list[int]:
-        """The texts of one cell.
+        """List the texts of one cell.
 
         Args:
             row: Row of the table, 0 .. r-1.
             column: Column of the table, 0 .. c-1.
 
         Returns:
-            Their positions in the corpus, from 0.
+            Positions of the texts in the corpus, from 0.
 
         Raises:
-            InputError: When there is no such row or column.
+            InputError: If there is no such row or column.
         """
-        row = whole_number("row", row, 0, len(self.rows.names) - 1)
-        column = whole_number("column", column, 0, len(self.columns.names) - 1)
+        row = check_integer("row", row, 0, len(self.rows.names) - 1)
+        column = check_integer("column", column, 0, len(self.columns.names) - 1)
         return np.flatnonzero((self.rows.category_of == row) & (self.columns.category_of == column)).tolist()
 
     def records(self) -> list[dict[str, Any]]:
-        """The cells as rows of a table.
+        """Return the cells as table rows.
 
         Returns:
-            One row per cell: the two names, count, share of the row, lift (None where nothing is expected), residual and
+            One row per cell: the two names, count, share of the row, lift (None if no text is expected), residual and
             false_discovery_rate.
         """
         numbers = (self.counts, self.shares, self.lift, self.residuals, self.false_discovery_rates)
@@ -161,13 +170,13 @@ class CrossTable:
         ]
 
     def to_frame(self) -> pd.DataFrame:
-        """The cells as a data frame.
+        """Return the cells as a data frame.
 
         Returns:
-            The rows of ``records``.
+            One row per cell, with the columns of ``records``.
 
         Raises:
-            MissingExtraError: When pandas is not installed.
+            MissingExtraError: If pandas is not installed.
         """
         try:
             import pandas as pd
@@ -182,44 +191,51 @@ def crosstab(
     *,
     most_values: int = DEFAULT_MAX_VALUES,
 ) -> list[CrossTable]:
-    """Cross groupings of one corpus with each other, and each with columns of the table.
+    """Cross-tabulate groupings of one corpus with each other and with columns.
 
     Args:
-        results: One grouping per question, all of the same n texts; or a single one.
-        columns: Values per text by the column's name, n each: stars, countries, dates. Numbers are put in order, dates into
-            days, weeks or months, other values by how frequent they are; blank cells are a value of their own.
-        most_values: Maximum distinct values of a column; rarer ones are counted together.
+        results: One grouping per question, all of the same n texts; or a single grouping.
+        columns: n values per column name, such as stars, countries or dates. Numbers are sorted, dates are grouped by day, week
+            or month, and other values are sorted by frequency. Blank cells count as a value.
+        most_values: Maximum number of distinct values of a column; rarer values are counted together.
 
     Returns:
-        A table for each two groupings, in their order, and then one for each grouping and column.
+        One table per pair of groupings, then one per grouping and column.
 
     Raises:
-        InputError: When there is nothing to cross, the groupings are of different texts, a column has another number of values,
-            or nearly every text has a value of its own.
+        InputError: If there is nothing to cross-tabulate, the groupings have different texts, a column has another number of
+            values, or nearly every text has its own value.
+
+    Example:
+        >>> from inbedder import cluster, crosstab
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> (table,) = crosstab(cluster(texts, "What is it about?", k=2), {"stars": [5, 5, 1, 1]})
+        >>> table.columns.names
+        ['1', '5']
     """
     groupings = list(results) if isinstance(results, Sequence) else [results]
     columns = {} if columns is None else columns
     if not groupings or (len(groupings) == 1 and not columns):
-        raise InputError("There is nothing to cross: give two groupings, or one and a column.")
+        raise InputError("There is nothing to cross-tabulate. Give two groupings, or one grouping and a column.")
     if any(grouping.texts != groupings[0].texts for grouping in groupings):
-        raise InputError("The groupings are of different texts. Cross groupings of one corpus.")
-    most_values = whole_number("most_values", most_values, 2)
+        raise InputError("The groupings have different texts. Give groupings of one corpus.")
+    most_values = check_integer("most_values", most_values, 2)
     groups = [categorize_groups(grouping) for grouping in groupings]
     values = [categorize_values(name, cells, len(groupings[0].texts), most_values) for name, cells in columns.items()]
     pairs = [*combinations(groups, 2), *product(groups, values)]
-    return [cross(left, right) for left, right in pairs]
+    return [count_pairs(rows, columns) for rows, columns in pairs]
 
 
-def cross(left: Categories, right: Categories) -> CrossTable:
-    """Count the texts in each pair of categories, the left ones as rows, the right ones, of the same texts, as columns."""
-    counts = np.zeros((len(left.names), len(right.names)), dtype=np.int64)
-    is_counted = (left.category_of >= 0) & (right.category_of >= 0)
-    np.add.at(counts, (left.category_of[is_counted], right.category_of[is_counted]), 1)
-    return CrossTable(left, right, counts)
+def count_pairs(rows: Categories, columns: Categories) -> CrossTable:
+    """Count the texts in each pair of a row category and a column category."""
+    counts = np.zeros((len(rows.names), len(columns.names)), dtype=np.int64)
+    is_counted = (rows.category_of >= 0) & (columns.category_of >= 0)
+    np.add.at(counts, (rows.category_of[is_counted], columns.category_of[is_counted]), 1)
+    return CrossTable(rows, columns, counts)
 
 
 def categorize_groups(result: GroupedTexts) -> Categories:
-    """Categorize texts by their group, in the grouping's order; those that fit none are a group too."""
+    """Categorize texts by their group; texts that fit none form a category too."""
     return Categories(result.instruction, list(result.names), result.labels)
 
 
@@ -228,22 +244,22 @@ def categorize_values(title: str, values: Sequence[Any], count: int, most_values
 
     Args:
         title: The column's name.
-        values: A value per text.
+        values: One value per text.
         count: Number of texts.
         most_values: Maximum number of distinct values.
 
     Returns:
-        Numbers in their order, dates as days, weeks or months, other values by falling frequency; then what is rarer than those,
-        and blanks.
+        Numbers in rising order, dates by day, week or month, or other values by falling frequency; then one category of rarer
+        values and one of blanks.
 
     Raises:
-        InputError: When there are other than ``count`` values, or nearly as many different ones as texts.
+        InputError: If the number of values is not ``count``, or nearly every text has its own value.
     """
-    values = entries(title, values)
+    values = check_list(title, values)
     if len(values) != count:
-        raise InputError(f"{count} texts but {len(values)} values in {shown(title)}: give one value per text.")
-    if looks_like_dates(values):
-        periods = calendar(parse_dates(values))
+        raise InputError(f"{count} texts but {len(values)} values in {format_value(title)}: give one value per text.")
+    if is_date_column(values):
+        periods = make_calendar(parse_dates(values))
         names, codes = periods.names, periods.period_of
         is_blank = codes < 0
         return Categories(title, [*names, BLANK] if is_blank.any() else names, np.where(is_blank, len(names), codes))
@@ -251,8 +267,8 @@ def categorize_values(title: str, values: Sequence[Any], count: int, most_values
     counts = Counter(cell for cell in cells if cell)
     if len(counts) > most_values and 2 * len(counts) > count:
         raise InputError(
-            f"{shown(title)} has {len(counts):,} different values among {count:,} texts, too many to cross. "
-            "Name a column whose values repeat, or --over for one of dates."
+            f"{format_value(title)} has {len(counts):,} different values among {count:,} texts, too many for a cross table. "
+            "Choose a column whose values repeat; use --over for a column of dates."
         )
     frequent = [name for name, _ in counts.most_common()]
     if len(frequent) > most_values:
@@ -266,7 +282,7 @@ def categorize_values(title: str, values: Sequence[Any], count: int, most_values
 
 
 def _format_cell(value: Any) -> str:
-    """Format a value as a table shows it: 4.0 as 4, a blank one as nothing."""
+    """Format a value for a table: 4.0 as "4", a blank as an empty string."""
     if value is None or value != value or type(value).__name__ in ("NaTType", "NAType"):
         return ""
     if isinstance(value, float) and value.is_integer():

@@ -1,4 +1,4 @@
-"""Dates as tables hold them, and the days, weeks or months that they fall into."""
+"""Dates in tables, and their days, weeks or months."""
 
 from __future__ import annotations
 
@@ -13,62 +13,65 @@ import numpy as np
 from dateutil import parser
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, shown
+from inbedder.errors import InputError, format_value
 
 PERIODS = ("day", "week", "month")
-LONGEST = {"day": 31, "week": 31 * 7}
-"""Days from the first to the last date up to which ``every="auto"`` takes days, or weeks."""
-MOST_PERIODS = 500
+MAX_SPAN_DAYS = {"day": 31, "week": 31 * 7}
+"""Days from the first to the last date below which ``every="auto"`` chooses days or weeks."""
+MAX_PERIODS = 500
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 DAY_AND_MONTH = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2\d")
-"""Two numbers before the year: day and month, or month and day where no dots part them."""
+"""Two numbers before the year: day and month, or month and day unless dots separate them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Calendar:
-    """The periods between the first and the last date of a corpus, and the period of each text."""
+    """The periods from the first to the last date of a corpus, and the period of each text."""
 
     every: str
     """"day", "week" or "month"."""
     starts: list[date]
-    """First day of each period, one after the other without a gap."""
+    """First day of each period, without gaps."""
     period_of: NDArray[np.int64]
-    """Period of each text, shape (n,); -1 where it has no date."""
+    """Period of each text, int64, shape (n,); -1 for a text without a date."""
 
     @property
     def names(self) -> list[str]:
-        """Each period in ISO 8601: 2024-03-05 (the Monday, for weeks) or 2024-03."""
+        """Name of each period in ISO 8601: 2024-03-05 (for a week, its Monday) or 2024-03."""
         return [start.isoformat()[: 7 if self.every == "month" else 10] for start in self.starts]
 
 
 def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[date | None]:
-    """Read a column of dates.
+    """Parse a column of dates.
 
     Args:
-        values: Dates, times, or strings that ``dateutil`` reads and that name at least a year and a month; blanks count too.
-        date_format: The strings' format, as ``datetime.strptime`` takes it; None lets ``dateutil`` read them.
+        values: Dates, times, blanks, or strings with at least a year and a month that ``dateutil`` parses.
+        date_format: Format of the strings for ``datetime.strptime``; None lets ``dateutil`` parse them.
 
     Returns:
-        The day of each value, in the time zone that it is written in; None where it is blank.
+        The day of each value in its own time zone; None for a blank value.
 
     Raises:
-        InputError: When a value is not a date, or when day and month may be swapped (03/04/2024) and no other value decides.
+        InputError: If a value is not a date, or the order of day and month is ambiguous (03/04/2024) in all values.
     """
     strings = sorted({value.strip() for value in values if isinstance(value, str) and not _is_blank(value)})
     day_first = date_format is None and _is_day_first(strings)
     parsed = {text: _parse_text(text, day_first, date_format) for text in strings}
-    wrong = [text for text, day in parsed.items() if day is None]
-    if wrong:
-        written = "" if date_format is None else f" written as {date_format}"
+    invalid = [text for text, day in parsed.items() if day is None]
+    if invalid:
+        suffix = "" if date_format is None else f" in the format {date_format}"
         raise InputError(
-            f"{shown(wrong[0])} is not a date{written} ({len(wrong):,} of {len(strings):,} different values are not). "
+            f"{format_value(invalid[0])} is not a date{suffix} ({len(invalid):,} of {len(strings):,} different values are not). "
             "Correct the column, or give the format of its dates with --date-format (such as %d.%m.%Y)."
         )
-    return [None if _is_blank(value) else parsed[value.strip()] if isinstance(value, str) else _as_day(value) for value in values]
+    return [
+        None if _is_blank(value) else parsed[value.strip()] if isinstance(value, str) else _convert_to_day(value)
+        for value in values
+    ]
 
 
-def looks_like_dates(values: Sequence[Any]) -> bool:
-    """Whether each filled cell of a column, and at least one, is a date object or a string in ISO 8601."""
+def is_date_column(values: Sequence[Any]) -> bool:
+    """Tell whether a column has a value, and all its values are date objects or strings in ISO 8601."""
     filled = [value for value in values if not _is_blank(value)]
     return bool(filled) and all(
         bool(ISO_DAY.match(value.strip()) and _parse_text(value.strip()))
@@ -78,53 +81,51 @@ def looks_like_dates(values: Sequence[Any]) -> bool:
     )
 
 
-def calendar(days: Sequence[date | None], every: str = "auto") -> Calendar:
-    """Cut time into periods of one length.
+def make_calendar(days: Sequence[date | None], every: str = "auto") -> Calendar:
+    """Divide time into periods of one length.
 
     Args:
-        days: A day per text, or None.
-        every: "day", "week" (from Monday), "month", or "auto": days up to a month from the first to the last day, weeks up to
-            seven months, months beyond.
+        days: Day of each text, or None.
+        every: "day", "week" (from Monday), "month" or "auto". "auto" chooses days for a span of up to a month, weeks up to seven
+            months, else months.
 
     Returns:
-        The periods, from that of the first day to that of the last.
+        The periods from the first to the last day.
 
     Raises:
-        InputError: When there is no day, the period is unknown, or there would be more than 500 of it.
+        InputError: If there is no day, the period is unknown, or there are more than 500 periods.
     """
     if every not in ("auto", *PERIODS):
-        raise InputError(f"Time is cut by {', '.join(PERIODS)} or auto, not by {shown(every)}.")
-    known = [day for day in days if day is not None]
-    if not known:
-        raise InputError("There is no date in the column. Name one that holds dates.")
-    first, last = min(known), max(known)
+        raise InputError(f"The period must be {', '.join(PERIODS)} or auto, not {format_value(every)}.")
+    dated_days = [day for day in days if day is not None]
+    if not dated_days:
+        raise InputError("The column contains no date. Choose a column of dates.")
+    first, last = min(dated_days), max(dated_days)
     if every == "auto":
-        every = next((name for name, longest in LONGEST.items() if (last - first).days < longest), "month")
-    numbers = {day: _number(day, every) for day in set(known)}
+        every = next((name for name, span in MAX_SPAN_DAYS.items() if (last - first).days < span), "month")
+    numbers = {day: _number_period(day, every) for day in set(dated_days)}
     lowest, count = numbers[first], numbers[last] - numbers[first] + 1
-    if count > MOST_PERIODS:
-        advice = "Choose a longer period" if every != "month" else "Correct the dates that are wrong"
-        raise InputError(
-            f"The dates reach from {first} to {last}, which is {count:,} {every}s; at most {MOST_PERIODS}. {advice}."
-        )
+    if count > MAX_PERIODS:
+        advice = "Choose a longer period" if every != "month" else "Correct the wrong dates"
+        raise InputError(f"The dates span {first} to {last}: {count:,} {every}s, but the maximum is {MAX_PERIODS}. {advice}.")
     period_of = np.array([-1 if day is None else numbers[day] - lowest for day in days], dtype=np.int64)
-    return Calendar(every, [_start(lowest + i, every) for i in range(count)], period_of)
+    return Calendar(every, [_find_start(lowest + i, every) for i in range(count)], period_of)
 
 
-def _number(day: date, every: str) -> int:
+def _number_period(day: date, every: str) -> int:
     if every == "month":
         return 12 * day.year + day.month - 1
     return day.toordinal() if every == "day" else (day.toordinal() - 1) // 7  # ordinal 1 was a Monday
 
 
-def _start(number: int, every: str) -> date:
+def _find_start(number: int, every: str) -> date:
     if every == "month":
         return date(number // 12, number % 12 + 1, 1)
     return date.fromordinal(number) if every == "day" else date.fromordinal(1) + timedelta(weeks=number)
 
 
 def _is_day_first(strings: Sequence[str]) -> bool:
-    """Tell from dots and from numbers above 12 whether days come before months; refuse a column that does not decide."""
+    """Tell from dots and numbers above 12 whether days precede months; refuse an ambiguous column."""
     numeric = {text: match.groups() for text in strings if (match := DAY_AND_MONTH.match(text))}
     if any(separator == "." for _, separator, _ in numeric.values()):
         return True
@@ -135,16 +136,16 @@ def _is_day_first(strings: Sequence[str]) -> bool:
             readings = [_parse_text(text, order) for order in (False, True)]
             if readings[0] != readings[1]:
                 raise InputError(
-                    f"The date {shown(text)} may be {readings[0]} or {readings[1]}, and the other dates do not decide. "
+                    f"The date {format_value(text)} is {readings[0]} or {readings[1]}, and no other date decides which. "
                     "Give the format with --date-format (%m/%d/%Y or %d/%m/%Y)."
                 )
     return day_first
 
 
 def _parse_text(text: str, day_first: bool = False, date_format: str | None = None) -> date | None:
-    """Read a date; None where there is none, or where its year or month is missing."""
+    """Parse a date; return None if there is no date, or no year or month."""
     if date_format is None:
-        with suppress(ValueError):  # thirty times as fast as dateutil
+        with suppress(ValueError):  # much faster than dateutil
             return datetime.fromisoformat(text).date()
     try:
         if date_format is not None:
@@ -164,11 +165,11 @@ def _is_blank(value: Any) -> bool:
     return value is None or str(value).strip() in ("", "nan", "NaN", "NaT", "<NA>")
 
 
-def _as_day(value: Any) -> date:
+def _convert_to_day(value: Any) -> date:
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[D]").item()
     if isinstance(value, datetime):
         return value.date()
     if isinstance(value, date):
         return value
-    raise InputError(f"{shown(value)} is not a date. Give dates, times or strings such as 2024-03-05.")
+    raise InputError(f"{format_value(value)} is not a date. Give dates, times or strings such as 2024-03-05.")

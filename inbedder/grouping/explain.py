@@ -1,8 +1,8 @@
-"""What a group of texts has in common under an instruction: keywords, examples, head words, labels.
+"""Explanations of groups: keywords, central texts, mean differences and agreement with labels.
 
-Keywords follow section 6 of the InBedder paper: the answers of a cluster are one document, and words are weighed by TF-IDF over
-the clusters' documents, as the authors' code does. For models that do not answer, the texts replace the answers; their words are
-weighed by how far they exceed the other clusters, without stopwords.
+Keywords follow section 6 of the InBedder paper: the answers of a cluster form one document, and TF-IDF over the documents weights
+the words, as in the authors' code. If the model does not answer, the texts replace the answers; a word's weight is then its
+excess over the other clusters, without stopwords.
 """
 
 from __future__ import annotations
@@ -17,53 +17,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
-from inbedder.prompting.stopwords import stopwords
-from inbedder.vectors import unit
+from inbedder.prompting.stopwords import load_stopwords
+from inbedder.vectors import normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.grouping.partition import Labels
 
 Weighting = Literal["paper", "standing-out", "class-tfidf"]
 WORD = r"(?u)\b\w[\w'-]+\b"
-MIN_SCORE = 1e-9  # scores below are rounding errors
+MIN_SCORE = 1e-9
+"""Minimum score of a keyword; lower scores are rounding errors."""
 NO_LABEL = "(no label)"
-MIN_EXCESS = 0.25  # a keyword's weight is at least this share above its mean in the other clusters
+MIN_EXCESS = 0.25
+"""Minimum share of a keyword's weight by which it exceeds its mean in the other clusters."""
 
 
 @dataclass(frozen=True)
 class LabelAgreement:
-    """How clusters relate to a label column."""
+    """The agreement of clusters with a label column."""
 
     composition: list[dict[str, int]]
-    """Labels and their counts, one table per cluster, most frequent first."""
+    """Count of each label per cluster, the most frequent first."""
     entropy: list[float]
-    """Entropy of each cluster's labels, in bits; 0 when they are all alike."""
+    """Entropy of each cluster's labels in bits; 0 if all labels are equal."""
     v_measure: float
     """Harmonic mean of homogeneity and completeness, 0 to 1 (Rosenberg and Hirschberg 2007)."""
     unlabelled: int = 0
-    """Texts without a label: "(no label)" in the composition, and in neither measure."""
+    """Number of texts without a label, which count as "(no label)" in the composition and in neither measure."""
 
 
 def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weighting: Weighting = "paper") -> list[list[str]]:
-    """Find words that name each cluster (InBedder paper, section 6).
+    """Find the keywords of each cluster (InBedder paper, section 6).
 
     Args:
         answers: One answer per text, n strings, or the texts themselves.
         labels: Cluster of each text, shape (n,), 0 .. k-1.
         top: Maximum number of words per cluster.
-        weighting: "paper" is the authors' code: scikit-learn's TF-IDF with its defaults, ranked by the weight minus its mean over
-            all clusters. "standing-out", for texts rather than answers, leaves out stopwords, dampens counts, ranks by the weight
-            minus its mean in the other clusters and stops where a word no longer stands out. "class-tfidf" is BERTopic's: a
-            word's share of the cluster's words, times log(1 + words per cluster / the word's count in all clusters).
+        weighting: "paper" follows the authors' code: scikit-learn's default TF-IDF, ranked by a word's weight minus its mean over
+            all clusters. "standing-out", for texts instead of answers, removes stopwords, dampens counts, ranks by the weight
+            minus its mean in the other clusters and drops words with a small excess. "class-tfidf" is BERTopic's: a word's share
+            of the cluster's words times log(1 + words per cluster / the word's count in all clusters).
 
     Returns:
-        k lists of words that tell the cluster apart, the most telling first; empty where its answers hold no word.
+        k lists of words, the most distinctive first; empty for a cluster without words.
 
     Raises:
-        InputError: When the weighting is unknown.
+        InputError: If the weighting is unknown.
     """
     if weighting not in _WEIGHTINGS:
-        raise InputError(f"Unknown weighting {weighting!r} of keywords. Choose {', '.join(_WEIGHTINGS)}.")
+        raise InputError(f"Unknown weighting {weighting!r} of keywords. Choose one of: {', '.join(_WEIGHTINGS)}.")
     count = int(labels.max()) + 1 if len(labels) else 0
     documents = [" ".join(answers[i] for i in np.flatnonzero(labels == cluster).tolist()) for cluster in range(count)]
     try:
@@ -75,7 +77,7 @@ def find_keywords(answers: Sequence[str], labels: Labels, top: int = 8, *, weigh
 
 
 WordScores = tuple[NDArray[Any], NDArray[np.float64]]
-"""w words, and how well each names each of k documents, shape (k, w); 0 or less where it does not."""
+"""w words and their scores in k documents, shape (k, w); a word with a score of 0 or less is no keyword."""
 
 
 def _score_as_paper(documents: Sequence[str]) -> WordScores:
@@ -89,7 +91,7 @@ def _score_as_paper(documents: Sequence[str]) -> WordScores:
 def _score_by_excess(documents: Sequence[str]) -> WordScores:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    stop_words = [word for word in sorted(stopwords()) if re.fullmatch(WORD, word)]
+    stop_words = [word for word in sorted(load_stopwords()) if re.fullmatch(WORD, word)]
     vectorizer = TfidfVectorizer(token_pattern=WORD, stop_words=stop_words, sublinear_tf=True)
     weights = vectorizer.fit_transform(documents).toarray()
     excess = weights - (weights.sum(axis=0) - weights) / max(1, len(documents) - 1)
@@ -123,12 +125,12 @@ def find_central_texts(texts: Sequence[str], vectors: NDArray[np.float32], label
         top: Maximum number of texts per cluster.
 
     Returns:
-        Row numbers, k lists, the most central first; a repeated text is listed once.
+        k lists of row numbers, the most central first; equal texts are listed once.
     """
     central_rows = []
     for cluster in range(int(labels.max()) + 1 if len(labels) else 0):
         rows = np.flatnonzero(labels == cluster)
-        directions = unit(vectors[rows])
+        directions = normalize_vectors(vectors[rows])
         closeness = directions @ directions.mean(axis=0)
         distinct: dict[str, int] = {}
         for row in rows[np.argsort(-closeness, kind="stable")]:
@@ -140,14 +142,14 @@ def find_central_texts(texts: Sequence[str], vectors: NDArray[np.float32], label
 
 
 def compute_mean_differences(vectors: NDArray[np.float32], labels: Labels) -> NDArray[np.float32]:
-    """Compute cluster means minus the corpus mean, which the authors' code reads with the language-model head.
+    """Compute each cluster's mean minus the corpus mean, which the authors' code decodes with the language-model head.
 
     Args:
-        vectors: Shape (n, d), as the model gave them.
+        vectors: Shape (n, d), as the model returned them.
         labels: Cluster of each text, shape (n,).
 
     Returns:
-        Shape (k, d).
+        float32, shape (k, d).
     """
     means = [vectors[labels == cluster].mean(axis=0) for cluster in range(int(labels.max()) + 1)]
     differences: NDArray[np.float32] = (np.stack(means) - vectors.mean(axis=0)).astype(np.float32)
@@ -159,10 +161,10 @@ def measure_agreement(labels: Labels, given_labels: Sequence[Any]) -> LabelAgree
 
     Args:
         labels: Cluster of each text, shape (n,).
-        given_labels: A label of each text; None, NaN and blanks count as none.
+        given_labels: Label of each text; None, NaN and blanks count as no label.
 
     Returns:
-        Composition and entropy of each cluster, and the V-measure; texts without a label are counted in neither measure.
+        Composition and entropy of each cluster, and the V-measure; texts without a label count in neither measure.
     """
     from sklearn.metrics import v_measure_score
 
@@ -180,5 +182,5 @@ def measure_agreement(labels: Labels, given_labels: Sequence[Any]) -> LabelAgree
 
 
 def is_blank(label: Any) -> bool:
-    """Whether a cell holds no label: None, NaN or white space."""
+    """Tell whether a cell holds no label: None, NaN or white space."""
     return label is None or label != label or not str(label).strip()

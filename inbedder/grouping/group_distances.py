@@ -1,9 +1,9 @@
-"""How well vectors fit groups: distances to centres, measured against those of the texts that the groups are made of.
+"""Distances of vectors to the centres of groups, and how well vectors fit.
 
-A text goes to the group with the nearest centre. How well it fits is the share of the stored texts that are as far from their
-centre: of 100 texts like the stored ones about five have a fit below 0.05. A text pulls its own centre towards itself, so a
-stored text's distance is that to the centre of the others, n / (n - 1) times as far. Distances of all groups are pooled: on the
-labelled sets this detected the rows of a held-out label better than the distances of each group separately.
+A text joins the group with the nearest centre. Its typicality is the share of stored texts that lie at least as far from their
+centre: about 5 of 100 texts like the stored ones have a typicality below 0.05. A text pulls its own centre towards itself, so a
+stored text's distance is measured to the centre of the other members, which is n / (n - 1) times as far. Distances of all groups
+are pooled: on the labelled sets this detected the rows of a held-out label better than separate distances per group.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.partition import MAX_PAIRED_ROWS, Labels
-from inbedder.vectors import SHORTEST, Vectors, unit
+from inbedder.vectors import MIN_NORM, Vectors, normalize_vectors
 
 MIN_NEW_GROUP_ROWS = 10
+"""Minimum number of rows in a new group."""
 LOOSE_QUANTILE = 0.9
-"""A loose group is one that this share of the stored groups are tighter than."""
+"""Quantile of the stored groups' radii that bounds the radius of a new group."""
 
 
 def measure_fit(vectors: Vectors, labels: Labels) -> Vectors:
-    """Measure how well each text fits its group rather than another one: the silhouette, measured to centres.
+    """Measure how well each text fits its group: its silhouette with respect to the centres.
 
-    With a, the distance to the centre of its own group, and b, the one to the nearest other centre, it is (b - a) / max(a, b): 1
-    at the centre, 0 between two groups, below 0 where another centre is nearer. Centres are means of the vectors of length 1.
+    With the distance a to the centre of the own group and b to the nearest other centre, the fit is (b - a) / max(a, b): 1 at the
+    centre, 0 between two groups, below 0 if another centre is nearer. Centres are means of the vectors scaled to length 1.
 
     Args:
         vectors: Shape (n, d).
-        labels: Group of each vector, shape (n,), 0 .. k-1; -1 for one in no group.
+        labels: Group of each vector, shape (n,), 0 .. k-1; -1 for a text in no group.
 
     Returns:
-        Shape (n,), -1 to 1; NaN for a text in no group, and for all where there is one group alone.
+        float32, shape (n,), -1 to 1; NaN for a text in no group, and for all texts if there is only one group.
     """
-    directions = unit(vectors)
+    directions = normalize_vectors(vectors)
     groups, silhouettes = np.unique(labels[labels >= 0]), np.full(len(labels), np.nan, dtype=np.float32)
     if len(groups) < 2:
         return silhouettes
@@ -44,7 +45,7 @@ def measure_fit(vectors: Vectors, labels: Labels) -> Vectors:
     to_own = distances[rows, own_group]
     distances[rows, own_group] = np.inf
     to_other = distances[rows].min(axis=1)
-    silhouettes[rows] = (to_other - to_own) / np.maximum(np.maximum(to_own, to_other), SHORTEST)
+    silhouettes[rows] = (to_other - to_own) / np.maximum(np.maximum(to_own, to_other), MIN_NORM)
     return silhouettes
 
 
@@ -56,7 +57,7 @@ def find_nearest_centres(vectors: Vectors, centres: Vectors) -> tuple[Labels, Ve
         centres: Shape (k, d).
 
     Returns:
-        Its number, shape (n,), and how far it is, float32, shape (n,).
+        Number of the centre, int64, shape (n,), and its distance, float32, shape (n,).
     """
     from sklearn.metrics import pairwise_distances_argmin_min
 
@@ -68,26 +69,26 @@ def measure_member_distances(vectors: Vectors, centre: Vectors, size: int) -> Ve
     """Measure the distance of each member of a group to the mean of the other members.
 
     Args:
-        vectors: Of some or all members, shape (n, d).
+        vectors: Vectors of some or all members, shape (n, d).
         centre: Mean of all members, shape (d,).
-        size: How many members there are; a single one has the distance 0.
+        size: Number of members.
 
     Returns:
-        float32, shape (n,).
+        float32, shape (n,); 0 for a single member.
     """
     distances: Vectors = (np.linalg.norm(vectors - centre, axis=1) * (size / max(size - 1, 1))).astype(np.float32)
     return distances
 
 
 def measure_typicality(distances: Vectors, stored_distances: Vectors) -> Vectors:
-    """Measure the share of the stored rows that lie as far from their centre as each new row does from its own.
+    """Measure the share of stored rows that lie at least as far from their centre as each new row.
 
     Args:
-        distances: Of new rows to the nearest centre, shape (n,).
-        stored_distances: From ``measure_member_distances``, shape (m,).
+        distances: Distance of each new row to the nearest centre, shape (n,).
+        stored_distances: Result of ``measure_member_distances``, shape (m,).
 
     Returns:
-        float32, shape (n,), above 0 and at most 1: the new row itself counts among the stored ones.
+        float32, shape (n,), above 0 and at most 1, because the new row counts among the stored rows.
     """
     ordered = np.sort(stored_distances)
     farther_counts = len(ordered) - np.searchsorted(ordered, distances)
@@ -96,18 +97,18 @@ def measure_typicality(distances: Vectors, stored_distances: Vectors) -> Vectors
 
 
 def find_new_groups(vectors: Vectors, stored_labels: Labels, stored_distances: Vectors) -> list[NDArray[np.intp]]:
-    """Find groups among rows that fit none, each about as tight as the stored groups.
+    """Find new groups among rows that fit no stored group, about as tight as the stored groups.
 
-    Average linkage joins rows while those of a group lie, pair by pair, no farther apart on average than in a loose stored group:
-    rows at a distance r from their mean are about r times the square root of 2 apart.
+    Average linkage joins rows while the mean distance between two rows of a group does not exceed that of a loose stored group:
+    rows at a distance r from their mean are about r * sqrt(2) apart.
 
     Args:
-        vectors: The rows, shape (n, d), of length 1; only the first 20,000 are used.
+        vectors: Vectors of length 1, shape (n, d); only the first 20,000 are used.
         stored_labels: Group of each stored row, shape (m,).
-        stored_distances: From ``measure_member_distances``, shape (m,).
+        stored_distances: Result of ``measure_member_distances``, shape (m,).
 
     Returns:
-        The rows of each group of at least ten, the largest first.
+        Positions of the rows of each group of at least ten, the largest group first.
     """
     if len(vectors) < MIN_NEW_GROUP_ROWS or not len(stored_labels):
         return []

@@ -1,6 +1,6 @@
-"""The same question in several wordings: the mean of the vectors under each.
+"""Mean vectors over several wordings of one question.
 
-A synonym in the question moves the vectors, in a direction that is the wording's own; the mean keeps what the wordings share.
+Each wording moves the vectors in its own direction; the mean keeps what the wordings share.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inbedder.errors import InputError, shown
+from inbedder.errors import InputError, format_value
 from inbedder.prompting.templates import check_strings
-from inbedder.vectors import Vectors, row_cosines, unit
+from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -26,48 +26,48 @@ def check_wordings(wordings: Sequence[str], min_count: int = 1) -> list[str]:
         min_count: Minimum number of wordings.
 
     Returns:
-        A list of them.
+        The wordings.
 
     Raises:
-        InputError: When there are fewer, one stands twice, or one is no string.
+        InputError: If there are fewer, one occurs twice, or one is not a string.
     """
     wordings = check_strings("wordings", wordings)
     if len(wordings) < min_count:
-        raise InputError(f"{len(wordings)} wordings of the question: give at least {min_count}.")
+        raise InputError(f"The question has {len(wordings)} wordings. Give at least {min_count}.")
     if duplicates := [wording for wording in wordings if wordings.count(wording) > 1]:
-        raise InputError(f"The wording {shown(duplicates[0])} is given twice. Give different wordings.")
+        raise InputError(f"The wording {format_value(duplicates[0])} occurs twice. Give different wordings.")
     return wordings
 
 
-def mean_over_wordings(vectors: Vectors) -> tuple[Vectors, int]:
-    """Average the vectors of length 1 under several wordings.
+def average_wordings(vectors: Vectors) -> tuple[Vectors, int]:
+    """Average vectors, scaled to length 1, over several wordings.
 
     Args:
-        vectors: Those of ``InBedder.encode_many``, shape (m, n, d).
+        vectors: Vectors from ``InBedder.encode_many``, shape (m, n, d).
 
     Returns:
-        The mean, float32, shape (n, d), and the number of the wording whose vectors lie nearest to it.
+        The mean, float32, shape (n, d), and the position of the wording whose vectors lie closest to it.
     """
-    directions = unit(vectors)
+    directions = normalize_vectors(vectors)
     mean: Vectors = directions.mean(axis=0, dtype=np.float32)
-    return mean, int(np.argmax([row_cosines(under, mean).mean() for under in directions]))
+    return mean, int(np.argmax([compute_row_cosines(wording_directions, mean).mean() for wording_directions in directions]))
 
 
 def encode_wordings(model: InBedder, texts: Sequence[str], wordings: Sequence[str], **options: Any) -> tuple[Vectors, str]:
     """Embed texts under several wordings of one question.
 
     Args:
-        model: The model that embeds them.
+        model: The model.
         texts: n texts.
-        wordings: The question in several wordings, all different.
-        **options: As ``InBedder.encode_many`` takes them.
+        wordings: The question in different wordings.
+        **options: Keyword arguments of ``InBedder.encode_many``.
 
     Returns:
-        The mean of the vectors of length 1, shape (n, d), and the wording whose vectors lie nearest to it.
+        The mean of the vectors scaled to length 1, float32, shape (n, d), and the wording whose vectors lie closest to it.
 
     Raises:
-        InputError: When there is no wording, or one stands twice.
+        InputError: If there is no wording, or one occurs twice.
     """
     wordings = check_wordings(wordings)
-    mean, nearest = mean_over_wordings(model.encode_many(texts, wordings, **options))
+    mean, nearest = average_wordings(model.encode_many(texts, wordings, **options))
     return mean, wordings[nearest]

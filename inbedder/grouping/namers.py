@@ -1,11 +1,11 @@
-"""The namers that come along. A namer is any callable that takes all groups and returns one name for each.
+"""The built-in namers. A namer is any callable that takes all groups and returns one name for each.
 
     def longest_phrase(groups): return [max(group.phrases, key=len) for group in groups]
 
     cluster(texts, "What is the complaint about?", namer=longest_phrase)
 
-It sees all groups at once, since a name has to tell its group apart from the others. To add one, write its function and its row
-in ``NAMERS``: lookup, error message and the command line's help follow. That help imports this module, so it must stay cheap.
+A namer sees all groups at once, because a name distinguishes its group from the others. To add a namer, write its function and
+its entry in ``NAMERS``; lookup, error message and command-line help follow. The help imports this module, so imports stay cheap.
 """
 
 from __future__ import annotations
@@ -21,65 +21,65 @@ if TYPE_CHECKING:
 
 KEYWORDS_PER_NAME = 3
 MIN_FITTING_SHARE = 0.5
-"""Words fit a group if at least this share of its answers contains one of them."""
+"""Minimum share of answers that contain one of the words that fit a group."""
 MAX_NAME_CHARACTERS = 60
-"""Longest name that is a whole answer or text."""
+"""Maximum length of a name that is an answer or a text."""
 WORD = re.compile(r"\b\w\w+\b")
 
 
 @dataclass(frozen=True)
 class GroupContents:
-    """One group as a namer sees it: entry i of each list belongs to its text i."""
+    """The contents of a group of m texts."""
 
     texts: list[str]
-    """Its m texts."""
+    """m texts."""
     answers: list[str]
-    """The model's answer for each, m strings; empty for texts that it was not asked about or did not answer."""
+    """The model's answer for each text, m strings; empty for texts that were not answered."""
     vectors: Vectors
-    """float32, shape (m, d), of length 1."""
+    """Vectors of length 1, float32, shape (m, d)."""
     keywords: list[str]
-    """Words that tell it apart from the other groups, the most telling first."""
+    """Words that distinguish the group from the others, the most distinctive first."""
 
     @property
     def has_answers(self) -> bool:
-        """Whether there is an answer at all."""
+        """Whether any answer is not empty."""
         return any(answer.strip() for answer in self.answers)
 
     @property
     def phrases(self) -> list[str]:
-        """Its answers without the empty ones, or its texts if there are no answers."""
+        """The answers that are not empty, or the texts if there are no answers."""
         return [answer for answer in self.answers if answer.strip()] if self.has_answers else self.texts
 
     @property
     def common_words(self) -> list[str]:
-        """Words in at least half of its answers, the most frequent first; none if there are no answers."""
+        """Words in at least half of the answers, the most frequent first; empty if there are no answers."""
         answers = self.phrases if self.has_answers else []
         counts = Counter(word for answer in answers for word in dict.fromkeys(WORD.findall(answer.lower())))
         return [word for word, count in counts.most_common() if count >= MIN_FITTING_SHARE * len(answers)]
 
     @property
     def has_fitting_keywords(self) -> bool:
-        """Whether at least half of its phrases contain one of its first keywords."""
+        """Whether at least half of the phrases contain one of the first three keywords."""
         keywords = set(self.keywords[:KEYWORDS_PER_NAME])
-        fitting = sum(not keywords.isdisjoint(WORD.findall(phrase.lower())) for phrase in self.phrases)
-        return fitting >= MIN_FITTING_SHARE * len(self.phrases)
+        fitting_count = sum(not keywords.isdisjoint(WORD.findall(phrase.lower())) for phrase in self.phrases)
+        return fitting_count >= MIN_FITTING_SHARE * len(self.phrases)
 
 
 Namer = Callable[[Sequence[GroupContents]], Sequence[str]]
-"""Takes the k groups of one grouping, the largest first, and returns k names; an empty one becomes the group's keywords."""
+"""A callable that takes the k groups of one grouping, the largest first, and returns k names; an empty name becomes keywords."""
 
 
 class NamerEntry(NamedTuple):
-    """A row of the registry."""
+    """An entry of the registry of namers."""
 
     help: str
-    """What the names are, in a few words for ``inbedder cluster --help``."""
+    """Short description of the names for ``inbedder cluster --help``."""
     name_groups: Namer | None
-    """The namer; None where a model writes the names (``titles.TitleWriter``)."""
+    """The namer; None if a model writes the names (``titles.TitleWriter``)."""
 
 
 def _name_by_keywords(groups: Sequence[GroupContents]) -> list[str]:
-    """Join the first keywords, as the InBedder paper ranks them; where few answers contain one, after the most common word."""
+    """Join the first keywords as the InBedder paper ranks them; put the most common word first if few answers contain them."""
     words = [group.keywords if group.has_fitting_keywords else [*group.common_words[:1], *group.keywords] for group in groups]
     return [", ".join(group_words[:KEYWORDS_PER_NAME]) for group_words in words]
 
@@ -95,7 +95,7 @@ def _name_by_class_tfidf(groups: Sequence[GroupContents]) -> list[str]:
 
 
 def _name_by_central_answer(groups: Sequence[GroupContents]) -> list[str]:
-    """Take the answer whose texts' mean is closest to the group's mean."""
+    """Take the answer whose mean vector is closest to the group's mean."""
     names = []
     for group in groups:
         rows: dict[str, list[int]] = defaultdict(list)
@@ -112,5 +112,5 @@ NAMERS = {
     "words": NamerEntry("the first keywords of the answers", _name_by_keywords),
     "class-tfidf": NamerEntry("keywords as BERTopic ranks them", _name_by_class_tfidf),
     "central": NamerEntry("the most central answer", _name_by_central_answer),
-    "model": NamerEntry("a title that the model writes, best with small; model:NAME for another model", None),
+    "model": NamerEntry("a title that the model writes, best with small, or model:NAME for another model", None),
 }

@@ -1,4 +1,4 @@
-"""Names of groups: whatever a namer returns (see ``namers``), no name is empty or comes twice, and mixed groups say so."""
+"""Names of groups: no name is empty or occurs twice, whatever a namer returns, and mixed groups are marked."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from inbedder.errors import InputError, shown
+from inbedder.errors import InputError, format_value
 from inbedder.grouping.namers import KEYWORDS_PER_NAME, NAMERS, WORD, GroupContents, Namer
 from inbedder.grouping.titles import TitleWriter
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.embedder import InBedder
@@ -23,34 +23,36 @@ MIXED_SUFFIX = " (mixed)"
 
 
 def find_namer(namer: str | Namer, model: InBedder) -> Namer:
-    """Look up a namer.
+    """Find a namer by name.
 
     Args:
-        namer: A name in ``NAMERS``, "model:" with the name of another model, or a callable.
-        model: The model that answered.
+        namer: A name in ``NAMERS``, "model:NAME" for titles that another model writes, or a callable.
+        model: The model that answered the question.
 
     Returns:
-        The namer.
+        The namer; a callable is returned as it is.
 
     Raises:
-        InputError: When there is no such namer, or its model does not answer.
+        InputError: If the namer is unknown, or its model does not answer.
     """
     if callable(namer):
         return namer
     name, _, other_model = str(namer).partition(":")
     entry = NAMERS.get(str(namer)) or (NAMERS["model"] if name == "model" and other_model else None)
     if entry is None:
-        raise InputError(f"There is no namer {shown(namer)}. Choose {', '.join(NAMERS)}, model:NAME, or give a callable.")
+        raise InputError(
+            f"Unknown namer {format_value(namer)}. Choose one of: {', '.join(NAMERS)}, model:NAME, or give a callable."
+        )
     if entry.name_groups is not None:
         return entry.name_groups
     writer = type(model)(other_model) if other_model else model
     if not writer.backbone.answers:
-        raise InputError(f"{writer.name} does not answer, so it cannot write names. Choose another namer, or model:small.")
+        raise InputError(f"{writer.name} does not answer, so it cannot write titles. Choose another namer, or model:small.")
     return TitleWriter(writer)
 
 
 def get_namer_name(namer: Namer, model: InBedder) -> str:
-    """Get the name by which ``find_namer`` finds a namer again, for saving: "words" for a callable of the user's own."""
+    """Get the name of a namer for saving, which ``find_namer`` resolves again: "words" for a callable of the user."""
     if isinstance(namer, TitleWriter):
         return "model" if namer.model is model else f"model:{namer.model.name}"
     return next((name for name, entry in NAMERS.items() if entry.name_groups is namer), "words")
@@ -59,7 +61,7 @@ def get_namer_name(namer: Namer, model: InBedder) -> str:
 def collect_contents(
     texts: Sequence[str], answers: Sequence[str], vectors: Vectors, labels: Labels, words: Sequence[list[str]]
 ) -> list[GroupContents]:
-    """Collect the groups as namers see them.
+    """Collect the contents of each group for a namer.
 
     Args:
         texts: n texts.
@@ -69,32 +71,34 @@ def collect_contents(
         words: Keywords of each group, k lists.
 
     Returns:
-        k groups.
+        Contents of the k groups.
     """
     groups = []
     for number, keywords in enumerate(words):
         rows = np.flatnonzero(labels == number)
         texts_and_answers = [texts[row] for row in rows.tolist()], [answers[row] for row in rows.tolist()]
-        groups.append(GroupContents(*texts_and_answers, unit(vectors[rows]), list(keywords)))
+        groups.append(GroupContents(*texts_and_answers, normalize_vectors(vectors[rows]), list(keywords)))
     return groups
 
 
 def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
-    """Name groups in one line each: none empty, none twice, groups of mixed answers marked.
+    """Name groups; replace empty names, make equal names distinct and mark mixed groups.
 
     Args:
-        namer: What names them.
+        namer: The namer.
         groups: k groups.
 
     Returns:
-        k names.
+        k distinct names of one line each.
 
     Raises:
-        InputError: When the namer gives no list of k strings.
+        InputError: If the namer does not return a list of k strings.
     """
     raw_names = namer(groups)
     if isinstance(raw_names, str) or len(raw_names) != len(groups) or not all(isinstance(name, str) for name in raw_names):
-        raise InputError(f"The namer must give a list of {len(groups)} names, one string per group, not {shown(raw_names)}.")
+        raise InputError(
+            f"The namer must return a list of {len(groups)} names, one string per group, not {format_value(raw_names)}."
+        )
     names = []
     for number, (name, group) in enumerate(zip(raw_names, groups, strict=True), 1):
         stem = " ".join(name.split()) or ", ".join(group.keywords[:KEYWORDS_PER_NAME]) or f"group {number}"
@@ -103,14 +107,14 @@ def name_groups(namer: Namer, groups: Sequence[GroupContents]) -> list[str]:
 
 
 def is_mixed(group: GroupContents) -> bool:
-    """Check whether the answers of a group have too little in common for any name to fit most of them.
+    """Tell whether the answers of a group are too different for one name.
 
     Args:
         group: The group.
 
     Returns:
-        True if fewer than half of its answers contain one of its first three keywords, and no word is in half of them; False
-        if the model answers nothing.
+        True if fewer than half of its answers contain one of its first three keywords, and no word occurs in half of them;
+        False if there are no answers.
     """
     return group.has_answers and not group.has_fitting_keywords and not group.common_words
 
@@ -121,11 +125,11 @@ def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used
     Args:
         names: k names.
         words: Keywords of each group, k lists.
-        used_names: Names that other groups have already.
+        used_names: Names of other groups.
 
     Returns:
-        k names that differ from each other and from the used ones: the first of equal ones keeps its name, each later one gets
-        the first of its keywords that sets it apart, else a number.
+        k names that differ from each other and from the used names. The first of several equal names stays; each later one gets
+        its first keyword that makes it distinct, or else a number.
     """
     folded_names = {name.removesuffix(MIXED_SUFFIX).casefold() for name in used_names}
     distinct_names: list[str] = []
@@ -140,13 +144,13 @@ def deduplicate_names(names: Sequence[str], words: Sequence[Sequence[str]], used
 
 
 def deduplicate_group_names(results: Sequence[Result]) -> list[Result]:
-    """Rename groups of groupings that are shown side by side, so that no name comes twice among them.
+    """Make the group names of several groupings distinct.
 
     Args:
         results: The groupings.
 
     Returns:
-        The groupings; those whose names do not change are the same objects.
+        The groupings with distinct names; groupings whose names do not change are returned as they are.
     """
     used_names: list[str] = []
     renamed_results = []

@@ -1,9 +1,9 @@
-"""How many groups: between the number that the silhouette likes best and the one that the Davies-Bouldin index likes best.
+"""The number of groups: the geometric mean of the numbers that the silhouette and the Davies-Bouldin index prefer.
 
-Both compare how close rows are within groups and between them, the silhouette row by row (Rousseeuw 1987), the index centre by
-centre (Davies and Bouldin 1979). Either alone often runs to the smallest or the largest number that was tried; their geometric
-mean came nearest to the number of labels on the project's labelled sets: nearer than distinct answers and agreement of subsamples
-(``scripts/bench/measure_counts.py``, the table in ``evaluation/README.md``).
+Both criteria compare distances within groups with distances between groups, the silhouette per row (Rousseeuw 1987), the index
+per centre (Davies and Bouldin 1979). Either criterion often prefers the smallest or the largest candidate. On the project's
+labelled sets the geometric mean came nearest to the number of labels, nearer than distinct answers and agreement of subsamples
+(``scripts/bench/measure_counts.py``, table in ``evaluation/README.md``).
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, normalize_vectors
 
 CANDIDATE_NUMBERS = (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 MIN_MEAN_GROUP_ROWS = 10
-"""Mean rows per group, unless there are only two groups."""
+"""Minimum mean number of rows per group, unless there are only two groups."""
 MAX_SAMPLED_ROWS = 1000
-"""Maximum number of rows for trying the candidates."""
+"""Maximum number of rows that the candidates are tried on."""
 CLEAR_SILHOUETTE = 0.25
-"""A silhouette of at least this shows well-separated groups (Kaufman and Rousseeuw 1990)."""
+"""Minimum silhouette of well-separated groups (Kaufman and Rousseeuw 1990)."""
 BLOCK_ROWS = 8192
+"""Number of rows read at once."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A number of groups, and what speaks for it."""
+    """A chosen number of groups, with the criteria behind it."""
 
     k: int
-    """The number."""
+    """The chosen number."""
     by_silhouette: int
     """The number with the best silhouette."""
     by_davies_bouldin: int
@@ -37,36 +38,36 @@ class Choice:
     silhouette: float
     """The best silhouette, -1 to 1."""
     max_k: int
-    """The largest number that was tried."""
+    """The largest number tried."""
 
     @property
     def confidence(self) -> str:
-        """Either "high", where groups stand apart and the number is not the largest that was tried, or "low"."""
+        """Confidence in the number: "high" if groups are well separated and it is not the largest number tried, else "low"."""
         return "high" if self.silhouette >= CLEAR_SILHOUETTE and self.k < self.max_k else "low"
 
     def __str__(self) -> str:
-        """One sentence for people."""
+        """Describe the choice in one sentence."""
         if self.max_k < 3:
-            two_groups = "2 groups: the texts are too few or too alike for more."
-            return two_groups if self.k == 2 else "All texts are alike, so they are one group."
+            two_groups = "2 groups: the texts are too few or too similar for more."
+            return two_groups if self.k == 2 else "All texts are alike and form one group."
         low, high = sorted((self.by_silhouette, self.by_davies_bouldin))
-        criteria = f"both criteria like {low} best" if low == high else f"one criterion likes {low} best, the other {high}"
+        criteria = f"both criteria prefer {low}" if low == high else f"one criterion prefers {low}, the other {high}"
         caveat = ""
         if self.confidence == "low":
-            caveat = ", as more may be better" if self.silhouette >= CLEAR_SILHOUETTE else ", as groups hardly stand apart"
+            caveat = " because more may be better" if self.silhouette >= CLEAR_SILHOUETTE else " because groups overlap"
         confidence = f"confidence {self.confidence}{caveat} (silhouette {self.silhouette:.2f})"
-        return f"{self.k} groups were chosen from 2 to {self.max_k}: {criteria}; {confidence}."
+        return f"{self.k} groups, chosen from 2 to {self.max_k}: {criteria}; {confidence}."
 
 
 def choose_number(vectors: Vectors, seed: int = 0) -> Choice:
-    """Choose the number of groups of k-means.
+    """Choose the number of groups for k-means.
 
     Args:
-        vectors: Shape (n, d), which may be mapped from a file; only their directions count.
+        vectors: Shape (n, d); may be memory-mapped. Only their directions count.
         seed: Seed of the sample and of k-means.
 
     Returns:
-        The number, 2 to 50 and at most a tenth of n; less than 2 where there are less distinct rows.
+        The choice: 2 to 50 groups, and at most n / 10 above 2; one group if all rows have the same direction.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import davies_bouldin_score, pairwise_distances, silhouette_score
@@ -74,7 +75,7 @@ def choose_number(vectors: Vectors, seed: int = 0) -> Choice:
     rows = np.arange(len(vectors))
     if len(rows) > MAX_SAMPLED_ROWS:
         rows = np.sort(np.random.default_rng(seed).choice(len(rows), MAX_SAMPLED_ROWS, replace=False))
-    sample = unit(vectors[rows])
+    sample = normalize_vectors(vectors[rows])
     distinct_count = count_distinct_rows(sample, len(sample))
     if distinct_count < 3:
         k = min(count_distinct_rows(vectors, 3), 2)
@@ -92,18 +93,18 @@ def choose_number(vectors: Vectors, seed: int = 0) -> Choice:
 
 
 def count_distinct_rows(vectors: Vectors, limit: int) -> int:
-    """Count distinct directions, up to a limit.
+    """Count distinct directions up to a limit.
 
     Args:
         vectors: Shape (n, d).
-        limit: Counting stops here.
+        limit: Number at which counting stops.
 
     Returns:
-        Their number, at most ``limit``.
+        The number of distinct directions, at most ``limit``.
     """
     directions: set[bytes] = set()
     for start in range(0, len(vectors), BLOCK_ROWS):
-        for row in unit(vectors[start : start + BLOCK_ROWS]) + 0.0:  # -0.0 becomes 0.0
+        for row in normalize_vectors(vectors[start : start + BLOCK_ROWS]) + 0.0:  # -0.0 becomes 0.0
             directions.add(row.tobytes())
             if len(directions) == limit:
                 return limit

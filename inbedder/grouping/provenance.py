@@ -1,4 +1,4 @@
-"""Where a grouping's vectors come from: the model and how it is read, the question, the namer."""
+"""The provenance of a grouping: model, encoding options, question and namer."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from typing import Any
 import numpy as np
 
 from inbedder.embedder import InBedder
-from inbedder.errors import InbedderError, InputError, TextCutWarning, shown
+from inbedder.errors import InbedderError, InputError, TextCutWarning, format_value
 from inbedder.vector_spec import VectorSpec
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, normalize_vectors
 
 Instruction = str | list[str] | None
-"""One question, several wordings of it, or none."""
+"""One question, its several wordings, or none."""
 NO_INSTRUCTION = "(no instruction)"
-"""What stands for the question of general-purpose vectors."""
-ADVICE = "Leave the model out to load the one that it was made with, or group again."
+"""Name of the missing question of general-purpose vectors."""
+ADVICE = "Leave out the model to load the one that made the grouping, or group again."
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made a grouping. Vectors of a model with another spec cannot be compared with its own."""
+    """The provenance of a grouping. Its vectors are comparable only with vectors of the same spec."""
 
     spec: VectorSpec
-    """The model and how it is read."""
+    """Model and encoding options."""
     instruction: Instruction
-    """What is asked of each text."""
+    """The question asked about each text."""
     namer: str = "words"
-    """What named the groups (``naming.get_namer_name``)."""
+    """Name of the namer (``naming.get_namer_name``)."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the provenance as JSON takes it."""
+        """Return the provenance as a JSON-serializable dictionary."""
         return {"spec": self.spec.to_dict(), "instruction": self.instruction, "namer": self.namer}
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> Provenance:
-        """Make a provenance of what ``to_dict`` returned.
+        """Make a provenance from the result of ``to_dict``.
 
         Args:
-            table: The provenance.
+            table: Result of ``to_dict``.
 
         Returns:
-            An equal one.
+            The provenance.
 
         Raises:
-            InputError: When the model's settings are damaged.
+            InputError: If the model's settings are damaged.
         """
         return cls(VectorSpec.from_dict(table["spec"]), table["instruction"], table["namer"])
 
     def load_model(self, name: str | None = None, **options: Any) -> InBedder:
-        """Load the model as it was.
+        """Load the model with the recorded options.
 
         Args:
-            name: Where it is now; None is where it was.
-            **options: Keyword arguments of ``InBedder``; those that would change vectors are refused.
+            name: Current name or folder of the model; None for the recorded one.
+            **options: Keyword arguments of ``InBedder``. Options that would change vectors are refused.
 
         Returns:
             The model.
 
         Raises:
-            ModelError: When it cannot be loaded.
-            InputError: When it is another, or has changed.
+            ModelError: If the model cannot be loaded.
+            InputError: If it is another model, or has changed.
         """
         try:
             embedder: InBedder = self.spec.load(
@@ -72,17 +72,17 @@ class Provenance:
         except InbedderError as error:
             if name in (None, self.spec.model):
                 raise
-            made = f"The grouping was made with {shown(self.spec.model)} (revision {self.spec.weights})"
-            raise InputError(f"{made}, and {shown(name)} cannot be read like it. {ADVICE}") from error
+            reason = f"The grouping was made with {format_value(self.spec.model)} (revision {self.spec.weights})"
+            raise InputError(f"{reason}, and {format_value(name)} cannot be loaded with the same options. {ADVICE}") from error
         self.check(embedder)
         return embedder
 
     def check(self, embedder: InBedder) -> None:
-        """Refuse a loaded model whose vectors cannot be compared with the grouping's."""
+        """Refuse a loaded model whose vectors are not comparable with the grouping's."""
         self.spec.check(embedder.spec, "The grouping was made", ADVICE)
 
     def encode(self, embedder: InBedder, texts: list[str], **options: Any) -> Vectors:
-        """Embed texts as the grouping's were.
+        """Embed texts under the grouping's question.
 
         Args:
             embedder: The model.
@@ -90,10 +90,12 @@ class Provenance:
             **options: Keyword arguments of ``InBedder.encode``.
 
         Returns:
-            float32, shape (n, d), of length 1: of several wordings the mean of their vectors.
+            Vectors of length 1, float32, shape (n, d); the mean over several wordings.
         """
         wordings = self.instruction if isinstance(self.instruction, list) else [self.instruction]
-        vectors: Vectors = unit(np.mean([unit(embedder.encode(texts, wording, **options)) for wording in wordings], axis=0))
+        vectors: Vectors = normalize_vectors(
+            np.mean([normalize_vectors(embedder.encode(texts, wording, **options)) for wording in wordings], axis=0)
+        )
         return vectors
 
     def answer(self, embedder: InBedder, texts: list[str], **options: Any) -> list[str]:
@@ -105,12 +107,11 @@ class Provenance:
             **options: Keyword arguments of ``InBedder.answer``.
 
         Returns:
-            n strings; of several wordings the answers to the first; empty ones without a question or of a model that does not
-            answer.
+            n strings, the answers to the first of several wordings; empty without a question or if the model does not answer.
         """
         if self.instruction is None or not embedder.backbone.answers:
             return [""] * len(texts)
         first = self.instruction[0] if isinstance(self.instruction, list) else self.instruction
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TextCutWarning)  # encode has already warned
+            warnings.simplefilter("ignore", TextCutWarning)  # encode has warned already
             return [str(answer) for answer in embedder.answer(texts, first, **options)]

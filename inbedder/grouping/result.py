@@ -1,4 +1,4 @@
-"""What ``cluster`` returns: a corpus in groups, and the ways to write it."""
+"""The result of ``cluster``: a corpus in groups, with methods that export it."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import MissingExtraError
-from inbedder.grouping.grouped_texts import GroupedTexts, group_columns
+from inbedder.grouping.grouped_texts import GroupedTexts, make_group_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class ClusterResult(GroupedTexts):
-    """One grouping of a corpus: its fields are those of ``GroupedTexts``."""
+    """One grouping of a corpus, with the fields of ``GroupedTexts``.
+
+    Example:
+        >>> from inbedder import cluster
+        >>> result = cluster(["I love cats", "I love dogs", "The parcel is late"], "What is it about?", k=2)
+        >>> len(result.names), result.sizes
+        (2, [2, 1])
+    """
 
     def rows(self) -> list[dict[str, Any]]:
-        """One table row per text.
+        """Return one table row per text.
 
         Returns:
-            Rows of text, group (from 1), group_name, answer and fit (see ``fitting.measure_fit``).
+            n rows of text, group (from 1), group_name, answer and fit (see ``group_distances.measure_fit``).
         """
-        columns = {"text": self.texts, **group_columns([self])}
+        columns = {"text": self.texts, **make_group_columns([self])}
         return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
     def to_frame(self) -> pd.DataFrame:
-        """The rows as a data frame.
+        """Return the rows as a data frame.
 
         Returns:
-            Columns text, group, group_name, answer, fit; its index is that of the texts where they were a column of pandas.
+            Columns text, group, group_name, answer and fit; texts from a pandas column keep its index.
 
         Raises:
-            MissingExtraError: When pandas is not installed.
+            MissingExtraError: If pandas is not installed.
         """
         try:
             import pandas as pd
@@ -40,23 +47,26 @@ class ClusterResult(GroupedTexts):
         return pd.DataFrame(self.rows(), index=self.index)
 
     def save_html(self, path: str | os.PathLike[str]) -> None:
-        """Write one self-contained page: map, keywords and examples.
+        """Write a self-contained HTML report.
 
         Args:
-            path: The page's file.
+            path: Path of the report; an existing file is replaced.
+
+        Raises:
+            InputError: If the file cannot be written.
         """
         from inbedder.grouping.report.page import save_report
 
         save_report([self], path)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Keep the groups, so that ``Grouping.load(folder)`` can put new texts into them.
+        """Save the groups; ``Grouping.load(folder)`` assigns new texts to them.
 
         Args:
-            folder: New, empty, or one that holds a grouping, which is replaced.
+            folder: A new or empty folder, or one with a saved grouping, which is replaced.
 
         Raises:
-            InputError: When the folder cannot be used, or every text was left out.
+            InputError: If the folder cannot be used, or no text fits a group.
         """
         from inbedder.grouping.saving import Grouping
 

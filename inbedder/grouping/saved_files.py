@@ -1,7 +1,7 @@
-"""The folder of a saved grouping: ``grouping.json`` and arrays (.npy), replaced atomically.
+"""The folder of a saved grouping: ``grouping.json`` and .npy arrays, replaced atomically.
 
-The name of an array's file contains a hash of its content, and ``grouping.json``, which names the files, is written last: until
-then a reader gets the whole previous grouping, afterwards the whole new one. Files of earlier groupings are deleted after that.
+The file name of an array contains a hash of its content. ``grouping.json`` names the files and is written last: until then
+readers get the complete previous grouping, afterwards the complete new one. Files of earlier groupings are deleted at the end.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, shown
+from inbedder.errors import InputError, format_value
 from inbedder.io.files import atomic_write
 
 METADATA_FILE = "grouping.json"
 FORMAT_VERSION = 1
 ARRAY_FILE_NAME = re.compile(r"[a-z]+-[0-9a-f]{16}\.npy")
-REPAIR_ADVICE = "Keep the grouping again (inbedder cluster --save), or take a copy of the folder."
+REPAIR_ADVICE = "Save the grouping again (inbedder cluster --save), or restore a copy of the folder."
 
 
 def check_save_folder(folder: str | os.PathLike[str]) -> Path:
-    """Check, before the work, that a grouping can be saved in a folder.
+    """Check that a grouping can be saved in a folder, before the model runs.
 
     Args:
-        folder: New, empty, or one that holds a grouping already, which is replaced.
+        folder: A new or empty folder, or one with a saved grouping, which is replaced.
 
     Returns:
-        The folder.
+        Path of the folder.
 
     Raises:
-        InputError: When it holds something else, or is none.
+        InputError: If the folder holds other files, or is not a folder.
     """
     root = Path(folder)
     try:
         has_files = root.exists() and any(root.iterdir())
     except OSError as error:
-        raise InputError(f"{shown(str(root))} is no folder that can be used ({error.strerror}). Name another.") from error
+        raise InputError(f"{format_value(str(root))} cannot be used as a folder ({error.strerror}). Choose another.") from error
     if has_files and not (root / METADATA_FILE).is_file():
-        raise InputError(f"{shown(str(root))} holds other files and no grouping. Name a new folder.")
+        raise InputError(f"{format_value(str(root))} holds other files but no grouping. Choose a new folder.")
     return root
 
 
 def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a grouping, all of it or nothing.
+    """Write the files of a grouping atomically.
 
     Args:
-        folder: As for ``check_save_folder``; created if it does not exist.
+        folder: A new or empty folder, or one with a saved grouping; created if it does not exist.
         metadata: Content of ``grouping.json``.
         arrays: Arrays by name.
 
     Raises:
-        InputError: When the folder cannot be used.
+        InputError: If the folder cannot be used.
     """
     root = check_save_folder(folder)
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{shown(str(root))} cannot be made ({error.strerror}). Name another folder.") from error
+        raise InputError(f"{format_value(str(root))} cannot be created ({error.strerror}). Choose another folder.") from error
     files: dict[str, dict[str, str]] = {}
     for name, array in arrays.items():
         buffer = io.BytesIO()
@@ -84,52 +84,52 @@ def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, 
 
 
 def read_grouping_files(folder: str | os.PathLike[str], names: tuple[str, ...]) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Read a grouping.
+    """Read the files of a grouping.
 
     Args:
-        folder: Where it was saved.
-        names: Arrays that it must contain.
+        folder: Folder of the saved grouping.
+        names: Names of the required arrays.
 
     Returns:
         Content of ``grouping.json``, and the arrays.
 
     Raises:
-        InputError: When there is none, or it is damaged or of another version.
+        InputError: If there is no grouping, or it is damaged or has another format version.
     """
     root = Path(folder)
     try:
         metadata = json.loads((root / METADATA_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        advice = "Keep one with result.save(folder), or inbedder cluster --save."
-        raise InputError(f"{shown(str(root))} holds no grouping ({METADATA_FILE} is not there). {advice}") from None
+        advice = "Save one with result.save(folder) or inbedder cluster --save."
+        raise InputError(f"{format_value(str(root))} holds no grouping ({METADATA_FILE} is missing). {advice}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise make_damage_error(root, f"{METADATA_FILE} cannot be read ({error})") from error
     if not isinstance(metadata, dict) or not isinstance(metadata.get("arrays"), dict):
         raise make_damage_error(root, f"{METADATA_FILE} does not list its arrays")
     if metadata.get("format") != FORMAT_VERSION:
-        version = shown(metadata.get("format"))
+        version = format_value(metadata.get("format"))
         advice = f"this version reads {FORMAT_VERSION}. Group again with --save."
-        raise InputError(f"{shown(str(root))} has format {version}, and {advice}")
+        raise InputError(f"{format_value(str(root))} has format {version}, and {advice}")
     return metadata, [_read_array(root, metadata["arrays"].get(name), name) for name in names]
 
 
 def _read_array(root: Path, entry: Any, name: str) -> NDArray[Any]:
     file = entry.get("file") if isinstance(entry, dict) else None
     if not isinstance(file, str) or not ARRAY_FILE_NAME.fullmatch(file):
-        raise make_damage_error(root, f"{METADATA_FILE} names no file of {name}")
+        raise make_damage_error(root, f"{METADATA_FILE} names no file for {name}")
     try:
         content = (root / file).read_bytes()
     except OSError as error:
         raise make_damage_error(root, f"{file} cannot be read ({error.strerror})") from error
     if hashlib.sha256(content).hexdigest() != entry.get("sha256"):
-        raise make_damage_error(root, f"{file} is not what was written")
+        raise make_damage_error(root, f"{file} has another SHA-256 than {METADATA_FILE} records")
     try:
         array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise make_damage_error(root, f"{file} is no array ({error})") from error
+        raise make_damage_error(root, f"{file} is not an array ({error})") from error
     return array
 
 
 def make_damage_error(folder: Path, reason: str) -> InputError:
-    """Make the error for a grouping in a folder that cannot be used for a reason."""
-    return InputError(f"The grouping in {shown(str(folder))} is damaged: {reason}. {REPAIR_ADVICE}")
+    """Make the error for a damaged grouping."""
+    return InputError(f"The grouping in {format_value(str(folder))} is damaged: {reason}. {REPAIR_ADVICE}")

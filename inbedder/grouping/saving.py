@@ -1,4 +1,4 @@
-"""Groupings on disk: new texts go into the groups of earlier ones, or into new groups where they form some of their own."""
+"""Saved groupings, which assign new texts to the groups of earlier texts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import known_vectors, whole_number
+from inbedder.arguments import check_integer, check_vectors
 from inbedder.embedder import InBedder
-from inbedder.errors import InputError, shown
+from inbedder.errors import InputError, format_value
 from inbedder.grouping.assignment import Assignment
 from inbedder.grouping.explain import find_central_texts, find_keywords
 from inbedder.grouping.group_distances import find_nearest_centres, find_new_groups, measure_member_distances, measure_typicality
@@ -24,36 +24,37 @@ from inbedder.grouping.partition import Labels
 from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.saved_files import make_damage_error, read_grouping_files, write_grouping_files
 from inbedder.prompting.templates import check_texts
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
 
 STORED_ANSWERS_PER_GROUP = 50
-"""Maximum number of distinct answers that are saved."""
+"""Maximum number of distinct answers saved per group."""
 EXAMPLES_PER_GROUP = 5
+"""Number of central texts saved per group."""
 
 
 @dataclass
 class StoredGroup:
-    """One group without its centre: name, size, keywords, examples and answers."""
+    """A saved group without its centre."""
 
     name: str
-    """Its name."""
+    """Name of the group."""
     size: int
-    """Texts that it was made of."""
+    """Number of texts in the group."""
     keywords: list[str]
-    """Words that name it."""
+    """Keywords of the group."""
     examples: list[str]
-    """Its most central texts."""
+    """The most central texts."""
     answers: dict[str, int]
-    """Its most frequent answers, and how often each was given."""
+    """The most frequent answers and their counts."""
     by_hand: bool = False
-    """Whether a person gave the name."""
+    """Whether the user set the name."""
 
 
 class _Batch(NamedTuple):
-    """New texts, their vectors of length 1, answers, and pandas index."""
+    """New texts with their vectors of length 1, answers and pandas index."""
 
     texts: list[str]
     vectors: Vectors
@@ -63,20 +64,30 @@ class _Batch(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Grouping:
-    """Groups that outlive their corpus. ``ClusterResult.save`` makes one, ``Grouping.load`` opens it."""
+    """A grouping that assigns new texts. ``ClusterResult.save`` writes one and ``Grouping.load`` reads it.
+
+    Example:
+        >>> import tempfile
+        >>> from inbedder import Grouping, cluster
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> folder = tempfile.mkdtemp()
+        >>> cluster(texts, "What is it about?", k=2).save(folder)
+        >>> Grouping.load(folder).assign(["I love horses"]).labels.shape
+        (1,)
+    """
 
     provenance: Provenance
-    """Model, settings and instruction."""
+    """Model, settings, instruction and namer."""
     groups: list[StoredGroup]
-    """The groups, k."""
+    """k groups."""
     centres: Vectors
     """Mean of each group's vectors of length 1, float32, shape (k, d)."""
     labels: Labels
-    """Group of each kept distance, shape (m,)."""
+    """Group of each stored distance, int64, shape (m,)."""
     distances: Vectors
-    """Distance of each read text to the centre of its group without it, float32, shape (m,)."""
+    """Distance of each encoded text to the centre of the other members of its group, float32, shape (m,)."""
     load_options: dict[str, Any] = field(default_factory=dict)
-    """Keyword arguments for loading the model when it is first needed: cache, device, dtype."""
+    """Keyword arguments for loading the model at its first use, such as cache, device and dtype."""
     _embedder: InBedder | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +99,7 @@ class Grouping:
 
     @property
     def question(self) -> str:
-        """What was asked, in one line."""
+        """The question in one line."""
         instruction = self.provenance.instruction
         return " / ".join(instruction) if isinstance(instruction, list) else instruction or NO_INSTRUCTION
 
@@ -99,33 +110,33 @@ class Grouping:
 
     @classmethod
     def of(cls, result: GroupedTexts, model: InBedder | None = None) -> Grouping:
-        """Keep what a grouping needs to take new texts.
+        """Make a grouping that assigns new texts.
 
         Args:
             result: The grouping of a corpus.
-            model: The model that made it; None loads it again when it is first needed.
+            model: The model that made it; None loads it at its first use.
 
         Returns:
-            Its groups; rows that were left out are none.
+            The grouping; texts that fit no group form none.
 
         Raises:
-            InputError: When nobody knows which model made its vectors, or it has no groups.
+            InputError: If the result does not name the model of its vectors, or has no groups.
         """
         if result.provenance is None:
-            raise InputError("This grouping does not say which model made it. Make it with cluster().")
+            raise InputError("This grouping does not name the model that made it. Make it with cluster().")
         count = len(result.keywords) - (result.left_out is not None)
         if not count:
-            reason = f"Under {shown(result.instruction)} every text was left out"
-            raise InputError(f"{reason}, so there is no group to keep. Group with a smaller min_size, or by another method.")
+            reason = f"Under {format_value(result.instruction)} no text fits a group"
+            raise InputError(f"{reason}, so there is nothing to save. Group with a smaller min_size or another method.")
         sample = getattr(result.embeddings, "sample", None)
         groups, centres, distances = [], [], []
         for number, name in enumerate(result.names[:count]):
             members = np.flatnonzero(result.labels == number)
-            directions = np.asarray(unit(result.embeddings[members]))
+            directions = np.asarray(normalize_vectors(result.embeddings[members]))
             answers = _count_answers(result.answers[row] for row in members.tolist())
             groups.append(StoredGroup(name, len(members), result.keywords[number], result.examples[number], answers))
             centres.append(directions.mean(axis=0))
-            if sample is not None:  # mapped vectors lie nearer to each other than read ones
+            if sample is not None:  # mapped vectors lie closer together than encoded ones
                 directions = directions[np.isin(members, sample)]
             distances.append(measure_member_distances(directions, centres[-1], len(members)))
         labels = np.repeat(np.arange(count), [len(group_distances) for group_distances in distances])
@@ -135,28 +146,28 @@ class Grouping:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], model: InBedder | str | None = None, **load_options: Any) -> Grouping:
-        """Open a kept grouping.
+        """Load a saved grouping.
 
         Args:
-            folder: Where ``save`` put it.
-            model: The model that it was made with, already loaded, or under another name (its folder was moved); None loads it
-                by the name that was kept, when it is first needed.
-            **load_options: Keyword arguments of ``InBedder``, such as cache and device; those that would change vectors are
+            folder: Folder of the saved grouping.
+            model: The grouping's model, if it is loaded already, or its new name or folder; None loads it by the saved name at
+                its first use.
+            **load_options: Keyword arguments of ``InBedder``, such as cache and device. Options that would change vectors are
                 refused.
 
         Returns:
             The grouping.
 
         Raises:
-            InputError: When there is none, it is damaged, or the model is another.
-            ModelError: When a model of that name cannot be loaded.
+            InputError: If the folder holds no grouping, the grouping is damaged, or the model is another one.
+            ModelError: If the model cannot be loaded.
         """
         metadata, (centres, labels, distances) = read_grouping_files(folder, ("centres", "labels", "distances"))
         try:
             groups = [StoredGroup(**group) for group in metadata["groups"]]
             grouping = cls(Provenance.from_dict(metadata["provenance"]), groups, centres, labels, distances, load_options)
         except (InputError, KeyError, TypeError, ValueError) as error:
-            raise make_damage_error(Path(folder), f"its settings are not whole ({error!r})") from error
+            raise make_damage_error(Path(folder), f"its settings are incomplete ({error!r})") from error
         if reason := grouping._find_contradiction():
             raise make_damage_error(Path(folder), reason)
         if isinstance(model, InBedder):
@@ -167,7 +178,7 @@ class Grouping:
         return grouping
 
     def _find_contradiction(self) -> str | None:
-        """Say how arrays and groups contradict each other; None if they do not."""
+        """Find how arrays and groups contradict each other; None if they do not."""
         count = len(self.groups)
         if self.centres.ndim != 2 or len(self.centres) != count or not count:
             return f"{count} groups but centres of shape {self.centres.shape}"
@@ -176,47 +187,47 @@ class Grouping:
         if self.labels.dtype.kind != "i" or self.distances.dtype.kind != "f":
             return f"labels of type {self.labels.dtype} and distances of type {self.distances.dtype}"
         if not (np.isfinite(self.centres).all() and np.isfinite(self.distances).all()):
-            return "its numbers are not finite"
+            return "its arrays contain NaN or infinite numbers"
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
             return f"labels beyond its {count} groups"
         texts = [text for group in self.groups for text in (group.name, *group.keywords, *group.examples, *group.answers)]
-        return None if all(isinstance(text, str) for text in (*texts, self.provenance.namer)) else "a name is no text"
+        return None if all(isinstance(text, str) for text in (*texts, self.provenance.namer)) else "a name is not a string"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write json and npy files, all of them or nothing.
+        """Save the grouping as JSON and npy files, atomically.
 
         Args:
-            folder: New, empty, or one that holds a grouping, which is replaced.
+            folder: A new or empty folder, or one with a saved grouping, which is replaced.
 
         Raises:
-            InputError: When the folder cannot be used.
+            InputError: If the folder cannot be used.
         """
         metadata = {"provenance": self.provenance.to_dict(), "groups": [asdict(group) for group in self.groups]}
         write_grouping_files(folder, metadata, {"centres": self.centres, "labels": self.labels, "distances": self.distances})
 
     @property
     def model(self) -> InBedder:
-        """The model, which is loaded when it is first needed."""
+        """The model, loaded at its first use."""
         if self._embedder is None:
             self._embedder = self.provenance.load_model(**self.load_options)
         return self._embedder
 
     def rename(self, names: Mapping[int, str]) -> None:
-        """Name groups by hand; such names stay whatever is assigned, added or saved.
+        """Rename groups. The new names persist when texts are assigned, groups are added or the grouping is saved.
 
         Args:
-            names: A name by number of group, from 0.
+            names: New names by number of the group, from 0.
 
         Raises:
-            InputError: When there is no such group, or a name is empty or another group's. No group is renamed then.
+            InputError: If there is no such group, or a name is empty or belongs to another group. Then no group is renamed.
         """
-        new_names = {whole_number("group", number, 0, len(self.groups) - 1): name for number, name in names.items()}
+        new_names = {check_integer("group", number, 0, len(self.groups) - 1): name for number, name in names.items()}
         for name in new_names.values():
             if not isinstance(name, str) or not name.strip():
-                raise InputError(f"{shown(name)} is no name of a group. Give a text.")
+                raise InputError(f"{format_value(name)} is not a valid name of a group. Give a non-empty string.")
         all_names = [new_names.get(number, group.name) for number, group in enumerate(self.groups)]
         if duplicates := [name for name, count in Counter(all_names).items() if count > 1 and name in new_names.values()]:
-            raise InputError(f"Two groups would be called {shown(duplicates[0])}. Give each its own name.")
+            raise InputError(f"Two groups would have the name {format_value(duplicates[0])}. Give each group its own name.")
         for number, name in new_names.items():
             self.groups[number] = replace(self.groups[number], name=name, by_hand=True)
 
@@ -228,19 +239,19 @@ class Grouping:
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> Assignment:
-        """Put texts into the groups.
+        """Assign texts to the groups.
 
         Args:
             texts: n texts, at least one.
-            embeddings: Their vectors under the instruction, shape (n, d), where they are known already.
+            embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them.
             batch_size: Batch size.
-            show_progress_bar: None shows one for long work in a terminal.
+            show_progress_bar: None shows a progress bar for long work in a terminal.
 
         Returns:
             Group, distance, typicality and answer of each text.
 
         Raises:
-            InputError: When there is no text, or the model is no longer the one that made the grouping.
+            InputError: If there is no text, or the model is no longer the one that made the grouping.
         """
         return self._assign_batch(self._embed_batch(texts, embeddings, batch_size, show_progress_bar))
 
@@ -252,22 +263,22 @@ class Grouping:
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> Assignment:
-        """Put texts into the groups, and add groups where those that fit none form one of their own.
+        """Assign texts to the groups, and add groups of texts that fit none.
 
-        Such a group has at least ten texts, is as tight as the kept groups are, and gets the next number; the other groups
-        stay as they are. ``save`` keeps it.
+        A new group has at least ten texts, is as tight as the stored groups, and gets the next number. The other groups do not
+        change. Call ``save`` to store the new groups.
 
         Args:
-            texts: As for ``assign``.
-            embeddings: As for ``assign``.
-            batch_size: As for ``assign``.
-            show_progress_bar: As for ``assign``.
+            texts: n texts, at least one.
+            embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them.
+            batch_size: Batch size.
+            show_progress_bar: None shows a progress bar for long work in a terminal.
 
         Returns:
-            Group, distance, typicality and answer of each text, the new groups among them.
+            Group, distance, typicality and answer of each text, with the new groups.
 
         Raises:
-            InputError: As ``assign`` does.
+            InputError: If there is no text, or the model is no longer the one that made the grouping.
         """
         batch = self._embed_batch(texts, embeddings, batch_size, show_progress_bar)
         assignment = self._assign_batch(batch)
@@ -284,15 +295,15 @@ class Grouping:
         index = texts.index if hasattr(texts, "iloc") else None
         texts = check_texts(texts, None)[0]
         if not texts:
-            raise InputError("There is no text to put into groups.")
+            raise InputError("There is no text to assign.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         if embeddings is None:
             vectors = self.provenance.encode(self.model, texts, **options)
         else:
-            vectors = unit(known_vectors("embeddings", embeddings, len(texts)))
+            vectors = normalize_vectors(check_vectors("embeddings", embeddings, len(texts)))
         if vectors.shape[1] != self.centres.shape[1]:
             width = self.centres.shape[1]
-            raise InputError(f"The groups are made of vectors of {width} numbers, and these have {vectors.shape[1]}.")
+            raise InputError(f"The groups have vectors of {width} dimensions, but these have {vectors.shape[1]}.")
         return _Batch(texts, vectors, self.provenance.answer(self.model, texts, **options), index)
 
     def _assign_batch(self, batch: _Batch) -> Assignment:
@@ -302,7 +313,7 @@ class Grouping:
         return Assignment(batch.texts, labels, distances, typicality, batch.answers, names, batch.index)
 
     def _add_groups(self, clusters: list[NDArray[np.intp]], batch: _Batch) -> None:
-        """Add groups of new texts, whose keywords and names tell them apart from the stored groups."""
+        """Add groups of new texts with keywords and names that distinguish them from the stored groups."""
         first = len(self.groups)
         members = np.concatenate(clusters)
         labels = np.repeat(np.arange(first, first + len(clusters)), [len(rows) for rows in clusters])
@@ -323,13 +334,13 @@ class Grouping:
         self.labels = np.concatenate([self.labels, labels])
 
     def _name_clusters(self, clusters: list[NDArray[np.intp]], batch: _Batch, words: list[list[str]]) -> list[str]:
-        """Name new groups by the namer of the stored ones, which it sees too."""
+        """Name new groups with the namer of the stored groups, which it sees too."""
         contents = []
         for group, centre, group_words in zip(self.groups, self.centres, words, strict=False):
             phrases = _list_phrases(group)
             answers = phrases if group.answers else [""] * len(phrases)
-            contents.append(GroupContents(phrases, answers, unit([centre] * len(phrases)), group_words))
-        if self.provenance.namer.startswith("model"):  # a title only needs its own group's answers
+            contents.append(GroupContents(phrases, answers, normalize_vectors([centre] * len(phrases)), group_words))
+        if self.provenance.namer.startswith("model"):  # a title needs only the answers of its own group
             contents = []
         stored_count = len(contents)
         for rows, group_words in zip(clusters, words[len(self.groups) :], strict=True):
@@ -343,5 +354,5 @@ def _count_answers(answers: Iterable[str]) -> dict[str, int]:
 
 
 def _list_phrases(group: StoredGroup) -> list[str]:
-    """List a stored group's answers, each as often as it was given, or its examples."""
+    """List a stored group's answers, repeated by their counts, or its examples if there are none."""
     return [answer for answer, count in group.answers.items() for _ in range(count)] or group.examples

@@ -1,7 +1,7 @@
-"""A short title for each group, written by a model from the group's own answers.
+"""Short titles of groups, written by a model from the groups' answers.
 
-The model reads a group's most frequent answers as one text and answers what they are about. Words of the title that are in none
-of the group's answers are dropped, so a title never says what no answer says.
+The model reads the most frequent answers of a group as one text and answers what they are about. Words of the title that occur in
+none of the group's answers are dropped.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 QUESTION = "What is the topic?"
 MAX_ANSWERS = 30
-"""Maximum number of distinct answers of a group that the model reads."""
+"""Maximum number of distinct answers that the model reads per group."""
 MAX_TITLE_WORDS = 5
 WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
 @dataclass(frozen=True, eq=False)
 class TitleWriter:
-    """A namer (``namers.Namer``) whose names a model writes, greedily."""
+    """A namer (``namers.Namer``) that lets a model write the names with greedy decoding."""
 
     model: InBedder
-    """A model that answers, preferably in words of its own, such as ``small``."""
+    """A model that answers, preferably in its own words, such as ``small``."""
 
     def __call__(self, groups: Sequence[GroupContents], /) -> list[str]:
         """Write one title per group.
@@ -40,19 +40,19 @@ class TitleWriter:
             k titles; empty for a group without answers.
 
         Raises:
-            ModelError: When the model does not answer.
+            ModelError: If the model does not answer.
         """
         counts = [Counter(answer for answer in group.answers if answer) for group in groups]
         prompts = ["; ".join(answer for answer, _ in count.most_common(MAX_ANSWERS)) for count in counts]
         titles = self.model.answer(prompts, QUESTION)
         return [
-            _ground_title(str(title), count) or next(iter(dict(count.most_common(1))), "")
+            _filter_title_words(str(title), count) or next(iter(dict(count.most_common(1))), "")
             for count, title in zip(counts, titles, strict=True)
         ]
 
 
-def _ground_title(title: str, count: Counter[str]) -> str:
-    """Keep only the title's words that are in the answers, each once."""
+def _filter_title_words(title: str, count: Counter[str]) -> str:
+    """Keep the distinct words of a title that occur in the answers."""
     answer_words = {word.lower() for answer in count for word in WORD.findall(answer)}
     words: dict[str, str] = {}
     for word in WORD.findall(title):

@@ -1,8 +1,8 @@
-"""How far the wording of a question decides the grouping: the same texts, grouped under each of several wordings.
+"""The agreement of groupings under several wordings of one question.
 
-All groupings have the same number of groups, so that they differ by the wording alone. Their likeness is the adjusted Rand index
-(Hubert and Arabie 1985): 1 for the same grouping, about 0 for unrelated ones. The wording that agrees most with the others is the
-reference: the groups of each other wording are numbered after its groups, one to one, so that most rows stay; the others move.
+All groupings have the same number of groups, so that they differ only by the wording. Their agreement is the adjusted Rand index
+(Hubert and Arabie 1985): 1 for identical groupings, about 0 for unrelated ones. The wording that agrees most with the others is
+the reference. The groups of every other wording are matched one to one with its groups, so that as few rows as possible move.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.grouping.clustering import cluster
-from inbedder.grouping.mean_wordings import check_wordings, mean_over_wordings
+from inbedder.grouping.mean_wordings import average_wordings, check_wordings
 from inbedder.grouping.partition import Labels, group
 from inbedder.grouping.result import ClusterResult
 from inbedder.prompting.templates import check_texts
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,13 +29,13 @@ class WordingComparison:
     """One corpus, grouped under m wordings of a question."""
 
     wordings: list[str]
-    """The wordings, m."""
+    """m wordings."""
     agreement: NDArray[np.float64]
-    """Adjusted Rand index of each two groupings, shape (m, m)."""
+    """Adjusted Rand index of each pair of groupings, float64, shape (m, m)."""
     best: int
-    """Number of the wording that agrees most with the others, from 0."""
+    """Position of the wording that agrees most with the others, from 0."""
     labels: NDArray[np.int64]
-    """Group of each text under each wording, shape (m, n), numbered after the groups of the best one."""
+    """Group of each text under each wording, int64, shape (m, n), matched with the groups of the best wording."""
     result: ClusterResult
     """The grouping under the best wording."""
 
@@ -47,18 +47,18 @@ class WordingComparison:
 
     @property
     def moves(self) -> NDArray[np.int64]:
-        """Under how many of the wordings each text leaves the group that it has under the best one, shape (n,)."""
+        """Number of wordings under which each text leaves its group under the best wording, int64, shape (n,)."""
         counts: NDArray[np.int64] = (self.labels != self.labels[self.best]).sum(axis=0)
         return counts
 
     def rows(self, numbers: Sequence[int] | None = None) -> list[dict[str, Any]]:
-        """One table row per text.
+        """Return one table row per text.
 
         Args:
             numbers: Row number of each text; None counts from 1.
 
         Returns:
-            Rows of row, text, moves and, per wording, the name of the text's group.
+            n rows of row, text, moves and, per wording, the name of the text's group.
         """
         names, texts = self.result.names, self.result.texts
         numbers = range(1, len(texts) + 1) if numbers is None else numbers
@@ -79,35 +79,42 @@ def compare_wordings(
     batch_size: int = 32,
     show_progress_bar: bool | None = None,
 ) -> WordingComparison:
-    """Group texts under several wordings of one question and compare the groupings.
+    """Compare the groupings of texts under several wordings of one question.
 
     Args:
-        texts: n texts, at least one.
-        wordings: The question in at least two wordings, all different.
-        model: An ``InBedder``, the name of one, or None for the bundled default.
-        k: Number of groups under each wording, or "auto": the number found for the mean over the wordings.
+        texts: n texts, at least two.
+        wordings: The question in m different wordings, at least two.
+        model: An ``InBedder``, the name of a model, or None for the bundled default.
+        k: Number of groups under each wording, or "auto" for the number that suits the mean over the wordings.
         seed: Seed of k-means.
         batch_size: Batch size.
-        show_progress_bar: None shows one for long work in a terminal.
+        show_progress_bar: None shows a progress bar for long work in a terminal.
 
     Returns:
         The comparison.
 
     Raises:
-        InputError: When there are fewer than two texts or wordings, a wording stands twice, or k does not fit.
+        InputError: If there are fewer than two texts or wordings, a wording occurs twice, or k is out of range.
+
+    Example:
+        >>> from inbedder import compare_wordings
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> comparison = compare_wordings(texts, ["What is it about?", "What is the topic?"], k=2)
+        >>> comparison.agreement.shape, comparison.moves.shape
+        ((2, 2), (4,))
     """
     from sklearn.metrics import adjusted_rand_score
 
     wordings = check_wordings(wordings, min_count=2)
     rows = check_texts(texts, None)[0]
     if len(rows) < 2:
-        raise InputError(f"{len(rows)} texts: give at least two to compare groupings of them.")
+        raise InputError(f"{len(rows)} texts cannot be compared. Give at least two.")
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     vectors = embedder.encode_many(rows, wordings, **options)
     if k == "auto":
-        k = int(group(unit(mean_over_wordings(vectors)[0]), k, seed).max()) + 1
-    groupings = [group(unit(wording_vectors), k, seed) for wording_vectors in vectors]
+        k = int(group(normalize_vectors(average_wordings(vectors)[0]), k, seed).max()) + 1
+    groupings = [group(normalize_vectors(wording_vectors), k, seed) for wording_vectors in vectors]
     agreement = np.array([[adjusted_rand_score(a, b) for b in groupings] for a in groupings])
     best = int(np.argmax(agreement.sum(axis=1)))
     return WordingComparison(
@@ -120,7 +127,7 @@ def compare_wordings(
 
 
 def _renumber(labels: Labels, reference: Labels) -> Labels:
-    """Number groups after those of the reference, as many, so that most rows keep their number."""
+    """Renumber groups to match those of the reference one to one, so that most rows keep their number."""
     from scipy.optimize import linear_sum_assignment
 
     count = int(max(labels.max(), reference.max())) + 1

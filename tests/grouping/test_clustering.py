@@ -12,7 +12,7 @@ def model(make_model):
     return InBedder(make_model("bert"))
 
 
-def test_a_result_holds_one_entry_a_text_and_one_a_group(model):
+def test_a_result_holds_one_entry_per_text_and_per_group(model):
     result = cluster(TEXTS, "What?", model=model, k=3, given_labels=["a", "b", "a", "b", "a", "b", "a"])
     assert len(result.labels) == len(result.answers) == len(result.embeddings) == len(TEXTS)
     assert len(result.keywords) == len(result.examples) == len(result.head_words) == len(result.sizes) == 3
@@ -38,7 +38,7 @@ def test_a_frame_keeps_the_index_of_a_column_of_texts(model):
     assert result != cluster(texts.tolist()[::-1], "What?", model=model, k=2)
 
 
-def test_groups_whose_answers_do_not_differ_are_merged_with_auto_and_named_for_a_given_k(make_model, monkeypatch):
+def test_auto_merges_groups_with_equal_answers_and_a_given_k_notes_them(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     answers = ["positive"] * 20 + ["Positive"] * 15 + ["negative"] * 10
     monkeypatch.setattr(model, "answer", lambda *_, **__: answers)
@@ -47,13 +47,13 @@ def test_groups_whose_answers_do_not_differ_are_merged_with_auto_and_named_for_a
     result = cluster(texts, "Good?", model, embeddings=vectors)
     assert result.sizes == [35, 10]
     assert result.names == ["positive", "negative"]
-    assert result.notes == ["3 groups became 2: those whose answers do not differ were merged."]
+    assert result.notes == ["3 groups became 2: groups with the same answers were merged."]
     result = cluster(texts, "Good?", model, k=3, embeddings=vectors)
     assert result.sizes == [20, 15, 10]
     assert "Groups 1 and 2 do not differ in their answers (mostly 'positive')" in result.notes[0]
 
 
-def test_labels_of_several_columns_are_each_compared(model):
+def test_labels_of_several_columns_are_compared(model):
     labels = {"place": list("aabbaab"), "mood": ["x", None, float("nan"), " ", "", "x", "y"]}
     result = cluster(TEXTS, "What?", model=model, k=2, given_labels=labels)
     assert list(result.label_agreements) == ["place", "mood"]
@@ -67,10 +67,10 @@ def test_one_text_is_one_group(model):
     assert cluster("only", "What?", model=model).texts == ["only"]
 
 
-def test_long_texts_are_warned_of_once(model):
-    with pytest.warns(UserWarning) as caught:
+def test_long_texts_give_one_warning(model):
+    with pytest.warns(UserWarning) as warnings:
         cluster(["long " * 3000, "short", "other"], "What?", model=model)
-    assert [warning.category for warning in caught].count(TextCutWarning) == 1
+    assert [warning.category for warning in warnings].count(TextCutWarning) == 1
 
 
 def test_no_text_and_wrong_labels_are_refused(model):
@@ -81,11 +81,11 @@ def test_no_text_and_wrong_labels_are_refused(model):
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         *(({"k": k}, "k must be") for k in (0, 3, 1.5, True, "2", None)),
         *(({"k": 2, "seed": seed}, "seed must be a whole number from 0 to") for seed in (-1, 2**32, 1.5, "0", None)),
-        ({"k": 2, "embeddings": [[1.0, float("nan")], [1.0, 2.0]]}, r"embeddings: 1 rows hold NaN or infinite .* row 0"),
+        ({"k": 2, "embeddings": [[1.0, float("nan")], [1.0, 2.0]]}, r"embeddings: 1 rows contain NaN or infinite .* row 0"),
         ({"k": 2, "embeddings": [["a"], ["b"]]}, "embeddings must be an array of numbers"),
         ({"k": 2, "embeddings": np.ones(2)}, r"embeddings of shape \(2,\)"),
         ({"k": 2, "given_labels": {"x"}}, "given_labels is a set"),
@@ -93,13 +93,13 @@ def test_no_text_and_wrong_labels_are_refused(model):
     ],
     ids=str,
 )
-def test_options_without_a_meaning_are_refused_before_the_model_runs(model, monkeypatch, bad, told):
+def test_invalid_options_are_refused_before_the_model_runs(model, monkeypatch, bad, message):
     monkeypatch.setattr(model.backbone, "embed", None)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         cluster(["a", "b"], "What?", model=model, **bad)
 
 
-def test_given_vectors_are_grouped_and_none_are_encoded(make_model, monkeypatch):
+def test_given_vectors_are_grouped_and_nothing_is_encoded(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     texts = [f"text {i}" for i in range(20)]
     vectors = model.encode(texts, "What?")
@@ -125,54 +125,54 @@ def test_groups_of_a_model_that_does_not_answer_are_named_by_their_texts(make_mo
     texts = [f"lovely cats purr {i}" for i in range(13)] + [f"crushed lamp arrived {i}" for i in range(11)]
     with caplog.at_level("INFO", "inbedder"):
         result = cluster(texts, "What is it?", model, k=2, embeddings=blobs((13, 11)))
-    assert "does not answer: groups are named by the words of their texts" in caplog.text
+    assert "does not answer, so groups are named by the words of their texts" in caplog.text
     assert result.answers == [""] * 24
     assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
     assert result.head_words == [[], []]
 
 
-def test_without_a_question_groups_are_named_by_their_texts_and_nothing_is_answered(make_model):
+def test_without_a_question_texts_name_the_groups_and_are_not_answered(make_model):
     texts = [f"lovely cats purr {i}" for i in range(13)] + [f"crushed lamp arrived {i}" for i in range(11)]
     result = cluster(texts, None, InBedder(make_model("opt")), k=2, embeddings=blobs((13, 11)))
     assert (result.instruction, result.answers) == ("(no instruction)", [""] * 24)
     assert "cats" in result.keywords[0] and "lamp" in result.keywords[1]
 
 
-def test_groupings_are_compared_by_what_they_hold_and_print_no_corpus(make_model):
+def test_groupings_are_equal_by_their_fields_and_print_no_corpus(make_model):
     model = InBedder(make_model("opt"))
     texts = [f"text number {i}" for i in range(12)]
-    one, same, other = (cluster(texts, question, model=model, k=2) for question in ("What?", "What?", "Why?"))
-    assert one == same
-    assert one != other
+    one, equal_result, other_result = (cluster(texts, question, model=model, k=2) for question in ("What?", "What?", "Why?"))
+    assert one == equal_result
+    assert one != other_result
     assert one != "a grouping"
     assert "12 texts" in repr(one)
     assert "text number 3" not in repr(one)
 
 
-def test_a_result_says_how_its_number_was_chosen_and_what_was_left_out(make_model):
+def test_a_result_reports_its_choice_of_number_and_texts_that_fit_no_group(make_model):
     model = InBedder(make_model("bert"), backbone="instructor")
     scattered = np.random.default_rng(0).normal(size=(15, 8)).astype(np.float32)
     vectors = np.concatenate([blobs((60, 40)), scattered])
     texts = [f"text {i}" for i in range(115)]
     assert cluster(texts[:100], None, model, embeddings=vectors[:100]).choice.k == 2
     assert cluster(texts, None, model, k=2, embeddings=vectors).choice is None
-    found = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
-    assert found.left_out == 2
-    assert found.names[2] == "fits no group"
-    assert sum(found.sizes) == 115
-    assert min(found.stability[:2]) > 0.9 and found.stability[2] == 0.0  # scattered rows are no group
-    assert found.rows()[int(np.flatnonzero(found.labels == 2)[0])]["group_name"] == "fits no group"
+    result = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
+    assert result.left_out == 2
+    assert result.names[2] == "fits no group"
+    assert sum(result.sizes) == 115
+    assert min(result.stability[:2]) > 0.9 and result.stability[2] == 0.0  # scattered rows are no group
+    assert result.rows()[int(np.flatnonzero(result.labels == 2)[0])]["group_name"] == "fits no group"
     tree = cluster(texts, None, model, k=9, method="agglomerative", embeddings=vectors)
     assert len(tree.branches) == 9
 
 
-def test_where_hdbscan_leaves_every_text_out_it_says_what_to_do(model):
+def test_hdbscan_gives_advice_if_no_text_fits_a_group(model):
     vectors = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
     texts = [f"text {i}" for i in range(20)]
-    found = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
-    assert found.left_out == 0
-    assert found.notes[-1].endswith("Choose a smaller min_size (--min-size), or k-means.")
-    with pytest.raises(InputError, match=r"there is no group to keep\. Group with a smaller min_size, or by another method"):
-        found.save("kept")
+    result = cluster(texts, None, model, method="hdbscan", embeddings=vectors)
+    assert result.left_out == 0
+    assert result.notes[-1].endswith("Choose a smaller min_size (--min-size), or k-means.")
+    with pytest.raises(InputError, match=r"there is nothing to save\. Group with a smaller min_size or another method"):
+        result.save("kept")
     close = np.repeat(np.eye(32, dtype=np.float32)[:5], 4, axis=0)
     assert cluster(texts, None, model, method="hdbscan", min_size=3, embeddings=close).left_out != 0

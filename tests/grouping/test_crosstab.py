@@ -30,11 +30,11 @@ def test_residuals_square_to_the_chi_square_of_a_table_of_four_cells():
     assert table.cramers_v == pytest.approx(abs(table.residuals[0, 0]) / 10)
 
 
-def test_cells_beyond_chance_are_found_and_those_within_are_not():
+def test_only_cells_beyond_chance_are_significant():
     (table,) = crosstab([grouping(TOPIC), grouping(MOOD)])
     assert table.differs.tolist() == [[1, -1], [-1, 1], [0, 0]]
     rng = np.random.default_rng(3)
-    unrelated = [crosstab([grouping(left), grouping(right)])[0] for left, right in rng.integers(0, 8, (200, 2, 400)).tolist()]
+    unrelated = [crosstab([grouping(first), grouping(second)])[0] for first, second in rng.integers(0, 8, (200, 2, 400)).tolist()]
     assert np.mean([table.differs.any() for table in unrelated]) < 0.1
 
 
@@ -50,12 +50,12 @@ def test_the_texts_of_a_cell_are_those_in_both():
         table.texts(0, 2)
 
 
-def test_each_two_groupings_and_each_grouping_and_column_have_a_table():
+def test_each_pair_of_groupings_or_grouping_and_column_has_a_table():
     results = [grouping([0, 1, 1, 0], instruction=question) for question in "abc"]
     columns = {"stars": [1, 5, 5, 1], "country": ["de", "fr", "de", "de"]}
-    found = [(table.rows.title, table.columns.title) for table in crosstab(results, columns)]
-    assert found[:3] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert found[3:] == [(question, name) for question in "abc" for name in columns]
+    titles = [(table.rows.title, table.columns.title) for table in crosstab(results, columns)]
+    assert titles[:3] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert titles[3:] == [(question, name) for question in "abc" for name in columns]
     assert len(crosstab(results[0], columns)) == 2
 
 
@@ -68,15 +68,15 @@ def test_numbers_are_in_order_other_values_by_frequency_and_blanks_last():
 
 def test_rare_values_are_counted_together():
     values = ["a"] * 5 + ["b"] * 3 + ["c", "d", ""]
-    found = categorize_values("kind", values, 11, most_values=3)
-    assert found.names == ["a", "b", "2 other values", "(blank)"]
-    assert np.bincount(found.category_of).tolist() == [5, 3, 2, 1]
+    categories = categorize_values("kind", values, 11, most_values=3)
+    assert categories.names == ["a", "b", "2 other values", "(blank)"]
+    assert np.bincount(categories.category_of).tolist() == [5, 3, 2, 1]
 
 
-def test_dates_are_cut_into_periods_and_a_missing_one_is_blank():
-    found = categorize_values("day", ["2024-01-05", "2024-12-31T10:00:00Z", None, "2024-02-29"], 4)
-    assert found.names == [f"2024-{month:02}" for month in range(1, 13)] + ["(blank)"]
-    assert found.category_of.tolist() == [0, 11, 12, 1]
+def test_dates_are_grouped_into_periods_and_a_missing_one_is_blank():
+    categories = categorize_values("day", ["2024-01-05", "2024-12-31T10:00:00Z", None, "2024-02-29"], 4)
+    assert categories.names == [f"2024-{month:02}" for month in range(1, 13)] + ["(blank)"]
+    assert categories.category_of.tolist() == [0, 11, 12, 1]
 
 
 def test_texts_that_fit_no_group_are_a_row_of_their_own():
@@ -85,7 +85,7 @@ def test_texts_that_fit_no_group_are_a_row_of_their_own():
     assert table.counts[:, table.columns.names.index("y")].tolist() == [0, 1, 1]
 
 
-def test_an_empty_column_of_a_table_has_no_lift_and_no_verdict():
+def test_an_empty_column_of_a_table_has_no_lift_and_no_significance():
     (table,) = crosstab(grouping([0, 0, 1, 1]), {"day": ["2024-01-01", "2024-01-01", "2024-01-03", "2024-01-03"]})
     assert table.counts.tolist() == [[2, 0, 0], [0, 0, 2]]
     assert np.isnan(table.lift[:, 1]).all()
@@ -103,13 +103,13 @@ def test_the_frame_has_a_row_per_cell():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([],), "nothing to cross"),
-        (([grouping([0, 1])],), "nothing to cross"),
-        (([grouping([0, 1]), grouping([0, 1, 1])],), "of different texts"),
+        (([],), "nothing to cross-tabulate"),
+        (([grouping([0, 1])],), "nothing to cross-tabulate"),
+        (([grouping([0, 1]), grouping([0, 1, 1])],), "have different texts"),
         (([grouping([0, 1])], {"stars": [1]}), "2 texts but 1 values in 'stars'"),
         (([grouping([0] * 40)], {"id": list(range(40))}), "40 different values among 40 texts"),
     ],
 )
-def test_what_cannot_be_crossed_is_refused(arguments, message):
+def test_invalid_cross_tables_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         crosstab(*arguments)

@@ -13,7 +13,7 @@ GOLDEN_KEYWORDS = json.loads((GOLDEN / "keywords.json").read_text(encoding="utf-
 LABELS = np.array([0, 0, 0, 1, 1])
 
 
-def test_words_of_texts_stand_out_where_others_do_not_say_them():
+def test_words_of_texts_stand_out_if_other_clusters_lack_them():
     texts = ["great food", "great food menu", "great pizza", "great service", "great staff service"]
     first, second = find_keywords(texts, LABELS, weighting="standing-out")
     assert first[0] == "food"
@@ -33,24 +33,24 @@ def test_answers_without_words_give_no_keywords(answers, weighting):
     assert find_keywords(answers, LABELS, weighting=weighting) == [[], []]
 
 
-def test_keywords_are_ranked_by_plain_tf_idf_minus_its_mean_over_all_clusters_as_in_the_paper():
+def test_keywords_are_ranked_by_tf_idf_minus_its_mean_over_the_clusters():
     first, second = find_keywords(["the cat", "the cat", "a cat", "the dog", "no dog the"], LABELS, top=3)
     assert (first, second) == (["cat"], ["dog", "no", "the"])  # 1-letter words are none; stopwords are words
     assert find_keywords(["cats", "dogs", "", "", ""], LABELS, top=9) == [["cats", "dogs"], []]
 
 
 @pytest.mark.parametrize("run", GOLDEN_KEYWORDS, ids=lambda run: run["question"])
-def test_keywords_of_our_answers_are_those_of_the_authors_way_up_to_ties(run):
-    found = find_keywords(run["answers"], np.array(run["labels"]))
-    assert len(found) == len(run["keywords"])
-    for words, expected in zip(found, run["keywords"], strict=True):
+def test_keywords_equal_those_of_the_authors_code_up_to_ties(run):
+    keywords = find_keywords(run["answers"], np.array(run["labels"]))
+    assert len(keywords) == len(run["keywords"])
+    for words, expected in zip(keywords, run["keywords"], strict=True):
         scores = dict(expected)
         telling = [score for score in scores.values() if score > 0][:8]
         assert [scores[word] for word in words] == pytest.approx(telling, abs=1e-8)
 
 
 @pytest.mark.parametrize("run", GOLDEN_KEYWORDS, ids=lambda run: run["question"])
-def test_entropies_of_our_groups_are_those_of_the_authors_way(run):
+def test_entropies_equal_those_of_the_authors_code(run):
     assert measure_agreement(np.array(run["labels"]), run["given"]).entropy == pytest.approx(run["entropy"], abs=1e-8)
 
 
@@ -61,7 +61,7 @@ def test_the_committed_bench_of_the_authors_own_runs_reaches_its_goal():
     assert bench["greatest_difference_of_entropies"] < 1e-9
 
 
-def test_words_by_class_are_shares_times_the_log_of_what_bertopic_divides():
+def test_class_tfidf_follows_the_formula_of_bertopic():
     answers = ["bank bank card", "bank fish fish fish fish"]
     labels = np.array([0, 1])  # 4 words per cluster; bank 2/3 * log(1 + 4/3) = 0.565 and 0.169, card 1/3 * log(5) = 0.536
     assert find_keywords(answers, labels, weighting="class-tfidf") == [["bank", "card"], ["fish", "bank"]]
@@ -69,7 +69,7 @@ def test_words_by_class_are_shares_times_the_log_of_what_bertopic_divides():
 
 
 def test_an_unknown_weighting_of_keywords_is_refused():
-    with pytest.raises(InputError, match="Choose paper, standing-out, class-tfidf"):
+    with pytest.raises(InputError, match="Choose one of: paper, standing-out, class-tfidf"):
         find_keywords(["cats"], np.array([0]), weighting="loud")
 
 
@@ -98,7 +98,7 @@ def test_agreement_gives_composition_entropy_in_bits_and_v_measure():
 
 
 @pytest.mark.parametrize("blank", [None, float("nan"), "", "  "])
-def test_texts_without_a_label_are_in_no_measure(blank):
+def test_texts_without_a_label_count_in_no_measure(blank):
     result = measure_agreement(LABELS, ["a", blank, "a", "b", "b"])
     assert result.composition == [{"a": 2, "(no label)": 1}, {"b": 2}]
     assert (result.v_measure, result.entropy, result.unlabelled) == (1.0, [0.0, 0.0], 1)

@@ -16,18 +16,18 @@ def test_small_corpora_and_short_vectors_have_a_map(count: int, width: int) -> N
 @pytest.mark.parametrize(("count", "method"), [(9, "PCA"), (60, "t-SNE"), (3001, "PCA")])
 def test_the_map_keeps_far_clusters_apart(count: int, method: str) -> None:
     labels = np.arange(count) % 2
-    points, used = project(
+    points, used_method = project(
         (np.eye(2, 5)[labels] + np.random.default_rng(0).normal(scale=0.05, size=(count, 5))).astype(np.float32)
     )
-    assert used == method
+    assert used_method == method
     centres = np.stack([points[labels == i].mean(axis=0) for i in (0, 1)])
     assert (np.linalg.norm(points[:, None] - centres, axis=2).argmin(axis=1) == labels).all()
     assert np.ptp(points, axis=0)[0] >= np.ptp(points, axis=0)[1]
 
 
-def test_squares_share_their_place_as_the_groups_do_and_grow_stronger_with_texts() -> None:
-    placed = np.array([[12.0, 15.0]] * 4 + [[305.0, 205.0]])
-    marks, mark_of = maps.draw_density(placed, np.array([1, 1, 1, 0, 0]))
+def test_squares_show_the_shares_of_groups_and_the_density_of_texts() -> None:
+    positions = np.array([[12.0, 15.0]] * 4 + [[305.0, 205.0]])
+    marks, mark_of = maps.draw_density(positions, np.array([1, 1, 1, 0, 0]))
     assert [(mark.x, mark.y, mark.group, mark.texts) for mark in marks] == [(15, 15, 1, 3), (15, 15, 0, 1), (305, 205, 0, 1)]
     assert mark_of.tolist() == [0, 0, 0, 1, 2]
     areas = [(2 * mark.size / maps.CELL) ** 2 for mark in marks]

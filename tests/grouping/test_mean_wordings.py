@@ -3,8 +3,8 @@ import pytest
 
 from inbedder import InBedder, cluster
 from inbedder.errors import InputError
-from inbedder.grouping.mean_wordings import encode_wordings, mean_over_wordings
-from inbedder.vectors import unit
+from inbedder.grouping.mean_wordings import average_wordings, encode_wordings
+from inbedder.vectors import normalize_vectors
 
 TEXTS = [f"text number {i} of {i % 5}" for i in range(20)]
 WORDINGS = ["What is it?", "Which thing is meant?", "Name the thing."]
@@ -15,9 +15,9 @@ def model(make_model):
     return InBedder(make_model("opt"))
 
 
-def test_the_mean_is_that_of_the_vectors_of_length_one_and_the_nearest_wording_is_known():
+def test_the_mean_is_over_vectors_of_length_one_with_its_nearest_wording():
     vectors = np.array([[[2, 0], [0, 3]], [[0, 5], [0, 1]], [[1, 0], [0, 1]]], dtype=np.float32)
-    mean, nearest = mean_over_wordings(vectors)
+    mean, nearest = average_wordings(vectors)
     assert mean == pytest.approx(np.array([[2 / 3, 1 / 3], [0, 1]]))
     assert mean.dtype == np.float32
     assert nearest == 0
@@ -25,7 +25,7 @@ def test_the_mean_is_that_of_the_vectors_of_length_one_and_the_nearest_wording_i
 
 def test_cluster_groups_by_the_mean_over_wordings_and_answers_the_nearest(model):
     result = cluster(TEXTS, WORDINGS, model, k=3)
-    vectors = np.stack([unit(model.encode(TEXTS, wording)) for wording in WORDINGS])
+    vectors = np.stack([normalize_vectors(model.encode(TEXTS, wording)) for wording in WORDINGS])
     assert result.embeddings == pytest.approx(vectors.mean(axis=0), abs=1e-6)
     assert result.wordings == WORDINGS
     assert result.instruction == encode_wordings(model, TEXTS, WORDINGS)[1]
@@ -41,20 +41,20 @@ def test_the_order_of_the_wordings_does_not_matter(model):
 
 
 @pytest.mark.parametrize(
-    ("wordings", "told"),
+    ("wordings", "message"),
     [
-        ([], "0 wordings of the question: give at least 1"),
-        (["What?", "Why?", "What?"], r"The wording 'What\?' is given twice"),
+        ([], "The question has 0 wordings\. Give at least 1"),
+        (["What?", "Why?", "What?"], r"The wording 'What\?' occurs twice"),
         (["What?", 3], "wordings: entry 1 is 3"),
         ({"What?"}, "wordings is a set"),
     ],
 )
-def test_wordings_without_a_meaning_are_refused_before_the_model_runs(model, monkeypatch, wordings, told):
+def test_invalid_wordings_are_refused_before_the_model_runs(model, monkeypatch, wordings, message):
     monkeypatch.setattr(model.backbone, "embed", None)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         cluster(TEXTS, wordings, model, k=2)
 
 
-def test_known_vectors_are_of_one_wording(model):
-    with pytest.raises(InputError, match="embeddings are of one instruction, and several wordings are given"):
+def test_embeddings_with_several_wordings_are_refused(model):
+    with pytest.raises(InputError, match="embeddings belong to one instruction, but there are several wordings"):
         cluster(TEXTS, WORDINGS, model, k=2, embeddings=np.eye(20, dtype=np.float32))

@@ -58,13 +58,13 @@ def test_each_namer_names_in_its_own_way(model, namer, names):
     assert name_groups(find_namer(namer, model), groups_of()) == names
 
 
-def test_the_words_of_bertopic_count_a_frequent_word_higher_than_the_paper_does():
+def test_class_tfidf_ranks_frequent_words_higher_than_the_paper():
     answers, labels = ["bank bank bank bank account", "bank bank bank bank card"], np.array([0, 1])
     assert find_keywords(answers, labels, top=1) == [["account"], ["card"]]
     assert find_keywords(answers, labels, top=1, weighting="class-tfidf") == [["bank"], ["bank"]]
 
 
-def test_the_central_answer_is_that_of_the_texts_in_the_middle_and_a_long_one_is_cut():
+def test_the_central_answer_is_closest_to_the_mean_and_cut_if_long():
     vectors = np.array([[1, 0], [0.8, 0.6], [0, 1]], dtype=np.float32)
     group = GroupContents(["a", "b", "c"], ["east", "middle", "north"], vectors, [])
     namer = find_namer("central", None)
@@ -75,27 +75,27 @@ def test_the_central_answer_is_that_of_the_texts_in_the_middle_and_a_long_one_is
 def test_the_model_writes_titles_of_the_answers_and_another_model_can(model, make_model, monkeypatch):
     writer = find_namer("model", model)
     assert isinstance(writer, TitleWriter) and writer.model is model
-    other = find_namer(f"model:{make_model('gpt2')}", model)
-    assert other.model.name == make_model("gpt2")
+    second_writer = find_namer(f"model:{make_model('gpt2')}", model)
+    assert second_writer.model.name == make_model("gpt2")
     monkeypatch.setattr(type(model), "answer", lambda *_: ["late", "rude"])
     assert name_groups(writer, groups_of()) == ["late", "rude"]
 
 
 @pytest.mark.parametrize("namer", ["", "loud", "model:", "words:x", "modell", None, ["words"]])
 def test_an_unknown_namer_is_refused(model, namer):
-    with pytest.raises(InputError, match=rf"There is no namer .* Choose {', '.join(NAMERS)}, model:NAME, or"):
+    with pytest.raises(InputError, match=rf"Unknown namer .* Choose one of: {', '.join(NAMERS)}, model:NAME, or"):
         find_namer(namer, model)
 
 
 def test_a_model_that_does_not_answer_writes_no_names(make_model):
-    with pytest.raises(InputError, match="does not answer, so it cannot write names"):
+    with pytest.raises(InputError, match="does not answer, so it cannot write titles"):
         find_namer("model", InBedder(make_model("bert"), backbone="instructor"))
 
 
-@pytest.mark.parametrize("given", [["only one"], "ab", ["a", None], ["a", "b", "c"]])
-def test_a_namer_that_does_not_give_one_string_per_group_is_told_so(given):
+@pytest.mark.parametrize("raw_names", [["only one"], "ab", ["a", None], ["a", "b", "c"]])
+def test_a_namer_that_does_not_return_one_string_per_group_is_refused(raw_names):
     with pytest.raises(InputError, match="a list of 2 names, one string per group"):
-        name_groups(lambda _groups: given, groups_of())
+        name_groups(lambda _groups: raw_names, groups_of())
 
 
 def test_an_empty_name_becomes_the_keywords_and_without_any_a_number():
@@ -103,7 +103,7 @@ def test_an_empty_name_becomes_the_keywords_and_without_any_a_number():
     assert name_groups(lambda _groups: ["", " \n ", ""], groups) == ["delivery, late, slow", "rude, staff, waiter", "group 3"]
 
 
-def test_no_name_comes_twice_whatever_its_case():
+def test_no_name_occurs_twice_in_any_case():
     words = [["refund"], ["refund", "late"], ["refund", "late"], []]
     assert deduplicate_names(["refund", "Refund", "refund", "refund"], words) == [
         "refund",
@@ -116,7 +116,7 @@ def test_no_name_comes_twice_whatever_its_case():
     assert deduplicate_names(["a", "b"], [["x"], ["y"]], used_names=["A"]) == ["a, x", "b"]
 
 
-def test_a_group_is_mixed_where_its_keywords_stand_in_less_than_half_of_its_answers():
+def test_a_group_is_mixed_if_few_of_its_answers_contain_its_keywords():
     words = ["late", "slow", "cold", "never looked at"]
     assert not is_mixed(group_saying("late bus", "SLOW", "red", "blue", words=words))
     assert is_mixed(group_saying("late bus", "later", "red", "blue", "never", words=words))
@@ -127,7 +127,7 @@ def test_a_group_is_mixed_where_its_keywords_stand_in_less_than_half_of_its_answ
     assert name_groups(lambda _groups: ["delays"], groups) == ["delays (mixed)"]
 
 
-def test_words_that_few_answers_hold_stand_behind_the_word_that_most_hold():
+def test_the_most_common_word_comes_before_rare_keywords():
     namer = find_namer("words", None)
     rare = group_saying("food late", "food", "food", "good food", "slow", words=["late", "slow", "cold"])
     assert rare.common_words == ["food"]
@@ -142,37 +142,37 @@ def test_names_of_cluster_come_from_its_namer_and_keywords_stay(model):
     texts = [f"text number {i}" for i in range(12)]
     plain = cluster(texts, "What?", model, k=3)
     assert len({name.casefold() for name in plain.names}) == 3
-    named = cluster(texts, "What?", model, k=3, namer=lambda groups: ["same"] * len(groups))
-    assert all(name.startswith("same") for name in named.names)
-    assert len(set(named.names)) == 3
-    assert named.keywords == plain.keywords
-    assert replace(named, titles=plain.titles) == plain
+    renamed = cluster(texts, "What?", model, k=3, namer=lambda groups: ["same"] * len(groups))
+    assert all(name.startswith("same") for name in renamed.names)
+    assert len(set(renamed.names)) == 3
+    assert renamed.keywords == plain.keywords
+    assert replace(renamed, titles=plain.titles) == plain
 
 
 def test_a_namer_is_looked_up_before_the_model_runs(model, monkeypatch):
     monkeypatch.setattr(model.backbone, "embed", None)
-    with pytest.raises(InputError, match="There is no namer 'loud'"):
+    with pytest.raises(InputError, match="Unknown namer 'loud'"):
         cluster(["a", "b"], "What?", model, k=2, namer="loud")
 
 
-def test_groupings_side_by_side_share_no_name_and_stay_as_they_are_where_they_share_none(model):
+def test_groupings_side_by_side_share_no_name_and_else_stay_the_same(model):
     texts = [f"text number {i}" for i in range(12)]
     one = cluster(texts, "What?", model, k=2, namer=lambda _: ["staff", "food"])
-    other = cluster(texts, "Why?", model, k=2, namer=lambda _: ["food", "price"])
-    first, second, third = deduplicate_group_names([one, other, one])
+    other_result = cluster(texts, "Why?", model, k=2, namer=lambda _: ["food", "price"])
+    first, second, third = deduplicate_group_names([one, other_result, one])
     assert first is one
     names = [name.removesuffix(" (mixed)") for result in (first, second, third) for name in result.names]
     assert len({name.casefold() for name in names}) == 6
-    assert second.keywords == other.keywords
+    assert second.keywords == other_result.keywords
     assert [
-        result is again
-        for result, again in zip((first, second, third), deduplicate_group_names([first, second, third]), strict=True)
+        result is unchanged
+        for result, unchanged in zip((first, second, third), deduplicate_group_names([first, second, third]), strict=True)
     ]
 
 
-def test_a_namer_is_kept_by_what_finds_it_again(make_model):
-    model, other = InBedder(make_model("bert")), InBedder(make_model("opt"))
+def test_the_saved_name_of_a_namer_finds_it_again(make_model):
+    model, other_model = InBedder(make_model("bert")), InBedder(make_model("opt"))
     for name in NAMERS:
         assert get_namer_name(find_namer(name, model), model) == name
-    assert get_namer_name(TitleWriter(other), model) == f"model:{other.name}"
+    assert get_namer_name(TitleWriter(other_model), model) == f"model:{other_model.name}"
     assert get_namer_name(lambda groups: [""] * len(groups), model) == "words"

@@ -6,14 +6,14 @@ from inbedder.grouping.number_of_groups import Choice, choose_number, count_dist
 from tests.conftest import blobs
 
 
-def test_where_both_criteria_agree_their_number_is_taken_with_confidence():
+def test_a_number_that_both_criteria_prefer_has_high_confidence():
     choice = choose_number(blobs((30, 20, 10)))
     assert (choice.k, choice.by_silhouette, choice.by_davies_bouldin, choice.max_k) == (3, 3, 3, 6)
     assert choice.confidence == "high"
-    assert str(choice).startswith("3 groups were chosen from 2 to 6: both criteria like 3 best; confidence high")
+    assert str(choice).startswith("3 groups, chosen from 2 to 6: both criteria prefer 3; confidence high")
 
 
-def test_where_they_differ_the_geometric_mean_is_taken(monkeypatch):
+def test_the_geometric_mean_is_taken_if_criteria_differ(monkeypatch):
     scores = {"silhouette_score": iter(range(100)), "davies_bouldin_score": iter(range(100))}
     for name, values in scores.items():
         monkeypatch.setattr(f"sklearn.metrics.{name}", lambda *_, values=values, **__: next(values))
@@ -27,16 +27,16 @@ def test_more_than_twelve_groups_are_found():
     assert choose_number(rows.astype(np.float32)).k == 26
 
 
-def test_groups_that_hardly_stand_apart_are_said_to():
+def test_overlapping_groups_are_reported():
     choice = choose_number(np.random.default_rng(0).normal(size=(200, 30)).astype(np.float32))
     assert choice.confidence == "low"
-    assert "as groups hardly stand apart" in str(choice)
+    assert "because groups overlap" in str(choice)
 
 
-def test_the_largest_number_that_was_tried_is_no_confident_one():
+def test_the_largest_number_tried_has_low_confidence():
     assert Choice(50, 50, 50, 0.4, 50).confidence == "low"
-    assert "as more may be better" in str(Choice(50, 50, 50, 0.4, 50))
-    assert "one criterion likes 16 best, the other 30" in str(Choice(22, 30, 16, 0.4, 50))
+    assert "because more may be better" in str(Choice(50, 50, 50, 0.4, 50))
+    assert "one criterion prefers 16, the other 30" in str(Choice(22, 30, 16, 0.4, 50))
 
 
 @pytest.mark.parametrize(("vectors", "k"), [(np.ones((9, 4)), 1), (np.repeat(np.eye(2, 4), 5, axis=0), 2), (np.ones((1, 4)), 1)])
@@ -46,12 +46,12 @@ def test_less_than_three_directions_are_as_many_groups(vectors, k):
     assert str(choice).startswith("All texts are alike" if k == 1 else "2 groups: the texts are too few")
 
 
-def test_only_a_sample_is_looked_at(monkeypatch):
+def test_only_a_sample_is_tried(monkeypatch):
     monkeypatch.setattr(number_of_groups, "MAX_SAMPLED_ROWS", 60)
-    seen = []
-    monkeypatch.setattr("sklearn.metrics.pairwise_distances", lambda rows: seen.append(len(rows)) or np.zeros((60, 60)))
+    row_counts = []
+    monkeypatch.setattr("sklearn.metrics.pairwise_distances", lambda rows: row_counts.append(len(rows)) or np.zeros((60, 60)))
     choose_number(blobs((300, 200, 100)))
-    assert seen == [60]
+    assert row_counts == [60]
 
 
 def test_distinct_rows_are_counted_as_far_as_needed():

@@ -45,7 +45,7 @@ class Page(HTMLParser):
         if self.cells and self.cells[-1] and self.lasttag in ("td", "th", "bdi", "b", "i", "circle", "path"):
             self.cells[-1][-1] += data
 
-    def named(self, tag: str) -> list[dict[str, str | None]]:
+    def attributes_of(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]
 
     @property
@@ -78,7 +78,7 @@ def dots(page: str) -> list[str]:
     ]
 
 
-def test_the_page_asks_nothing_of_the_network() -> None:
+def test_the_page_needs_no_network() -> None:
     html = render_report([grouping([0, 0, 1, 1]), grouping([0, 1, 1, 1])])
     addresses = [value for _, attributes in Page(html).tags for name, value in attributes.items() if name in ("src", "href")]
     assert {str(address)[0] for address in addresses} == {"#", "d"}
@@ -108,8 +108,8 @@ def test_markup_in_any_string_stays_text() -> None:
     )
     html = render_report([nasty, nasty], title=NASTY)
     page = Page(html)
-    assert len(page.named("script")) == len(clean.named("script")) == 2
-    assert not page.named("img")
+    assert len(page.attributes_of("script")) == len(clean.attributes_of("script")) == 2
+    assert not page.attributes_of("img")
     assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
     assert page.data["texts"] == [NASTY] * 3
     assert "49" not in html.split("</header>")[0]
@@ -122,9 +122,11 @@ def test_every_text_is_one_dot_with_its_text_answer_and_cluster() -> None:
     (view,), (kind,) = data["views"], data["dimensions"]
     assert len(dots(html)) == 6
     assert sorted(view["markOf"]) == list(range(6))
-    assert [view["marks"][mark][2] for mark in view["markOf"]] == kind["of"] == labels
-    seen = list(zip(data["numbers"], data["texts"], view["answers"], map(kind["names"].__getitem__, kind["of"]), strict=True))
-    assert seen == [(i + 1, f"text {i}", f"answer {label}", f"word{label}, more{label}") for i, label in enumerate(labels)]
+    assert [view["marks"][mark][2] for mark in view["markOf"]] == kind["categoryOf"] == labels
+    rows = list(
+        zip(data["numbers"], data["texts"], view["answers"], map(kind["names"].__getitem__, kind["categoryOf"]), strict=True)
+    )
+    assert rows == [(i + 1, f"text {i}", f"answer {label}", f"word{label}, more{label}") for i, label in enumerate(labels)]
 
 
 def test_clusters_beyond_the_palette_change_shape_and_repeat_colours() -> None:
@@ -133,7 +135,7 @@ def test_clusters_beyond_the_palette_change_shape_and_repeat_colours() -> None:
     marks = re.findall(r'<svg class="mark".*?<(circle|path) class="(c\d+)"(.*?)/>', legend)
     assert len(dots(html)) == len(marks) == 30
     assert [colour for _, colour, _ in marks] == [f"c{i % 12}" for i in range(30)]
-    outlines = [re.sub("[^a-z]", "", rest.split(' d="')[1]) if kind == "path" else "circle" for kind, _, rest in marks]
+    outlines = [re.sub("[^a-z]", "", path_data.split(' d="')[1]) if kind == "path" else "circle" for kind, _, path_data in marks]
     kinds = list(dict.fromkeys(outlines))
     assert len(kinds) == 4
     assert [kinds.index(outline) for outline in outlines] == [i // 6 % 4 for i in range(30)]
@@ -157,7 +159,7 @@ def test_a_large_corpus_is_drawn_by_density_and_all_of_it(monkeypatch: pytest.Mo
     labels = [0] * 30 + [1] * 20
     html = render_report([grouping(labels)])
     (view,) = Page(html).data["views"]
-    assert "All 50 texts by density" in html
+    assert "Density of all 50 texts" in html
     for label, size in ((0, 30), (1, 20)):
         assert sum(texts for _, _, group, texts in view["marks"] if group == label) == size
     assert [view["marks"][mark][2] for mark in view["markOf"]] == labels
@@ -168,7 +170,7 @@ def test_a_large_corpus_is_drawn_by_density_and_all_of_it(monkeypatch: pytest.Mo
 def test_texts_that_fit_no_group_are_grey_and_have_no_number_on_the_map() -> None:
     html = render_report([grouping([0, 2, 1, 1, 2], left_out=2)])
     data = Page(html).data
-    assert data["dimensions"][0]["names"][2] == "fits no group" and data["dimensions"][0]["of"] == [0, 2, 1, 1, 2]
+    assert data["dimensions"][0]["names"][2] == "fits no group" and data["dimensions"][0]["categoryOf"] == [0, 2, 1, 1, 2]
     assert data["views"][0]["colours"] == [0, 1, "none"]
     assert "2 texts · 40%" in html.split("fits no group</h3>")[1]
     assert re.findall('<span class="number">([^<]*)</span>', html) == ["1", "2"]
@@ -177,29 +179,29 @@ def test_texts_that_fit_no_group_are_grey_and_have_no_number_on_the_map() -> Non
 
 def test_the_cross_table_counts_texts_exactly() -> None:
     html = render_report([grouping([0, 0, 0, 1, 1, 1]), grouping([0, 0, 1, 1, 2, 2], instruction="And where?")])
-    header, *lines = Page(html.split('<section class="panel scripted"')[0]).cells
+    header, *lines = Page(html.split('<section class="panel needs-script"')[0]).cells
     assert [cell.split("\xa0")[1].strip() for cell in header[1:-1]] == ["word0, more0", "word1, more1", "word2, more2"]
     assert [[int(cell) for cell in line[1:]] for line in lines] == [[2, 1, 0, 3], [0, 1, 2, 3]]
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "index", "reading"),
+    ("first", "second", "index", "verdict"),
     [
         ([0, 0, 1, 1], [0, 0, 1, 2], "0.57", "a clear overlap"),  # 4/7
         ([0, 0, 1, 1], [1, 1, 0, 0], "1.00", "the same grouping"),
-        ([0, 0, 1, 1], [0, 1, 0, 1], "-0.50", "not alike"),
+        ([0, 0, 1, 1], [0, 1, 0, 1], "-0.50", "unrelated"),
     ],
 )
-def test_the_adjusted_rand_index_is_exact(left: list[int], right: list[int], index: str, reading: str) -> None:
-    html = render_report([grouping(left), grouping(right)])
-    assert f"Adjusted Rand index <b>{index}</b>: {reading}" in html
+def test_the_adjusted_rand_index_is_exact(first: list[int], second: list[int], index: str, verdict: str) -> None:
+    html = render_report([grouping(first), grouping(second)])
+    assert f"Adjusted Rand index <b>{index}</b>: {verdict}" in html
 
 
 def test_three_questions_make_three_cross_tables_and_one_question_none() -> None:
     one = grouping([0, 0, 1])
-    tables = [table for table in Page(render_report([one, one, one])).named("table") if table["class"] == "heat"]
+    tables = [table for table in Page(render_report([one, one, one])).attributes_of("table") if table["class"] == "heatmap"]
     assert len(tables) == 3
-    assert len(Page(render_report([one])).named("table")) == 1  # that of the texts
+    assert len(Page(render_report([one])).attributes_of("table")) == 1  # that of the texts
 
 
 def test_answers_are_counted_whatever_their_case() -> None:
@@ -210,20 +212,21 @@ def test_answers_are_counted_whatever_their_case() -> None:
 
 def test_given_labels_show_shares_entropy_and_v_measure() -> None:
     labels = np.array([0] * 16 + [1] * 4)
-    given = ["a"] * 8 + list("bcdefghi") + ["j"] * 4
-    html = render_report([grouping(labels.tolist(), label_agreements={"kind": measure_agreement(labels, given)})])
+    labels_given = ["a"] * 8 + list("bcdefghi") + ["j"] * 4
+    html = render_report([grouping(labels.tolist(), label_agreements={"kind": measure_agreement(labels, labels_given)})])
     first, second = html.split("Your column <bdi>kind</bdi> in this group · entropy ")[1:]
     assert (first[:4], second[:4]) == ("2.50", "0.00")
     assert re.findall(r"<bdi>([^<]*)</bdi> <b>(\d+%)</b>", first) == [
         ("a", "50%"), ("b", "6%"), ("c", "6%"), ("d", "6%"), ("e", "6%"), ("4 others", "25%")
     ]  # fmt: skip
-    assert f"V-measure {measure_agreement(labels, given).v_measure:.2f} against your column <bdi>kind</bdi>" in html
+    assert f"V-measure {measure_agreement(labels, labels_given).v_measure:.2f} against your column <bdi>kind</bdi>" in html
 
 
 def test_each_column_of_labels_and_each_note_is_shown() -> None:
     labels = np.array([0, 0, 1])
     agreements = {
-        name: measure_agreement(labels, given) for name, given in {"kind": list("aab"), "mood": ["x", None, "y"]}.items()
+        name: measure_agreement(labels, labels_given)
+        for name, labels_given in {"kind": list("aab"), "mood": ["x", None, "y"]}.items()
     }
     html = render_report([grouping(labels.tolist(), label_agreements=agreements, notes=["Groups 1 and 2 are <alike>."])])
     assert html.count("Your column <bdi>kind</bdi>") == html.count("Your column <bdi>mood</bdi>") == 2
@@ -238,12 +241,12 @@ def test_head_words_are_shown_where_there_are_any() -> None:
     assert "food, drink" in render_report([grouping([0, 1], head_words=[["food", "drink"], []])]).split(heading)[1]
 
 
-def test_what_is_known_of_the_groups_is_told() -> None:
-    some = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
-    known = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.9]}
-    for name, value in {**known, "choice": "4 groups were chosen.", "wordings": ["a?", "b?"]}.items():
-        object.__setattr__(some, name, value)
-    html = render_report([some])
+def test_notes_stability_and_the_tree_are_shown() -> None:
+    result = grouping([0] * 4 + [1] * 3 + [2] * 2 + [3])
+    fields = {"notes": ["Two groups were merged."], "branches": [1, 1, 0, 1], "left_out": 3, "stability": [0.9, 0.7, 0.2, 0.9]}
+    for name, value in {**fields, "choice": "4 groups were chosen.", "wordings": ["a?", "b?"]}.items():
+        object.__setattr__(result, name, value)
+    html = render_report([result])
     assert re.findall('<p class="note" dir="auto">([^<]*)</p>', html) == [
         "4 groups were chosen.", "Grouped by the mean over 2 wordings: a? · b?", "Two groups were merged."
     ]  # fmt: skip
@@ -254,12 +257,12 @@ def test_what_is_known_of_the_groups_is_told() -> None:
     assert Page(html).data["views"][0]["colours"] == [0, 1, 2, "none"]
 
 
-def test_a_named_instruction_is_shown_as_its_question_and_an_unknown_one_as_it_is() -> None:
+def test_a_named_instruction_is_shown_as_its_question() -> None:
     html = render_report([grouping([0], instruction="@emotion"), grouping([0], instruction="@nobody")])
     assert re.findall("<h2[^>]*>([^<]*)</h2>", html)[:2] == ["How does the writer feel?", "@nobody"]
 
 
-def test_lone_surrogates_become_replacement_characters_and_pairs_are_joined(tmp_path: Path) -> None:
+def test_lone_surrogates_are_replaced_and_pairs_are_joined(tmp_path: Path) -> None:
     texts = ["half \ud83d of one", "a pair \ud83d\ude00 of halves"]
     bad = grouping([0, 0], texts=texts, answers=["\udc00"] * 2, keywords=[["\ud800"]], examples=[texts], instruction="\ud801?")
     save_report([bad, bad], tmp_path / "page.html", title="\udfff")
@@ -309,9 +312,9 @@ def test_headings_never_skip_a_level_and_maps_have_a_name() -> None:
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    maps = [attributes for attributes in Page(html).named("svg") if attributes.get("role") == "img"]
+    maps = [attributes for attributes in Page(html).attributes_of("svg") if attributes.get("role") == "img"]
     assert [bool(attributes["aria-label"]) for attributes in maps] == [True, True]
-    assert Page(html).named("html") == [{"lang": "en"}]
+    assert Page(html).attributes_of("html") == [{"lang": "en"}]
 
 
 @pytest.mark.parametrize(("palette", "paper"), [(views.LIGHT, "#ffffff"), (views.DARK, "#1b1e24")])
@@ -328,13 +331,13 @@ def test_colours_stand_out_and_stay_apart_for_the_colour_blind(palette: list[str
         "deuteranopia": np.array([[0.3673, 0.8606, -0.228], [0.2801, 0.6725, 0.0474], [-0.0118, 0.0429, 0.9689]]),
         "tritanopia": np.array([[1.2555, -0.0767, -0.1788], [-0.0784, 0.9308, 0.1476], [0.0047, 0.6914, 0.3039]]),
     }
-    for seen in machado.values():
-        lab = np.cbrt(np.clip(linear[1:] @ seen.T, 0, 1) @ to_cone.T) @ to_lab.T
+    for simulation in machado.values():
+        lab = np.cbrt(np.clip(linear[1:] @ simulation.T, 0, 1) @ to_cone.T) @ to_lab.T
         distance = np.linalg.norm(lab[:, None] - lab, axis=2) + np.eye(12)
         assert distance.min() > 0.05  # about 0.02 is a just noticeable difference
 
 
-def test_a_grouping_without_answers_speaks_of_texts():
+def test_a_page_without_answers_mentions_only_texts():
     page = render_report([grouping([0, 0, 1, 1], answers=[""] * 4)])
     assert "Most frequent answers" not in page and "(no answer)" not in page
     assert "clusters of the texts' vectors" in page.replace("&#39;", "'") and "words that stand out in its texts" in page

@@ -4,9 +4,9 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.grouping.crosstab import crosstab
-from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report
+from inbedder.grouping.timelines import make_timelines
 from tests.grouping.test_page import Page, dots, grouping
 
 
@@ -16,7 +16,7 @@ def test_rows_beyond_the_budget_are_sampled_and_the_page_says_so(monkeypatch: py
     texts = [f"text {i:02}" for i in range(50)]
     html = render_report([grouping([0] * 30 + [1] * 20, texts=texts)], numbers=range(101, 151))
     data = Page(html).data
-    assert len(data["texts"]) == len(data["views"][0]["markOf"]) == len(data["dimensions"][0]["of"]) == 20
+    assert len(data["texts"]) == len(data["views"][0]["markOf"]) == len(data["dimensions"][0]["categoryOf"]) == 20
     assert "random sample of 20 of the 50 texts" in html
     assert "30 texts · 60%" in html
     assert data["numbers"] == sorted(data["numbers"]) == [101 + int(text[5:]) for text in data["texts"]]
@@ -30,32 +30,32 @@ def test_a_long_text_is_cut_and_the_page_says_so() -> None:
     assert "Texts are cut" not in render_report([grouping([0, 0])])
 
 
-def test_cells_beyond_chance_are_marked_and_said() -> None:
+def test_significant_cells_are_marked() -> None:
     labels = [0] * 30 + [1] * 30
     cells = Page(render_report([grouping(labels)], crossings=crosstab(grouping(labels), {"kind": labels}))).cells
     assert [cell.count("▲") - cell.count("▼") for cell in cells[1][1:3]] == [1, -1]
     html = render_report([grouping(labels)], crossings=crosstab(grouping(labels), {"kind": labels}))
-    assert html.count('<span class="unseen">more than chance</span>') == 2
+    assert html.count('<span class="visually-hidden">significantly more</span>') == 2
     assert "× <bdi>kind</bdi>" in html.replace('<span class="times">×</span>', "×") and "Adjusted Rand index <b>" not in html
 
 
-def test_time_shows_a_chart_per_group_what_rises_first() -> None:
+def test_a_timeline_shows_one_chart_per_group_significant_changes_first() -> None:
     labels = [0, 1, 2] * 8 + [0, 0, 2] * 8
     dates = [f"2024-01-{1 + i // 3:02}" for i in range(48)]
-    html = render_report([grouping(labels)], timelines=over_time(grouping(labels), [*dates[:-1], None]))
+    html = render_report([grouping(labels)], timelines=make_timelines(grouping(labels), [*dates[:-1], None]))
     charts = re.findall(r'aria-label="Share of ([^"]*)"', html)
     assert len(charts) == 3 and charts[-1].endswith("no clear change") and charts[-1].startswith("word2")
     assert {chart.rsplit(": ")[1] for chart in charts[:2]} == {"rising", "falling"}
     assert "1 text without a date is left out." in html
     assert Page(html).data["dimensions"][1]["names"][0] == "2024-01-01"
-    assert Page(html).data["dimensions"][1]["of"][-1] == -1
+    assert Page(html).data["dimensions"][1]["categoryOf"][-1] == -1
 
 
 def test_tables_of_other_texts_or_groupings_are_refused():
-    some, more = grouping([0, 1, 0, 1]), grouping([0, 1, 0, 1, 1])
+    result, longer_result = grouping([0, 1, 0, 1]), grouping([0, 1, 0, 1, 1])
     days = ["2024-01-01"] * 3 + ["2024-01-02"]
-    with pytest.raises(InputError, match="is of other texts"):
-        render_report([some], crossings=crosstab(more, {"kind": list("abbab")}))
+    with pytest.raises(InputError, match="covers other texts"):
+        render_report([result], crossings=crosstab(longer_result, {"kind": list("abbab")}))
     with pytest.raises(InputError, match="not among the results"):
-        render_report([some], timelines=over_time(grouping([0, 0, 1, 1]), days))
-    assert 'data-table="0"' in render_report([some], timelines=over_time(some, days))
+        render_report([result], timelines=make_timelines(grouping([0, 0, 1, 1]), days))
+    assert 'data-table="0"' in render_report([result], timelines=make_timelines(result, days))

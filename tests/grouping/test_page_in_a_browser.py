@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from inbedder.grouping.crosstab import crosstab
-from inbedder.grouping.over_time import over_time
 from inbedder.grouping.report import maps, page_data
 from inbedder.grouping.report.page import save_report
+from inbedder.grouping.timelines import make_timelines
 from inbedder.io.tables import read_table
 from tests.grouping.test_page import grouping
 
@@ -72,7 +72,7 @@ def page(browse: Callable[..., Page]) -> Page:
     """Two questions, a column and dates."""
     results = [grouping(TOPIC), grouping(MOOD, instruction="Is it <b>good</b>?")]
     tables = crosstab(results, {"stars": STARS})
-    return browse(results, crossings=tables, timelines=over_time(results, DAYS, title="sent"))
+    return browse(results, crossings=tables, timelines=make_timelines(results, DAYS, title="sent"))
 
 
 def texts_of(page: Page, selector: str) -> list[str]:
@@ -107,8 +107,8 @@ def focused(page: Page) -> str:
 
 def test_the_script_runs_and_no_other_does(browse: Callable[..., Page], errors: list[str]) -> None:
     alien = "<script>document.documentElement.dataset.alien = 1</script></body>"
-    some = grouping([0] * 8 + [1] * 4, texts=[f"{NASTY} {i}" for i in range(12)], instruction=NASTY)
-    page = browse([some], lambda html: html.replace("</body>", alien))
+    result = grouping([0] * 8 + [1] * 4, texts=[f"{NASTY} {i}" for i in range(12)], instruction=NASTY)
+    page = browse([result], lambda html: html.replace("</body>", alien))
     assert page.evaluate("({...document.documentElement.dataset})") == {"dots": "12"}
     assert len(errors) == 1 and "Content Security Policy" in errors[0]
     page.click("#tab-texts")
@@ -117,10 +117,10 @@ def test_the_script_runs_and_no_other_does(browse: Callable[..., Page], errors: 
 
 
 def test_tabs_open_by_mouse_and_keys_and_one_panel_is_shown(page: Page, errors: list[str]) -> None:
-    assert texts_of(page, ".tab") == ["What is it?", "Is it <b>good</b>?", "Crossed", "Over time", "Texts"]
+    assert texts_of(page, ".tab") == ["What is it?", "Is it <b>good</b>?", "Cross tables", "Over time", "Texts"]
     assert shown_tab(page) == ["question-1"]
-    page.click("#tab-crossed")
-    assert shown_tab(page) == ["crossed"]
+    page.click("#tab-cross-tables")
+    assert shown_tab(page) == ["cross-tables"]
     press(page, "ArrowRight")
     assert shown_tab(page) == ["over-time"]
     press(page, "End", "ArrowRight")
@@ -131,34 +131,38 @@ def test_tabs_open_by_mouse_and_keys_and_one_panel_is_shown(page: Page, errors: 
 
 
 def test_a_click_on_a_cell_opens_its_texts_and_back_returns_to_it(page: Page) -> None:
-    page.click("#tab-crossed")
-    page.click(".heat button[data-row='1'][data-column='1']")
+    page.click("#tab-cross-tables")
+    page.click(".heatmap button[data-row='1'][data-column='1']")
     assert shown_tab(page) == ["texts"]
     assert listed(page) == ["6", "7"]
-    assert texts_of(page, ".found") == ["2 of 12 texts — What is it? “2 word1, more1” · Is it <b>good</b>? “2 word1, more1”"]
+    assert texts_of(page, ".match-count") == [
+        "2 of 12 texts — What is it? “2 word1, more1” · Is it <b>good</b>? “2 word1, more1”"
+    ]
     assert focused(page) == "heading-texts"
     page.click(".back")
-    assert shown_tab(page) == ["crossed"]
+    assert shown_tab(page) == ["cross-tables"]
     assert page.evaluate("document.activeElement.innerText.split('\\n')[0]") == "2"
 
 
-def test_keys_walk_through_a_table_say_what_a_cell_holds_and_open_it(page: Page) -> None:
-    page.click("#tab-crossed")
-    page.evaluate("document.querySelectorAll('.heat')[1].querySelector('button[tabindex=\"0\"]').focus()")
+def test_keys_move_through_a_table_describe_a_cell_and_open_it(page: Page) -> None:
+    page.click("#tab-cross-tables")
+    page.evaluate("document.querySelectorAll('.heatmap')[1].querySelector('button[tabindex=\"0\"]').focus()")
     press(page, "ArrowDown", "ArrowRight", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowDown")
-    said = page.evaluate("document.querySelectorAll('.heat')[1].parentElement.nextElementSibling.innerText")
-    assert said == "2 texts in “word1, more1” and “1”: 67% of the row, 50% of the column, lift 2.00, residual +1.4."
+    readout = page.evaluate("document.querySelectorAll('.heatmap')[1].parentElement.nextElementSibling.innerText")
+    assert readout == "2 texts in “word1, more1” and “1”: 67% of the row, 50% of the column, lift 2.00, residual +1.4."
     press(page, "Enter")
     assert listed(page) == ["6", "7"]
-    assert page.evaluate("document.querySelectorAll('.heat')[1].querySelectorAll('button[tabindex=\"0\"]').length") == 1
+    assert page.evaluate("document.querySelectorAll('.heatmap')[1].querySelectorAll('button[tabindex=\"0\"]').length") == 1
 
 
 def test_cells_show_lift_or_residuals_when_asked(page: Page) -> None:
-    page.click("#tab-crossed")
-    first = "document.querySelector('.heat button b').textContent"
+    page.click("#tab-cross-tables")
+    first = "document.querySelector('.heatmap button b').textContent"
     assert page.evaluate(first) == "4"
     for kind, number in (("lift", "1.33"), ("residual", "+1.2"), ("count", "4")):
-        page.evaluate(f"(s => {{ s.value = '{kind}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('.shows'))")
+        page.evaluate(
+            f"(s => {{ s.value = '{kind}'; s.dispatchEvent(new Event('change')); }})(document.querySelector('.cell-content'))"
+        )
         assert page.evaluate(first) == number
 
 
@@ -175,16 +179,16 @@ def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Page) ->
     page.evaluate(
         "(s => { s.value = '3'; s.dispatchEvent(new Event('change')); })(document.querySelectorAll('.filters select')[2])"
     )
-    assert listed(page) == ["0", "1", "8"] and texts_of(page, ".found") == ["3 of 12 texts — stars “5”"]
+    assert listed(page) == ["0", "1", "8"] and texts_of(page, ".match-count") == ["3 of 12 texts — stars “5”"]
     page.click(".clear")
     assert len(listed(page)) == 12
-    assert texts_of(page, ".found") == ["12 of 12 texts"]
+    assert texts_of(page, ".match-count") == ["12 of 12 texts"]
 
 
 def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Callable[..., Page], tmp_path: Path) -> None:
     texts = ['=HYPERLINK("x")', "plain", 'with "quotes", and commas', "-1+1", "ünï 😀"]
-    some = grouping([0, 1, 0, 0, 0], texts=texts, answers=["@sum", "b", "c", "d", ""])
-    page = browse([some], crossings=crosstab(some, {"stars": [1, 2, 3, 4, -5]}))
+    result = grouping([0, 1, 0, 0, 0], texts=texts, answers=["@sum", "b", "c", "d", ""])
+    page = browse([result], crossings=crosstab(result, {"stars": [1, 2, 3, 4, -5]}))
     page.click(".open")
     lines = downloaded_rows(page, tmp_path)
     name = "What is it?"
@@ -195,9 +199,7 @@ def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Cal
     assert [record["row"] for record in read_table(str(tmp_path / "texts.csv"), "text").records] == ["1", "3", "4", "5"]
 
 
-def test_texts_that_fit_no_group_have_no_number_in_the_list_the_filter_and_the_csv(
-    browse: Callable[..., Page], tmp_path: Path
-) -> None:
+def test_texts_that_fit_no_group_have_no_number_in_list_filter_and_csv(browse: Callable[..., Page], tmp_path: Path) -> None:
     page = browse([grouping([0, 0, 0, 1, 1, 2], left_out=2), grouping([0, 1, 0, 1, 0, 1])])
     assert [item.split("fits")[0].strip() for item in texts_of(page, ".legend li") if "fits" in item] == [""]
     assert page.evaluate("[...document.querySelector('select[data-dimension]').options].map(option => option.text)") == [
@@ -214,16 +216,16 @@ def test_arrow_keys_show_a_dot_with_its_answer_and_its_other_groups(page: Page) 
     page.locator(".legend button").nth(1).click()
     page.evaluate("document.querySelector('.plane').focus()")
     press(page, "Escape", "ArrowRight", "ArrowRight", "ArrowRight")
-    shown = texts_of(page, ".tip")[0].split("\n\n")
-    assert shown[0] == "2 word1, more1" and shown[1] in {"text 6", "text 7", "text 8"} and shown[2] == "“answer 1”"
-    assert shown[3].startswith("Is it <b>good</b>?")
+    lines = texts_of(page, ".tip")[0].split("\n\n")
+    assert lines[0] == "2 word1, more1" and lines[1] in {"text 6", "text 7", "text 8"} and lines[2] == "“answer 1”"
+    assert lines[3].startswith("Is it <b>good</b>?")
     assert page.evaluate("[...document.querySelectorAll('.legend button')].map(b => b.ariaPressed).slice(0, 3)") == [
         "false",
         "true",
         "false",
     ]
     press(page, "Enter")
-    assert shown_tab(page) == ["texts"] and listed(page) == [shown[1].split()[-1]]
+    assert shown_tab(page) == ["texts"] and listed(page) == [lines[1].split()[-1]]
 
 
 def test_a_period_of_a_chart_opens_its_texts(page: Page) -> None:
@@ -237,9 +239,7 @@ def test_a_period_of_a_chart_opens_its_texts(page: Page) -> None:
     assert listed(page) == texts and shown_tab(page) == ["texts"]
 
 
-def test_a_square_of_the_density_opens_the_texts_that_stand_there(
-    browse: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_square_of_the_density_opens_its_texts(browse: Callable[..., Page], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maps, "MAX_DOTS", 10)
     monkeypatch.setattr(page_data, "MAX_ROWS", 30)
     page = browse([grouping([0] * 30 + [1] * 10, embeddings=np.repeat(np.eye(4, 8), 10, axis=0).astype(np.float32))])
@@ -247,7 +247,7 @@ def test_a_square_of_the_density_opens_the_texts_that_stand_there(
     press(page, "Escape", "ArrowRight")
     assert "10 texts here, such as" in texts_of(page, ".tip")[0]
     press(page, "Enter")
-    assert 0 < len(listed(page)) < 10 and "one place on the map of What is it?" in texts_of(page, ".found")[0]
+    assert 0 < len(listed(page)) < 10 and "one place on the map of What is it?" in texts_of(page, ".match-count")[0]
     assert "random sample of 30 of the 40 texts" in texts_of(page, "#texts .note")[0]
 
 
@@ -265,8 +265,8 @@ def test_fifty_rows_are_listed_at_a_time(browse: Callable[..., Page]) -> None:
 def test_print_shows_every_part_and_no_controls(page: Page) -> None:
     page.emulate_media(media="print")
     panels = "[...document.querySelectorAll('.panel')].filter(one => getComputedStyle(one).display !== 'none').map(one => one.id)"
-    assert page.evaluate(panels) == ["question-1", "question-2", "crossed", "over-time"]
-    controls = "[...document.querySelectorAll('.search, .tab, .shows, .open')].filter(one => one.offsetParent).length"
+    assert page.evaluate(panels) == ["question-1", "question-2", "cross-tables", "over-time"]
+    controls = "[...document.querySelectorAll('.search, .tab, .cell-content, .open')].filter(one => one.offsetParent).length"
     assert page.evaluate(controls) == 0
 
 
@@ -279,7 +279,7 @@ def test_no_part_is_wider_than_the_window(page: Page, width: int) -> None:
 
 
 def test_light_and_dark_paper_differ_and_text_stands_out_on_both(page: Page) -> None:
-    page.click("#tab-crossed")
+    page.click("#tab-cross-tables")
     papers = []
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
@@ -293,7 +293,7 @@ CONTRAST = """(() => {
   const light = rgb => rgb.map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], .05);
   const style = getComputedStyle(document.documentElement), card = getComputedStyle(document.querySelector('.card'));
-  const cell = document.querySelector('.heat b'), ink = light(parse(getComputedStyle(cell).color).slice(0, 3));
+  const cell = document.querySelector('.heatmap b'), ink = light(parse(getComputedStyle(cell).color).slice(0, 3));
   const paper = parse(card.backgroundColor).slice(0, 3);
   return Math.min(...['more', 'less'].map(kind => {
     const alpha = Number(style.getPropertyValue('--most'));

@@ -21,7 +21,7 @@ def test_a_given_k_is_kept_and_follows_its_seed():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_few_or_equal_texts_are_grouped_without_fuss(count):
+def test_few_or_equal_texts_are_grouped(count):
     assert group(np.ones((count, 4), dtype=np.float32) / 2).tolist() == [0] * count
     assert len(set(group(np.eye(count, 4, dtype=np.float32)).tolist())) <= count
 
@@ -54,7 +54,7 @@ def test_only_directions_count():
     assert np.array_equal(group(longer, 3), group(vectors, 3))
 
 
-def test_mini_batches_find_the_groups_of_k_means_whatever_holds_the_vectors(monkeypatch, tmp_path):
+def test_mini_batches_find_the_groups_of_k_means_in_mapped_vectors(monkeypatch, tmp_path):
     vectors = blobs((300, 200, 100))
     expected = group(vectors, 3)
     for name, value in (("MAX_FULL_ROWS", 500), ("BLOCK_ROWS", 64), ("INITIAL_SAMPLE_ROWS", 100)):
@@ -67,20 +67,20 @@ def test_mini_batches_find_the_groups_of_k_means_whatever_holds_the_vectors(monk
 
 def test_mini_batches_choose_their_number_too(monkeypatch):
     monkeypatch.setattr(parts, "MAX_FULL_ROWS", 500)
-    found = partition(blobs((300, 200, 100)))
-    assert found.choice.k == 3
-    assert np.bincount(found.labels).tolist() == [300, 200, 100]
+    groups = partition(blobs((300, 200, 100)))
+    assert groups.choice.k == 3
+    assert np.bincount(groups.labels).tolist() == [300, 200, 100]
 
 
-def test_a_tree_gives_the_groups_and_from_nine_on_the_branches_they_hang_on():
+def test_a_tree_gives_groups_and_from_nine_groups_on_their_branches():
     draw = np.random.default_rng(0)
     centres = np.repeat(np.eye(3, 16), 3, axis=0) + 0.3 * np.eye(16)[3:12]
     rows = np.concatenate([centre + 0.01 * draw.normal(size=(20 + i, 16)) for i, centre in enumerate(centres)])
-    found = partition(rows.astype(np.float32), 9, method="agglomerative")
-    assert np.bincount(found.labels).tolist() == list(range(28, 19, -1))
+    groups = partition(rows.astype(np.float32), 9, method="agglomerative")
+    assert np.bincount(groups.labels).tolist() == list(range(28, 19, -1))
     kinds = [8 - number for number in range(9)]  # the largest group is the last centre
-    together = {(a, b) for a in range(9) for b in range(9) if kinds[a] // 3 == kinds[b] // 3}
-    assert {(a, b) for a in range(9) for b in range(9) if found.branches[a] == found.branches[b]} == together
+    same_branch = {(a, b) for a in range(9) for b in range(9) if kinds[a] // 3 == kinds[b] // 3}
+    assert {(a, b) for a in range(9) for b in range(9) if groups.branches[a] == groups.branches[b]} == same_branch
     assert partition(rows.astype(np.float32), 8, method="agglomerative").branches is None
 
 
@@ -89,53 +89,55 @@ def test_a_tree_takes_one_row_and_equal_rows():
     assert partition(np.ones((9, 4), dtype=np.float32), method="agglomerative").labels.tolist() == [0] * 9
 
 
-def test_dense_regions_leave_out_what_lies_in_none():
+def test_rows_outside_dense_regions_fit_no_group():
     draw = np.random.default_rng(0)
     scattered = draw.normal(size=(15, 8)).astype(np.float32)
-    found = partition(np.concatenate([blobs((60, 40)), scattered]), method="hdbscan")
-    assert found.left_out == found.labels.max() == 2
-    assert set(found.labels[:60]) <= {0, 2} and set(found.labels[60:100]) <= {1, 2}
-    assert (found.labels[100:] == 2).mean() > 0.7
+    groups = partition(np.concatenate([blobs((60, 40)), scattered]), method="hdbscan")
+    assert groups.left_out == groups.labels.max() == 2
+    assert set(groups.labels[:60]) <= {0, 2} and set(groups.labels[60:100]) <= {1, 2}
+    assert (groups.labels[100:] == 2).mean() > 0.7
     assert partition(blobs((60, 40)), method="hdbscan").choice is None
 
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_too_few_rows_for_a_dense_region_are_left_out_or_one_group(count):
-    found = partition(np.eye(count, 8, dtype=np.float32), method="hdbscan")
-    assert found.labels.tolist() == [0] * count
+    groups = partition(np.eye(count, 8, dtype=np.float32), method="hdbscan")
+    assert groups.labels.tolist() == [0] * count
 
 
-def test_methods_say_what_they_cannot_do(monkeypatch):
+def test_methods_refuse_what_they_cannot_do(monkeypatch):
     with pytest.raises(InputError, match=r"Unknown method 'umap'\. Choose one of: k-means, agglomerative, hdbscan"):
         partition(blobs((30, 20)), 2, method="umap")
     with pytest.raises(InputError, match="hdbscan finds the number of groups itself"):
         partition(blobs((30, 20)), 2, method="hdbscan")
     monkeypatch.setattr(parts, "MAX_PAIRED_ROWS", 40)
-    with pytest.raises(InputError, match=r"agglomerative compares all pairs of rows, of which 50 are too many\. Choose k-means"):
+    with pytest.raises(
+        InputError, match=r"agglomerative compares all pairs of rows and takes at most 40 rows, not 50\. Choose k-means"
+    ):
         partition(blobs((30, 20)), 2, method="agglomerative")
 
 
-def test_small_dense_regions_come_back_in_a_draw_of_their_rows():
+def test_small_dense_regions_are_stable_under_resampling():
     vectors = blobs((14, 13, 12))
-    found = partition(vectors, method="hdbscan")
-    assert found.labels.max() == 2 and found.left_out is None
-    assert min(measure_stability(vectors, found.labels, make_regrouping("hdbscan", 39))) > 0.75
+    groups = partition(vectors, method="hdbscan")
+    assert groups.labels.max() == 2 and groups.left_out is None
+    assert min(measure_stability(vectors, groups.labels, make_regrouping("hdbscan", 39))) > 0.75
 
 
-def test_hdbscan_finds_smaller_groups_where_fewer_rows_are_enough():
+def test_hdbscan_finds_smaller_groups_with_a_smaller_min_size():
     vectors = np.concatenate([blobs((6, 5)), np.random.default_rng(0).normal(size=(9, 8)).astype(np.float32)])
     assert partition(vectors, method="hdbscan").left_out == 0
-    found = partition(vectors, method="hdbscan", min_size=4)
-    assert found.left_out == 2 and len(set(found.labels[:6].tolist())) == 1
+    groups = partition(vectors, method="hdbscan", min_size=4)
+    assert groups.left_out == 2 and len(set(groups.labels[:6].tolist())) == 1
 
 
 @pytest.mark.parametrize(
-    ("method", "min_size", "told"),
+    ("method", "min_size", "message"),
     [
         ("hdbscan", 1, "min_size must be a whole number of at least 2"),
-        ("k-means", 5, r"k-means knows no min_size\. Leave it out, or choose hdbscan"),
+        ("k-means", 5, r"k-means does not take min_size\. Leave it out, or choose hdbscan"),
     ],
 )
-def test_a_least_size_that_cannot_be_is_refused(method, min_size, told):
-    with pytest.raises(InputError, match=told):
+def test_an_invalid_min_size_is_refused(method, min_size, message):
+    with pytest.raises(InputError, match=message):
         partition(blobs((30, 20)), method=method, min_size=min_size)

@@ -11,7 +11,7 @@ ARRAYS = {"centres": np.eye(3, dtype=np.float32), "labels": np.arange(7)}
 
 
 @pytest.fixture
-def kept(tmp_path):
+def folder(tmp_path):
     write_grouping_files(tmp_path / "kept", {"names": ["a", "b"]}, ARRAYS)
     return tmp_path / "kept"
 
@@ -20,89 +20,89 @@ def npy_of(folder, name):
     return next(folder.glob(f"{name}-*.npy"))
 
 
-def test_what_is_written_is_read_again_and_is_json_and_npy_alone(kept):
-    about, arrays = read_grouping_files(kept, ("centres", "labels"))
-    assert about["names"] == ["a", "b"]
-    assert all(np.array_equal(found, ARRAYS[name]) for found, name in zip(arrays, ARRAYS, strict=True))
-    assert sorted(path.suffix for path in kept.iterdir()) == [".json", ".npy", ".npy"]
+def test_what_is_written_is_read_again_and_is_only_json_and_npy(folder):
+    metadata, arrays = read_grouping_files(folder, ("centres", "labels"))
+    assert metadata["names"] == ["a", "b"]
+    assert all(np.array_equal(array, ARRAYS[name]) for array, name in zip(arrays, ARRAYS, strict=True))
+    assert sorted(path.suffix for path in folder.iterdir()) == [".json", ".npy", ".npy"]
 
 
-def test_a_second_grouping_takes_the_place_of_the_first_and_leaves_no_file_of_it(kept):
-    write_grouping_files(kept, {"names": []}, {"centres": np.zeros((1, 2))})
-    about, (centres,) = read_grouping_files(kept, ("centres",))
-    assert about["names"] == [] and centres.shape == (1, 2)
-    assert len(list(kept.iterdir())) == 2
+def test_a_second_grouping_replaces_all_files_of_the_first(folder):
+    write_grouping_files(folder, {"names": []}, {"centres": np.zeros((1, 2))})
+    metadata, (centres,) = read_grouping_files(folder, ("centres",))
+    assert metadata["names"] == [] and centres.shape == (1, 2)
+    assert len(list(folder.iterdir())) == 2
 
 
-def test_a_writer_that_dies_before_the_end_leaves_the_grouping_that_was_there(kept, monkeypatch):
-    written = saved_files.atomic_write
+def test_an_interrupted_writer_leaves_the_previous_grouping(folder, monkeypatch):
+    original_write = saved_files.atomic_write
 
-    def dying(path):
+    def interrupt(path):
         if path.name == METADATA_FILE:
             raise KeyboardInterrupt
-        return written(path)
+        return original_write(path)
 
-    monkeypatch.setattr(saved_files, "atomic_write", dying)
+    monkeypatch.setattr(saved_files, "atomic_write", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        write_grouping_files(kept, {"names": ["c"]}, {"centres": np.zeros((1, 2)), "labels": np.arange(3)})
-    about, (_, labels) = read_grouping_files(kept, ("centres", "labels"))
-    assert about["names"] == ["a", "b"] and len(labels) == 7
+        write_grouping_files(folder, {"names": ["c"]}, {"centres": np.zeros((1, 2)), "labels": np.arange(3)})
+    metadata, (_, labels) = read_grouping_files(folder, ("centres", "labels"))
+    assert metadata["names"] == ["a", "b"] and len(labels) == 7
 
 
-def cut(path):
+def truncate(path):
     path.write_bytes(path.read_bytes()[:-8])
 
 
-def replaced(path):
+def overwrite(path):
     np.save(path, np.zeros(2))
 
 
 def edited(**changes):
     def edit(folder):
-        about = json.loads((folder / METADATA_FILE).read_text())
-        (folder / METADATA_FILE).write_text(json.dumps(about | changes))
+        metadata = json.loads((folder / METADATA_FILE).read_text())
+        (folder / METADATA_FILE).write_text(json.dumps(metadata | changes))
 
     return edit
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
-        (lambda folder: (folder / METADATA_FILE).unlink(), r"holds no grouping \(grouping.json is not there\). Keep one with"),
-        (lambda folder: cut(folder / METADATA_FILE), "is damaged: grouping.json cannot be read"),
+        (lambda folder: (folder / METADATA_FILE).unlink(), r"holds no grouping \(grouping.json is missing\). Save one with"),
+        (lambda folder: truncate(folder / METADATA_FILE), "is damaged: grouping.json cannot be read"),
         (lambda folder: (folder / METADATA_FILE).write_text("[" * 100_000), "is damaged: grouping.json cannot be read"),
         (lambda folder: (folder / METADATA_FILE).write_text("[]"), "grouping.json does not list its arrays"),
         (lambda folder: npy_of(folder, "labels").unlink(), r"labels-\w+.npy cannot be read \(No such file"),
-        (lambda folder: cut(npy_of(folder, "labels")), r"labels-\w+.npy is not what was written"),
-        (lambda folder: replaced(npy_of(folder, "centres")), r"centres-\w+.npy is not what was written"),
+        (lambda folder: truncate(npy_of(folder, "labels")), r"labels-\w+.npy has another SHA-256"),
+        (lambda folder: overwrite(npy_of(folder, "centres")), r"centres-\w+.npy has another SHA-256"),
         (edited(format=9), "has format 9, and this version reads 1. Group again with --save"),
-        (edited(arrays={}), "names no file of centres"),
-        (edited(arrays={"centres": {"file": "../../etc/passwd", "sha256": ""}}), "names no file of centres"),
+        (edited(arrays={}), "names no file for centres"),
+        (edited(arrays={"centres": {"file": "../../etc/passwd", "sha256": ""}}), "names no file for centres"),
     ],
 )
-def test_damage_is_named_with_a_cure(kept, damage, told):
-    damage(kept)
-    with pytest.raises(InputError, match=told) as error:
-        read_grouping_files(kept, ("centres", "labels"))
-    assert any(cure in str(error.value) for cure in ("--save", "take a copy"))
+def test_damage_is_reported_with_advice(folder, damage, message):
+    damage(folder)
+    with pytest.raises(InputError, match=message) as error:
+        read_grouping_files(folder, ("centres", "labels"))
+    assert any(cure in str(error.value) for cure in ("--save", "restore a copy"))
 
 
-def test_an_array_of_objects_is_refused_though_its_hash_is_right(kept):
+def test_an_array_of_objects_is_refused_though_its_hash_is_right(folder):
     import hashlib
 
-    path = npy_of(kept, "labels")
+    path = npy_of(folder, "labels")
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
-    about = json.loads((kept / METADATA_FILE).read_text())
-    about["arrays"]["labels"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (kept / METADATA_FILE).write_text(json.dumps(about))
-    with pytest.raises(InputError, match="is no array"):
-        read_grouping_files(kept, ("centres", "labels"))
+    metadata = json.loads((folder / METADATA_FILE).read_text())
+    metadata["arrays"]["labels"]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / METADATA_FILE).write_text(json.dumps(metadata))
+    with pytest.raises(InputError, match="is not an array"):
+        read_grouping_files(folder, ("centres", "labels"))
 
 
-def test_a_folder_of_other_files_is_left_alone(tmp_path):
+def test_a_folder_of_other_files_is_refused(tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(InputError, match=r"holds other files and no grouping\. Name a new folder"):
+    with pytest.raises(InputError, match=r"holds other files but no grouping\. Choose a new folder"):
         write_grouping_files(tmp_path, {}, ARRAYS)
-    with pytest.raises(InputError, match="is no folder that can be used"):
+    with pytest.raises(InputError, match="cannot be used as a folder"):
         check_save_folder(tmp_path / "letter.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]

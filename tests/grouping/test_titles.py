@@ -9,13 +9,13 @@ from inbedder.grouping.titles import TitleWriter
 
 
 class Writer:
-    """Answers with what it is told, and keeps what it was asked."""
+    """A model that returns given titles and records its prompts."""
 
     def __init__(self, *titles):
-        self.titles, self.asked = list(titles), []
+        self.titles, self.prompts = list(titles), []
 
     def answer(self, texts, instruction):
-        self.asked = list(texts)
+        self.prompts = list(texts)
         return self.titles
 
 
@@ -29,10 +29,10 @@ GROUPS = groups_of(["late delivery", "late delivery", "slow courier", ""], ["ref
 def test_the_model_reads_the_most_frequent_answers_first():
     writer = Writer("late delivery", "refund")
     assert TitleWriter(writer)(GROUPS) == ["late delivery", "refund"]
-    assert writer.asked == ["late delivery; slow courier", "refund; money back"]
+    assert writer.prompts == ["late delivery; slow courier", "refund; money back"]
 
 
-def test_words_that_no_answer_says_are_dropped():
+def test_words_that_occur_in_no_answer_are_dropped():
     assert TitleWriter(Writer("Late aeroplane courier", "money Money laundering"))(GROUPS) == ["Late courier", "money"]
 
 
@@ -45,8 +45,8 @@ def test_a_group_without_answers_has_no_title():
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_every_word_of_a_title_stands_in_an_answer(count, make_model):
+def test_every_word_of_a_title_occurs_in_an_answer(count, make_model):
     answers = ["red apple", "green pear", "blue plum"][:count]
     titles = TitleWriter(InBedder(make_model("opt")))(groups_of(answers))
-    known = Counter(word for answer in answers for word in answer.split())
-    assert all(word in known for word in titles[0].split())
+    answer_words = Counter(word for answer in answers for word in answer.split())
+    assert all(word in answer_words for word in titles[0].split())

@@ -1,1 +1,1 @@
-"""The page that shows groupings."""
+"""The HTML report of groupings."""

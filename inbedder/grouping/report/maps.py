@@ -1,4 +1,4 @@
-"""Where texts stand on the map of a grouping: one dot per text, or squares that show how many there are."""
+"""The map of a grouping: one dot per text, or squares that show the density of many texts."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.partition import Labels
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 
 MAX_DOTS = 5000
-"""Maximum number of texts with a dot each; beyond it the map shows densities."""
+"""Maximum number of texts drawn as dots; a map of more shows their density."""
 TSNE_ROWS = range(10, 3001)
+"""Numbers of texts that t-SNE lays out; PCA lays out others."""
 MAX_PCA_ROWS = 20_000
-"""Maximum number of vectors that the two main directions are fitted to."""
+"""Maximum number of vectors that PCA is fitted to."""
 WIDTH, HEIGHT, MARGIN, CELL = 640, 480, 26, 10
 Points = NDArray[np.float64]
 
 
 class Mark(NamedTuple):
-    """A dot of one text, or a square for the texts of one group in one place."""
+    """A dot for one text, or a square for the texts of one group in one grid cell."""
 
     x: float
     y: float
@@ -32,16 +33,16 @@ class Mark(NamedTuple):
 
 
 def project(vectors: NDArray[np.float32]) -> tuple[Points, str]:
-    """Lay vectors out on a plane.
+    """Project vectors onto a plane.
 
     Args:
         vectors: Shape (n, d), n at least 1; only their directions count.
 
     Returns:
-        Points, shape (n, 2), their longer extent first, and how they were found: "t-SNE" for 10 to 3000 vectors, else "PCA" (of
-        20,000 of them, if there are more), or "none" when the vectors are all alike.
+        Points, float64, shape (n, 2), the longer extent first; and the method: "none" if all vectors are equal, "t-SNE" for 10 to
+        3000 vectors, else "PCA" (fitted to at most 20,000 vectors).
     """
-    directions = unit(vectors)
+    directions = normalize_vectors(vectors)
     directions = np.pad(directions, ((0, 0), (0, max(0, 2 - directions.shape[1]))))
     count = len(directions)
     if np.ptp(directions, axis=0).max() < 1e-6:
@@ -61,13 +62,13 @@ def project(vectors: NDArray[np.float32]) -> tuple[Points, str]:
 
 
 def place_points(points: Points) -> Points:
-    """Fit points into the map.
+    """Scale points to the map.
 
     Args:
         points: Shape (n, 2).
 
     Returns:
-        Their positions in its units, shape (n, 2), to one decimal.
+        Positions in the map's units, shape (n, 2), rounded to one decimal.
     """
     size = np.array([WIDTH, HEIGHT])
     scale = ((size - 2 * MARGIN) / np.maximum(np.ptp(points, axis=0), 1e-9)).min()
@@ -79,7 +80,7 @@ def draw_dots(positions: Points, labels: Labels) -> tuple[list[Mark], Labels]:
     """Draw one dot per text, shuffled so that no group is always on top.
 
     Args:
-        positions: Place of each text, shape (n, 2).
+        positions: Position of each text, shape (n, 2).
         labels: Group of each text, shape (n,).
 
     Returns:
@@ -93,20 +94,22 @@ def draw_dots(positions: Points, labels: Labels) -> tuple[list[Mark], Labels]:
 
 
 def draw_density(positions: Points, labels: Labels) -> tuple[list[Mark], Labels]:
-    """Draw squares on a grid, one per group and cell: area is the group's share of the cell, opacity the cell's number of texts.
+    """Draw one square per group and grid cell.
+
+    The area of a square is the group's share of the cell; its opacity grows with the cell's number of texts.
 
     Args:
-        positions: Place of each text, shape (n, 2).
+        positions: Position of each text, shape (n, 2).
         labels: Group of each text, shape (n,).
 
     Returns:
-        The marks, those of a cell's larger groups first, and the mark of each text, shape (n,).
+        The marks, the larger groups of a cell first, and the mark of each text, shape (n,).
     """
     cells_per_row = WIDTH // CELL
     cells = (positions // CELL).astype(np.int64) @ np.array([1, cells_per_row])
     groups = int(labels.max()) + 1
-    kinds, mark_of, counts = np.unique(cells * groups + labels, return_inverse=True, return_counts=True)
-    cell, group = kinds // groups, kinds % groups
+    mark_ids, mark_of, counts = np.unique(cells * groups + labels, return_inverse=True, return_counts=True)
+    cell, group = mark_ids // groups, mark_ids % groups
     cell_counts = np.bincount(cell, weights=counts)[cell]
     sizes = (CELL / 2 * np.sqrt(counts / cell_counts)).round(2)
     opacity = (0.25 + 0.75 * np.log1p(cell_counts) / np.log1p(cell_counts.max())).round(2)
@@ -118,13 +121,13 @@ def draw_density(positions: Points, labels: Labels) -> tuple[list[Mark], Labels]
 
 
 def find_badge_position(positions: Points) -> tuple[float, float] | None:
-    """Find where to print the number of a group: at the dot nearest to its middle, above it if there are few dots.
+    """Find the position of a group's number: the dot nearest to the group's median, or above it if the group has few dots.
 
     Args:
-        positions: Places of the group's texts, shape (m, 2).
+        positions: Positions of the group's texts, shape (m, 2).
 
     Returns:
-        The place, or None of no texts.
+        The position; None for a group without texts.
     """
     if not len(positions):
         return None

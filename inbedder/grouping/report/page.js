@@ -1,29 +1,29 @@
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const { dimensions, views, tables, texts, numbers } = data;
-  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const one = (selector, root = document) => root.querySelector(selector);
+  const findAll = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const find = (selector, root = document) => root.querySelector(selector);
   const element = (tag, text, className) => {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    if (className) made.className = className;
-    return made;
+    const node = document.createElement(tag);
+    node.textContent = text;
+    if (className) node.className = className;
+    return node;
   };
-  const amount = (number, word) => number.toLocaleString('en') + ' ' + word + (number === 1 ? '' : 's');
+  const countLabel = (number, word) => number.toLocaleString('en') + ' ' + word + (number === 1 ? '' : 's');
   const percent = share => (share > 0 && share < 0.005 ? '<1' : Math.round(100 * share)) + '%';
-  const numberOf = (view, number) => views[view].colours[number] === 'none' ? '' : number + 1; // what fits no group has none
-  const group = (view, number) => {
-    const line = element('span', '', 'g c' + views[view].colours[number]);
-    line.append(element('b', numberOf(view, number)), ' ' + dimensions[view].names[number]);
+  const groupNumber = (view, number) => views[view].colours[number] === 'none' ? '' : number + 1; // texts that fit no group have no number
+  const groupLabel = (view, number) => {
+    const line = element('span', '', 'group-label c' + views[view].colours[number]);
+    line.append(element('b', groupNumber(view, number)), ' ' + dimensions[view].names[number]);
     line.dir = 'auto';
     return line;
   };
   document.documentElement.classList.add('js');
 
   // Tabs
-  const tabs = all('.tab'), panels = tabs.map(tab => document.getElementById(tab.hash.slice(1)));
+  const tabs = findAll('.tab'), panels = tabs.map(tab => document.getElementById(tab.hash.slice(1)));
   let shownTab = 0;
-  const open = (index, focus) => {
+  const openTab = (index, focus) => {
     shownTab = index;
     tabs.forEach((tab, i) => {
       tab.setAttribute('aria-selected', i === index);
@@ -39,149 +39,149 @@
     tab.setAttribute('aria-controls', panels[index].id);
     panels[index].setAttribute('role', 'tabpanel');
     panels[index].setAttribute('aria-labelledby', tab.id);
-    tab.addEventListener('click', event => { event.preventDefault(); open(index); });
+    tab.addEventListener('click', event => { event.preventDefault(); openTab(index); });
     tab.addEventListener('keydown', event => {
       const last = tabs.length - 1;
       const to = { ArrowRight: index + 1, ArrowLeft: index - 1, Home: 0, End: last }[event.key];
-      if (event.key === ' ') { event.preventDefault(); open(index); }
+      if (event.key === ' ') { event.preventDefault(); openTab(index); }
       if (to === undefined) return;
       event.preventDefault();
-      open(to < 0 ? last : to > last ? 0 : to, true);
+      openTab(to < 0 ? last : to > last ? 0 : to, true);
     });
   });
-  open(Math.max(0, tabs.findIndex(tab => tab.hash === location.hash)));
+  openTab(Math.max(0, tabs.findIndex(tab => tab.hash === location.hash)));
 
-  // The texts: what is picked out, the rows, the file
+  // Texts: filters, list, download
   const PAGE = 50;
-  const search = one('.search'), selects = all('.filters select'), body = one('.rows tbody'), more = one('.next'), back = one('.back');
+  const search = find('.search'), selects = findAll('.filters select'), body = find('.rows tbody'), moreButton = find('.next'), backButton = find('.back');
   const textsTab = tabs.length - 1;
-  let found = [], listed = 0, place = null, origin = null, lower = null;
+  let matches = [], listedCount = 0, selectedMark = null, returnPoint = null, lowercaseTexts = null;
 
   const cell = (row, view) => {
-    const made = element('td', '');
-    made.append(group(view, dimensions[view].of[row]));
+    const node = element('td', '');
+    node.append(groupLabel(view, dimensions[view].categoryOf[row]));
     if (views[view].answers[row]) {
-      const answer = element('p', '“' + views[view].answers[row] + '”', 'said');
+      const answer = element('p', '“' + views[view].answers[row] + '”', 'answer');
       answer.dir = 'auto';
-      made.append(answer);
+      node.append(answer);
     }
-    return made;
+    return node;
   };
-  const valueOf = (kind, row) => kind.of[row] < 0 ? '' : kind.names[kind.of[row]];
-  const list = () => {
-    const fresh = document.createDocumentFragment();
-    for (const row of found.slice(listed, listed + PAGE)) {
+  const categoryName = (kind, row) => kind.categoryOf[row] < 0 ? '' : kind.names[kind.categoryOf[row]];
+  const listMore = () => {
+    const fragment = document.createDocumentFragment();
+    for (const row of matches.slice(listedCount, listedCount + PAGE)) {
       const line = document.createElement('tr'), text = element('td', texts[row]), number = element('th', numbers[row]);
       number.scope = 'row';
       text.dir = 'auto';
       line.append(number, text, ...views.map((_, view) => cell(row, view)));
-      line.append(...dimensions.slice(views.length).map(kind => element('td', valueOf(kind, row))));
-      fresh.append(line);
+      line.append(...dimensions.slice(views.length).map(kind => element('td', categoryName(kind, row))));
+      fragment.append(line);
     }
-    listed = Math.min(found.length, listed + PAGE);
-    body.append(fresh);
-    more.hidden = listed === found.length;
-    more.textContent = 'Show ' + Math.min(PAGE, found.length - listed) + ' more';
+    listedCount = Math.min(matches.length, listedCount + PAGE);
+    body.append(fragment);
+    moreButton.hidden = listedCount === matches.length;
+    moreButton.textContent = 'Show ' + Math.min(PAGE, matches.length - listedCount) + ' more';
   };
-  const pick = () => {
+  const applyFilters = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const wanted = selects.map(select => select.value === '' ? -1 : Number(select.value));
-    if (words.length && !lower) lower = texts.map((text, row) => [text, ...views.map(view => view.answers[row])].join('\n').toLowerCase());
-    found = [];
+    const categories = selects.map(select => select.value === '' ? -1 : Number(select.value));
+    if (words.length && !lowercaseTexts) lowercaseTexts = texts.map((text, row) => [text, ...views.map(view => view.answers[row])].join('\n').toLowerCase());
+    matches = [];
     for (let row = 0; row < texts.length; row++) {
-      if (wanted.every((category, i) => category < 0 || dimensions[i].of[row] === category)
-        && (!place || views[place.view].markOf[row] === place.mark)
-        && words.every(word => lower[row].includes(word))) found.push(row);
+      if (categories.every((category, i) => category < 0 || dimensions[i].categoryOf[row] === category)
+        && (!selectedMark || views[selectedMark.view].markOf[row] === selectedMark.mark)
+        && words.every(word => lowercaseTexts[row].includes(word))) matches.push(row);
     }
-    listed = 0;
+    listedCount = 0;
     body.replaceChildren();
-    list();
-    const chosen = selects.flatMap((select, i) => wanted[i] < 0 ? [] : [dimensions[i].title + ' “' + select.selectedOptions[0].text + '”']);
-    if (place) chosen.push('one place on the map of ' + views[place.view].question);
-    if (words.length) chosen.push('with “' + search.value.trim() + '”');
-    one('.found').textContent = found.length.toLocaleString('en') + ' of ' + amount(texts.length, 'text')
-      + (chosen.length ? ' — ' + chosen.join(' · ') : '');
-    selects.forEach((select, i) => select.classList.toggle('chosen', wanted[i] >= 0));
-    one('.clear').disabled = !chosen.length;
-    one('.download').disabled = !found.length;
+    listMore();
+    const filters = selects.flatMap((select, i) => categories[i] < 0 ? [] : [dimensions[i].title + ' “' + select.selectedOptions[0].text + '”']);
+    if (selectedMark) filters.push('one place on the map of ' + views[selectedMark.view].question);
+    if (words.length) filters.push('with “' + search.value.trim() + '”');
+    find('.match-count').textContent = matches.length.toLocaleString('en') + ' of ' + countLabel(texts.length, 'text')
+      + (filters.length ? ' — ' + filters.join(' · ') : '');
+    selects.forEach((select, i) => select.classList.toggle('chosen', categories[i] >= 0));
+    find('.clear').disabled = !filters.length;
+    find('.download').disabled = !matches.length;
   };
-  const clear = () => { selects.forEach(select => { select.value = ''; }); search.value = ''; place = null; };
-  const read = (wanted, from, where) => {
+  const clear = () => { selects.forEach(select => { select.value = ''; }); search.value = ''; selectedMark = null; };
+  const openTexts = (categories, source, mark) => {
     clear();
-    for (const [dimension, category] of wanted) selects[dimension].value = category;
-    place = where || null;
-    origin = { tab: shownTab, from };
-    back.textContent = 'Back to ' + (shownTab < views.length ? 'the question' : tabs[shownTab].textContent.trim().toLowerCase());
-    back.hidden = false;
-    pick();
-    open(textsTab);
-    one('#heading-texts').focus();
+    for (const [dimension, category] of categories) selects[dimension].value = category;
+    selectedMark = mark || null;
+    returnPoint = { tab: shownTab, source };
+    backButton.textContent = 'Back to ' + (shownTab < views.length ? 'the question' : tabs[shownTab].textContent.trim().toLowerCase());
+    backButton.hidden = false;
+    applyFilters();
+    openTab(textsTab);
+    find('#heading-texts').focus();
     scrollTo({ top: 0, behavior: 'instant' });
   };
-  selects.forEach(select => select.addEventListener('change', pick));
-  search.addEventListener('input', () => { if (shownTab !== textsTab) { place = null; open(textsTab); } pick(); });
-  search.addEventListener('keydown', event => { if (event.key === 'Escape') { search.value = ''; pick(); } });
-  more.addEventListener('click', () => { const at = listed; list(); const line = body.rows[at]; line.tabIndex = -1; line.focus(); });
-  one('.clear').addEventListener('click', () => { clear(); pick(); one('#heading-texts').focus(); });
-  back.addEventListener('click', () => {
-    open(origin.tab);
-    origin.from.focus();
-    origin.from.scrollIntoView({ block: 'center', behavior: 'instant' });
-    back.hidden = true;
+  selects.forEach(select => select.addEventListener('change', applyFilters));
+  search.addEventListener('input', () => { if (shownTab !== textsTab) { selectedMark = null; openTab(textsTab); } applyFilters(); });
+  search.addEventListener('keydown', event => { if (event.key === 'Escape') { search.value = ''; applyFilters(); } });
+  moreButton.addEventListener('click', () => { const first = listedCount; listMore(); const line = body.rows[first]; line.tabIndex = -1; line.focus(); });
+  find('.clear').addEventListener('click', () => { clear(); applyFilters(); find('#heading-texts').focus(); });
+  backButton.addEventListener('click', () => {
+    openTab(returnPoint.tab);
+    returnPoint.source.focus();
+    returnPoint.source.scrollIntoView({ block: 'center', behavior: 'instant' });
+    backButton.hidden = true;
   });
-  const quoted = value => {
-    const text = /^[=+\-@\t\r]/.test(value) && isNaN(value) ? "'" + value : String(value); // no formula of a spreadsheet
+  const quoteForCsv = value => {
+    const text = /^[=+\-@\t\r]/.test(value) && isNaN(value) ? "'" + value : String(value); // keep spreadsheets from running it as a formula
     return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
   };
-  one('.download').addEventListener('click', () => {
+  find('.download').addEventListener('click', () => {
     const header = ['row', 'text'];
     views.forEach(view => header.push(view.question + ' (number)', view.question + ' (group)', view.question + ' (answer)'));
     header.push(...dimensions.slice(views.length).map(kind => kind.title));
-    const lines = found.map(row => [
+    const lines = matches.map(row => [
       numbers[row], texts[row],
-      ...views.flatMap((view, i) => [numberOf(i, dimensions[i].of[row]), valueOf(dimensions[i], row), view.answers[row]]),
-      ...dimensions.slice(views.length).map(kind => valueOf(kind, row)),
+      ...views.flatMap((view, i) => [groupNumber(i, dimensions[i].categoryOf[row]), categoryName(dimensions[i], row), view.answers[row]]),
+      ...dimensions.slice(views.length).map(kind => categoryName(kind, row)),
     ]);
-    const content = [header, ...lines].map(line => line.map(quoted).join(',') + '\r\n').join('');
+    const content = [header, ...lines].map(line => line.map(quoteForCsv).join(',') + '\r\n').join('');
     const link = element('a', '');
     link.href = URL.createObjectURL(new Blob(['\ufeff', content], { type: 'text/csv;charset=utf-8' }));
     link.download = 'texts.csv';
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   });
-  all('.open').forEach(button => button.addEventListener('click', () => read([[button.dataset.dimension, button.dataset.category]], button)));
-  pick();
+  findAll('.open').forEach(button => button.addEventListener('click', () => openTexts([[button.dataset.dimension, button.dataset.category]], button)));
+  applyFilters();
 
   // Maps
-  all('.map').forEach((map, index) => {
+  findAll('.map').forEach((map, index) => {
     const view = views[index], marks = view.marks, names = dimensions[index].names;
-    const plane = one('.plane', map), svg = one('svg', plane), ring = one('.ring', svg);
-    const tip = one('.tip', plane), shapes = one('.dots', svg).children, buttons = all('.legend button', map);
+    const plane = find('.plane', map), svg = find('svg', plane), ring = find('.ring', svg);
+    const tip = find('.tip', plane), shapes = find('.dots', svg).children, buttons = findAll('.legend button', map);
     const order = marks.map((_, i) => i).sort((a, b) => marks[a][2] - marks[b][2] || marks[a][0] - marks[b][0]);
-    let current = -1, only = -1, rowsOf = null;
-    const lit = i => only < 0 || marks[i][2] === only;
-    const rows = mark => {
-      if (!rowsOf) {
-        rowsOf = marks.map(() => []);
-        view.markOf.forEach((of, row) => rowsOf[of].push(row));
+    let current = -1, isolatedGroup = -1, rowsOfMark = null;
+    const isShown = i => isolatedGroup < 0 || marks[i][2] === isolatedGroup;
+    const rowsAt = mark => {
+      if (!rowsOfMark) {
+        rowsOfMark = marks.map(() => []);
+        view.markOf.forEach((mark, row) => rowsOfMark[mark].push(row));
       }
-      return rowsOf[mark];
+      return rowsOfMark[mark];
     };
     const hide = () => { current = -1; tip.hidden = true; ring.setAttribute('r', 0); };
     const describe = i => {
-      const held = rows(i), lines = [group(index, marks[i][2])];
-      if (marks[i][3] > 1) lines.push(element('p', amount(marks[i][3], 'text') + ' here' + (held.length ? ', such as' : '')));
-      if (!held.length && marks[i][3] === 1) lines.push(element('p', 'This text is not in the sample that the page holds.'));
-      held.slice(0, marks[i][3] > 1 ? 3 : 1).forEach(row => {
+      const markRows = rowsAt(i), lines = [groupLabel(index, marks[i][2])];
+      if (marks[i][3] > 1) lines.push(element('p', countLabel(marks[i][3], 'text') + ' here' + (markRows.length ? ', such as' : '')));
+      if (!markRows.length && marks[i][3] === 1) lines.push(element('p', 'This text is not in the sample that this page holds.'));
+      markRows.slice(0, marks[i][3] > 1 ? 3 : 1).forEach(row => {
         const text = texts[row], short = element('p', text.length > 200 ? text.slice(0, 199) + '…' : text);
-        const answer = element('p', '“' + view.answers[row] + '”', 'said');
+        const answer = element('p', '“' + view.answers[row] + '”', 'answer');
         short.dir = answer.dir = 'auto';
         lines.push(short, ...(view.answers[row] ? [answer] : []));
       });
-      if (marks[i][3] === 1 && held.length) views.forEach((other, j) => {
+      if (marks[i][3] === 1 && markRows.length) views.forEach((other, j) => {
         if (j === index) return;
         const line = element('p', other.question + ' ', 'other');
-        line.append(group(j, dimensions[j].of[held[0]]));
+        line.append(groupLabel(j, dimensions[j].categoryOf[markRows[0]]));
         lines.push(line);
       });
       return lines;
@@ -201,113 +201,113 @@
     const nearest = (event, reach) => {
       const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
       const px = (event.clientX - box.left) / scale, py = (event.clientY - box.top) / scale;
-      let best = -1, least = (reach / scale) ** 2;
+      let best = -1, smallest = (reach / scale) ** 2;
       marks.forEach(([x, y], i) => {
-        const far = (x - px) ** 2 + (y - py) ** 2;
-        if (far < least && lit(i)) { best = i; least = far; }
+        const distance = (x - px) ** 2 + (y - py) ** 2;
+        if (distance < smallest && isShown(i)) { best = i; smallest = distance; }
       });
       return best;
     };
     const point = (event, reach) => { const i = nearest(event, reach); if (i < 0) hide(); else show(i); };
-    const enter = i => read([[index, marks[i][2]]], plane, { view: index, mark: i });
+    const openMark = i => openTexts([[index, marks[i][2]]], plane, { view: index, mark: i });
     svg.addEventListener('pointermove', event => { if (event.pointerType === 'mouse') point(event, 14); });
     svg.addEventListener('pointerleave', event => { if (event.pointerType === 'mouse') hide(); });
-    svg.addEventListener('click', event => { point(event, 28); if (event.detail > 1 && current >= 0) enter(current); });
-    plane.addEventListener('focus', () => { if (plane.matches(':focus-visible') && current < 0) show(order.find(lit)); });
+    svg.addEventListener('click', event => { point(event, 28); if (event.detail > 1 && current >= 0) openMark(current); });
+    plane.addEventListener('focus', () => { if (plane.matches(':focus-visible') && current < 0) show(order.find(isShown)); });
     plane.addEventListener('blur', hide);
     document.addEventListener('pointerdown', event => { if (!plane.contains(event.target)) hide(); });
     plane.addEventListener('keydown', event => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (event.key === 'Escape') hide();
-      if (event.key === 'Enter' && current >= 0) enter(current);
+      if (event.key === 'Enter' && current >= 0) openMark(current);
       if (!step) return;
       event.preventDefault();
-      const path = order.filter(lit), leap = event.key === 'ArrowDown' || event.key === 'ArrowUp';
-      let at = current < 0 ? (step > 0 ? -1 : path.length) : path.indexOf(current);
-      do at += step; while (leap && current >= 0 && at in path && marks[path[at]][2] === marks[current][2]);
-      if (at in path) show(path[at]);
+      const path = order.filter(isShown), skipsGroup = event.key === 'ArrowDown' || event.key === 'ArrowUp';
+      let position = current < 0 ? (step > 0 ? -1 : path.length) : path.indexOf(current);
+      do position += step; while (skipsGroup && current >= 0 && position in path && marks[path[position]][2] === marks[current][2]);
+      if (position in path) show(path[position]);
     });
     buttons.forEach((button, number) => button.addEventListener('click', () => {
-      only = only === number ? -1 : number;
+      isolatedGroup = isolatedGroup === number ? -1 : number;
       hide();
-      buttons.forEach((other, i) => other.setAttribute('aria-pressed', i === only));
-      svg.classList.toggle('isolated', only >= 0);
-      marks.forEach((mark, i) => shapes[i].classList.toggle('lit', mark[2] === only));
+      buttons.forEach((other, i) => other.setAttribute('aria-pressed', i === isolatedGroup));
+      svg.classList.toggle('isolated', isolatedGroup >= 0);
+      marks.forEach((mark, i) => shapes[i].classList.toggle('lit', mark[2] === isolatedGroup));
     }));
   });
 
   // Cross tables
-  const sum = list => list.reduce((a, b) => a + b, 0);
-  const reading = (table, i, j) => {
+  const sum = values => values.reduce((a, b) => a + b, 0);
+  const describeCell = (table, i, j) => {
     const { counts, lift, residuals, differs } = table, texts = counts[i][j];
     const row = dimensions[table.rows].names[i], column = dimensions[table.columns].names[j];
     const inRow = sum(counts[i]), inColumn = sum(counts.map(line => line[j]));
-    return amount(texts, 'text') + ' in “' + row + '” and “' + column + '”: ' + percent(texts / (inRow || 1)) + ' of the row, '
+    return countLabel(texts, 'text') + ' in “' + row + '” and “' + column + '”: ' + percent(texts / (inRow || 1)) + ' of the row, '
       + percent(texts / (inColumn || 1)) + ' of the column' + (lift[i][j] === null ? '' : ', lift ' + lift[i][j].toFixed(2))
       + ', residual ' + (residuals[i][j] > 0 ? '+' : '') + residuals[i][j].toFixed(1)
-      + [' (fewer than chance)', '', ' (more than chance)'][differs[i][j] + 1] + '.';
+      + [' (significantly fewer)', '', ' (significantly more)'][differs[i][j] + 1] + '.';
   };
-  all('.heat').forEach(heat => {
-    const table = tables[heat.dataset.table], readout = heat.parentElement.nextElementSibling;
-    const grid = [...heat.tBodies[0].rows].map(row => all('button', row));
-    const at = button => [Number(button.dataset.row), Number(button.dataset.column)];
+  findAll('.heatmap').forEach(heatmap => {
+    const table = tables[heatmap.dataset.table], readout = heatmap.parentElement.nextElementSibling;
+    const grid = [...heatmap.tBodies[0].rows].map(row => findAll('button', row));
+    const cellPosition = button => [Number(button.dataset.row), Number(button.dataset.column)];
     if (grid.length && grid[0].length) grid[0][0].tabIndex = 0;
-    const tell = event => {
+    const showReading = event => {
       const button = event.target.closest('button');
-      if (button) readout.textContent = reading(table, ...at(button));
+      if (button) readout.textContent = describeCell(table, ...cellPosition(button));
     };
-    heat.addEventListener('pointerover', tell);
-    heat.addEventListener('focusin', tell);
-    heat.addEventListener('click', event => {
+    heatmap.addEventListener('pointerover', showReading);
+    heatmap.addEventListener('focusin', showReading);
+    heatmap.addEventListener('click', event => {
       const button = event.target.closest('button');
       if (!button) return;
-      const [i, j] = at(button);
-      all('button[tabindex="0"]', heat).forEach(other => { other.tabIndex = -1; });
+      const [i, j] = cellPosition(button);
+      findAll('button[tabindex="0"]', heatmap).forEach(other => { other.tabIndex = -1; });
       button.tabIndex = 0;
-      read([[table.rows, i], [table.columns, j]], button);
+      openTexts([[table.rows, i], [table.columns, j]], button);
     });
-    heat.addEventListener('keydown', event => {
+    heatmap.addEventListener('keydown', event => {
       const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
       const button = event.target.closest('button');
       if (!step || !button) return;
       event.preventDefault();
-      const [i, j] = at(button), next = (grid[i + step[0]] || [])[j + step[1]];
+      const [i, j] = cellPosition(button), next = (grid[i + step[0]] || [])[j + step[1]];
       if (!next) return;
       button.tabIndex = -1;
       next.tabIndex = 0;
       next.focus();
     });
   });
-  all('.shows').forEach(select => select.addEventListener('change', () => {
+  findAll('.cell-content').forEach(select => select.addEventListener('change', () => {
     const kind = select.value;
-    all('.shows').forEach(other => { other.value = kind; });
-    all('.heat').forEach(heat => {
-      const table = tables[heat.dataset.table];
-      heat.classList.toggle('plain', kind !== 'count');
-      all('button', heat).forEach(button => {
+    findAll('.cell-content').forEach(other => { other.value = kind; });
+    findAll('.heatmap').forEach(heatmap => {
+      const table = tables[heatmap.dataset.table];
+      heatmap.classList.toggle('plain', kind !== 'count');
+      findAll('button', heatmap).forEach(button => {
         const { row: i, column: j } = button.dataset, number = kind === 'count' ? table.counts[i][j] : kind === 'lift' ? table.lift[i][j] : table.residuals[i][j];
-        one('b', button).textContent = number === null ? '–' : kind === 'count' ? number : kind === 'lift' ? number.toFixed(2) : (number > 0 ? '+' : '') + number.toFixed(1);
+        find('b', button).textContent = number === null ? '–' : kind === 'count' ? number : kind === 'lift' ? number.toFixed(2) : (number > 0 ? '+' : '') + number.toFixed(1);
       });
     });
   }));
 
   // Charts
-  all('.chart').forEach(chart => {
+  findAll('.chart').forEach(chart => {
     const table = tables[chart.dataset.table], row = Number(chart.dataset.row), periods = dimensions[table.columns].names;
-    const count = table.counts[row].length, pointed = one('.pointed', chart), readout = one('.readout', chart.parentElement);
+    const count = table.counts[row].length, highlight = find('.highlight', chart), readout = find('.readout', chart.parentElement);
     const period = event => {
       const box = chart.getBoundingClientRect();
       return Math.max(0, Math.min(count - 1, Math.floor((event.clientX - box.left) / box.width * count)));
     };
     chart.addEventListener('pointermove', event => {
       const j = period(event), texts = sum(table.counts.map(line => line[j]));
-      pointed.setAttribute('x', j * 300 / count);
-      readout.textContent = periods[j] + ': ' + table.counts[row][j] + ' of ' + amount(texts, 'text') + (texts ? ', ' + percent(table.counts[row][j] / texts) : '');
+      highlight.setAttribute('x', j * 300 / count);
+      readout.textContent = periods[j] + ': ' + table.counts[row][j] + ' of ' + countLabel(texts, 'text') + (texts ? ', ' + percent(table.counts[row][j] / texts) : '');
     });
-    chart.addEventListener('pointerleave', () => { pointed.setAttribute('x', -999); readout.textContent = ''; });
-    chart.addEventListener('click', event => read([[table.rows, row], [table.columns, period(event)]], tabs[shownTab]));
+    chart.addEventListener('pointerleave', () => { highlight.setAttribute('x', -999); readout.textContent = ''; });
+    chart.addEventListener('click', event => openTexts([[table.rows, row], [table.columns, period(event)]], tabs[shownTab]));
   });
 
-  addEventListener('beforeprint', () => all('details').forEach(details => { details.open = true; }));
-  document.documentElement.dataset.dots = all('.dots > *').length;
+  addEventListener('beforeprint', () => findAll('details').forEach(details => { details.open = true; }));
+  document.documentElement.dataset.dots = findAll('.dots > *').length;
 })();

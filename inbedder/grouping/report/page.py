@@ -1,7 +1,7 @@
-"""One self-contained HTML page: maps, groups, cross tables, changes over time and the texts of one corpus under its questions.
+"""The HTML report of a corpus under one or several questions: maps, groups, cross tables, timelines and the texts.
 
-The page holds its style, its script and its data and needs no network; a content security policy forbids any. Texts are
-untrusted: the templates escape them, and the script only ever sets text content.
+The page contains its style, script and data, and its content security policy forbids any network access. Texts are untrusted:
+the templates escape them, and the script only sets text content.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from inbedder.prompting.tokenization import clean_text
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.over_time import OverTime
+    from inbedder.grouping.timelines import Timeline
 
 
 def save_report(
@@ -34,23 +34,23 @@ def save_report(
     *,
     title: str = "inbedder report",
     crossings: Sequence[CrossTable] | None = None,
-    timelines: Sequence[OverTime] = (),
+    timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
 ) -> None:
-    """Write the page of one or several groupings of one corpus.
+    """Write the report of one or several groupings of one corpus.
 
     Args:
         results: One grouping per instruction, all of the same n texts.
-        path: The page's file; an existing one is replaced only when the whole page is there.
+        path: Path of the page; an existing file is replaced only by a complete page.
         title: Heading of the page.
-        crossings: Cross tables, as ``crosstab`` makes them; None crosses the groupings with each other.
-        timelines: The groupings over time, as ``over_time`` makes them.
+        crossings: Cross tables from ``crosstab``; None crosses the groupings with each other.
+        timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
 
     Raises:
-        InputError: When there is nothing to report, the texts differ, or the file cannot be written.
+        InputError: If there is nothing to report, the texts differ, or the file cannot be written.
     """
-    if crossings is None and not timelines:  # cross tables already contain the groups' names
+    if crossings is None and not timelines:  # otherwise the tables already hold the groups' names
         results = deduplicate_group_names(results)
     page = render_report(results, title=title, crossings=crossings, timelines=timelines, numbers=numbers)
     with atomic_write(path) as temporary:
@@ -62,56 +62,55 @@ def render_report(
     *,
     title: str = "inbedder report",
     crossings: Sequence[CrossTable] | None = None,
-    timelines: Sequence[OverTime] = (),
+    timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
 ) -> str:
-    """Make the page of one or several groupings of one corpus.
+    """Render the report of one or several groupings of one corpus.
 
     Args:
         results: One grouping per instruction, all of the same n texts.
         title: Heading of the page.
-        crossings: Cross tables, as ``crosstab`` makes them; None crosses the groupings with each other.
-        timelines: The groupings over time, as ``over_time`` makes them.
+        crossings: Cross tables from ``crosstab``; None crosses the groupings with each other.
+        timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
 
     Returns:
-        The HTML, which encodes as UTF-8.
+        HTML that encodes as UTF-8.
 
     Raises:
-        InputError: When there is nothing to report, or the texts or groupings differ.
+        InputError: If there is nothing to report, or the texts or groupings differ.
     """
     if not results or not results[0].texts:
         raise InputError("There is nothing to report: cluster at least one text under at least one instruction.")
     texts = results[0].texts
     if any(result.texts != texts for result in results):
-        raise InputError("The results are about different texts; a report compares groupings of one corpus.")
+        raise InputError("The results hold different texts. A report compares groupings of one corpus.")
     if crossings is None:
         crossings = crosstab(results) if len(results) > 1 else []
-    every_table = [*crossings, *(timeline.table for timeline in timelines)]
-    if any(len(side.category_of) != len(texts) for table in every_table for side in (table.rows, table.columns)):
-        raise InputError("A cross table or a timeline is of other texts than the results. Make it from these results.")
+    all_tables = [*crossings, *(timeline.table for timeline in timelines)]
+    if any(len(side.category_of) != len(texts) for table in all_tables for side in (table.rows, table.columns)):
+        raise InputError("A cross table or timeline covers other texts than the results. Make it from these results.")
     row_ids = page_data.sample_rows(results)
     views = [make_view(result) for result in results]
     dimensions = page_data.Dimensions(results)
-    heats = [page_data.make_heat(table, dimensions) for table in crossings]
-    timeline_heats = [page_data.make_heat(timeline.table, dimensions) for timeline in timelines]
-    over_time = list(zip(timeline_heats, timelines, map(page_data.make_charts, timelines), strict=True))
-    if any(heat.rows >= len(views) for heat in timeline_heats):
-        raise InputError("A timeline is of a grouping that is not among the results. Make it from these results.")
-    every_heat = [*heats, *timeline_heats]
+    heatmaps = [page_data.make_heatmap(table, dimensions) for table in crossings]
+    timeline_heatmaps = [page_data.make_heatmap(timeline.table, dimensions) for timeline in timelines]
+    charted_timelines = list(zip(timeline_heatmaps, timelines, map(page_data.make_charts, timelines), strict=True))
+    if any(heatmap.rows >= len(views) for heatmap in timeline_heatmaps):
+        raise InputError("A timeline belongs to a grouping that is not among the results. Make it from these results.")
+    all_heatmaps = [*heatmaps, *timeline_heatmaps]
     return _fill_template(
         title=title,
         total=len(texts),
         shown_count=len(row_ids),
-        cut=any(len(texts[row]) > page_data.ROW_TEXT for row in row_ids),
-        longest=page_data.ROW_TEXT,
-        room=page_data.MAX_CHARACTERS,
+        has_truncated_texts=any(len(texts[row]) > page_data.MAX_TEXT_CHARACTERS for row in row_ids),
+        max_text_characters=page_data.MAX_TEXT_CHARACTERS,
         views=views,
-        dimensions=[(dimensions.title(number), kind.names) for number, kind in enumerate(dimensions.all)],
-        heats=heats,
-        over_time=over_time,
+        dimensions=[(dimensions.get_title(number), categories.names) for number, categories in enumerate(dimensions.all)],
+        heatmaps=heatmaps,
+        timelines=charted_timelines,
         answered=any(any(result.answers) for result in results),
-        data=page_data.collect_page_data(results, views, dimensions, every_heat, row_ids, numbers or range(1, len(texts) + 1)),
+        data=page_data.collect_page_data(results, views, dimensions, all_heatmaps, row_ids, numbers or range(1, len(texts) + 1)),
         light=LIGHT,
         dark=DARK,
         size=(WIDTH, HEIGHT),
@@ -119,7 +118,7 @@ def render_report(
 
 
 def _fill_template(**values: object) -> str:
-    """Fill in the template."""
+    """Fill the page's template."""
     jinja2 = import_jinja2()
     from markupsafe import Markup
 
@@ -135,6 +134,6 @@ def _fill_template(**values: object) -> str:
     )
     environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     script = read("page.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the policy allows this script and no other
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the policy allows only this script
     template = environment.get_template("page.html.j2")
     return clean_text(template.render(script=Markup(script), digest=digest, style=Markup(read("page.css")), **values))

@@ -1,4 +1,4 @@
-"""The texts that the page holds, with all that they can be picked out by, and the cross tables whose cells open them."""
+"""The data of the page's script: texts, the categories that filter them, and cross tables."""
 
 from __future__ import annotations
 
@@ -11,35 +11,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.grouping.crosstab import Categories, CrossTable, categorize_groups
-from inbedder.grouping.report.views import ANSWER_TEXT, View, clip, resolve_question
+from inbedder.grouping.report.views import MAX_ANSWER_CHARACTERS, View, clip, resolve_question
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
-    from inbedder.grouping.over_time import OverTime
+    from inbedder.grouping.timelines import Timeline
 
 MAX_ROWS = 50_000
+"""Maximum number of texts in a page."""
 MAX_CHARACTERS = 10_000_000
-"""Of all texts and answers in a page."""
-ROW_TEXT = 2000
+"""Maximum number of characters of all texts and answers in a page."""
+MAX_TEXT_CHARACTERS = 2000
+"""Maximum number of characters of one text."""
 
 
 @dataclass(frozen=True, eq=False)
-class Heat:
+class Heatmap:
     """A cross table as the page shows it."""
 
     table: CrossTable
     rows: int
-    """Number of the dimension of the rows (see ``Dimensions``)."""
+    """Number of the rows' dimension (see ``Dimensions``)."""
     columns: int
+    """Number of the columns' dimension."""
     strength: list[list[float]]
-    """Colour of each cell: its residual, -1 (8 or more below chance) to 1."""
+    """Colour of each cell: its residual over 8, clipped to -1 .. 1."""
     rand_index: float | None
-    """Adjusted Rand index of two groupings; None against a column."""
+    """Adjusted Rand index of two groupings; None for a grouping and a column."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """One group over time as the page shows it."""
+    """The timeline of one group as the page shows it."""
 
     group: int
     name: str
@@ -48,15 +51,23 @@ class Chart:
     last: float
     false_discovery_rate: float
     max_share: float
-    """The largest share, where the chart ends."""
+    """The largest share in percent, the top of the chart."""
     shares: list[float | None]
+    """Share of each period's texts in percent; None for a period without texts."""
 
 
 def sample_rows(results: Sequence[GroupedTexts]) -> NDArray[np.int64]:
-    """Return the row numbers of the page's texts, from 0 and in order: all, or a random sample if it cannot hold all."""
+    """Sample the texts of the page.
+
+    Args:
+        results: Groupings of the same n texts.
+
+    Returns:
+        Positions in the corpus in rising order: all n, or a random sample if a page cannot hold all.
+    """
     texts = results[0].texts
-    characters = sum(min(len(text), ROW_TEXT) for text in texts)
-    characters += sum(min(len(answer), ANSWER_TEXT) for result in results for answer in result.answers)
+    characters = sum(min(len(text), MAX_TEXT_CHARACTERS) for text in texts)
+    characters += sum(min(len(answer), MAX_ANSWER_CHARACTERS) for result in results for answer in result.answers)
     fitting = min(MAX_ROWS, int(len(texts) * MAX_CHARACTERS / max(characters, 1)))
     if fitting >= len(texts):
         return np.arange(len(texts))
@@ -64,44 +75,44 @@ def sample_rows(results: Sequence[GroupedTexts]) -> NDArray[np.int64]:
 
 
 class Dimensions:
-    """The categorizations of the texts that a page shows, each once."""
+    """The distinct categorizations of the texts that a page shows."""
 
     def __init__(self, results: Sequence[GroupedTexts]) -> None:
-        """Start with the groupings, one per question."""
+        """Add the groupings, one per question."""
         self.all = [categorize_groups(result) for result in results]
         self.questions = len(self.all)
 
     def find(self, categories: Categories) -> int:
-        """Find the number of a categorization, from 0; a new one is added."""
-        for number, known in enumerate(self.all):
-            is_same = known.title == categories.title and known.names == categories.names
-            if is_same and np.array_equal(known.category_of, categories.category_of):
+        """Find the number of a categorization, from 0; add a new one."""
+        for number, dimension in enumerate(self.all):
+            is_same = dimension.title == categories.title and dimension.names == categories.names
+            if is_same and np.array_equal(dimension.category_of, categories.category_of):
                 return number
         self.all.append(categories)
         return len(self.all) - 1
 
-    def title(self, number: int) -> str:
+    def get_title(self, number: int) -> str:
         """Get the title of a categorization by its number: the question, or the column's name."""
         title = self.all[number].title
-        return resolve_question(title) if number < self.questions else clip(title, ANSWER_TEXT)
+        return resolve_question(title) if number < self.questions else clip(title, MAX_ANSWER_CHARACTERS)
 
 
-def make_heat(table: CrossTable, dimensions: Dimensions) -> Heat:
-    """Prepare a cross table, with its colours, for the page."""
+def make_heatmap(table: CrossTable, dimensions: Dimensions) -> Heatmap:
+    """Prepare a cross table for the page."""
     from sklearn.metrics import adjusted_rand_score
 
     rows, columns = dimensions.find(table.rows), dimensions.find(table.columns)
     are_groupings = columns < dimensions.questions
     index = float(adjusted_rand_score(table.rows.category_of, table.columns.category_of)) if are_groupings else None
-    return Heat(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist(), index)
+    return Heatmap(table, rows, columns, np.clip(table.residuals / 8, -1, 1).round(2).tolist(), index)
 
 
-def make_charts(timeline: OverTime) -> list[Chart]:
-    """Prepare a grouping over time for the page: a chart per group, the most certain change first."""
+def make_charts(timeline: Timeline) -> list[Chart]:
+    """Prepare a timeline for the page: one chart per group, the most significant change first."""
     charts = [
         Chart(
             group=number,
-            name=clip(name, ANSWER_TEXT),
+            name=clip(name, MAX_ANSWER_CHARACTERS),
             direction=change.direction,
             first=100 * change.first,
             last=100 * change.last,
@@ -120,33 +131,33 @@ def collect_page_data(
     results: Sequence[GroupedTexts],
     views: Sequence[View],
     dimensions: Dimensions,
-    heats: Sequence[Heat],
+    heatmaps: Sequence[Heatmap],
     row_ids: NDArray[np.int64],
     numbers: Sequence[int],
 ) -> dict[str, Any]:
-    """Collect the data of the page's script.
+    """Collect the data for the page's script.
 
     Args:
         results: The groupings.
-        views: As the page shows them.
+        views: The views of the groupings.
         dimensions: All categorizations.
-        heats: The cross tables.
-        row_ids: The texts that the page holds.
+        heatmaps: The cross tables.
+        row_ids: Positions of the page's texts.
         numbers: Row number of each text.
 
     Returns:
-        Lists, numbers and strings.
+        A JSON-serializable dictionary.
     """
     return {
         "numbers": [int(numbers[row]) for row in row_ids],
-        "texts": [clip(results[0].texts[row], ROW_TEXT) for row in row_ids],
+        "texts": [clip(results[0].texts[row], MAX_TEXT_CHARACTERS) for row in row_ids],
         "dimensions": [
             {
-                "title": dimensions.title(number),
-                "names": [clip(name, ANSWER_TEXT) for name in kind.names],
-                "of": kind.category_of[row_ids].tolist(),
+                "title": dimensions.get_title(number),
+                "names": [clip(name, MAX_ANSWER_CHARACTERS) for name in categories.names],
+                "categoryOf": categories.category_of[row_ids].tolist(),
             }
-            for number, kind in enumerate(dimensions.all)
+            for number, categories in enumerate(dimensions.all)
         ],
         "views": [
             {
@@ -154,19 +165,19 @@ def collect_page_data(
                 "colours": [group.colour for group in view.groups],
                 "marks": [mark[:4] for mark in view.marks],
                 "markOf": view.mark_of[row_ids].tolist(),
-                "answers": [clip(result.answers[row], ANSWER_TEXT) for row in row_ids],
+                "answers": [clip(result.answers[row], MAX_ANSWER_CHARACTERS) for row in row_ids],
             }
             for result, view in zip(results, views, strict=True)
         ],
         "tables": [
             {
-                "rows": heat.rows,
-                "columns": heat.columns,
-                "counts": heat.table.counts.tolist(),
-                "lift": [[None if math.isnan(lift) else round(lift, 3) for lift in line] for line in heat.table.lift.tolist()],
-                "residuals": heat.table.residuals.round(3).tolist(),
-                "differs": heat.table.differs.tolist(),
+                "rows": heatmap.rows,
+                "columns": heatmap.columns,
+                "counts": heatmap.table.counts.tolist(),
+                "lift": [[None if math.isnan(lift) else round(lift, 3) for lift in line] for line in heatmap.table.lift.tolist()],
+                "residuals": heatmap.table.residuals.round(3).tolist(),
+                "differs": heatmap.table.differs.tolist(),
             }
-            for heat in heats
+            for heatmap in heatmaps
         ],
     }

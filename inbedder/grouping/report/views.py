@@ -1,4 +1,4 @@
-"""A grouping as the page shows it: its map, and what its groups have in common."""
+"""The view of a grouping: its map and its groups as the page shows them."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ from inbedder.prompting.tokenization import clean_text
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
 
-EXAMPLE_TEXT, ANSWER_TEXT = 240, 80
-TOP_ANSWERS, TOP_EXAMPLES, TOP_LABELS = 6, 5, 5
+MAX_EXAMPLE_CHARACTERS, MAX_ANSWER_CHARACTERS = 240, 80
+MAX_ANSWERS, MAX_EXAMPLES, MAX_LABELS = 6, 5, 5
+"""Maximum numbers of entries that a group shows."""
 SHAPES, GROUPS_PER_SHAPE = 4, 6
-# Twelve colours each for light and dark paper: at least 3:1 against it, and apart in OKLab under simulated protanopia,
-# deuteranopia and tritanopia (Machado et al. 2009). Dots also change their shape with every GROUPS_PER_SHAPE groups.
+# Twelve colours each for a light and a dark background: a contrast of at least 3:1, and distinct in OKLab under simulated
+# protanopia, deuteranopia and tritanopia (Machado et al. 2009). The shape of the dots changes every GROUPS_PER_SHAPE groups.
 LIGHT = "#2f6bd0 #fd5b62 #30a57d #6e2680 #a48018 #75331e #8588ff #bc2993 #566a0a #d075be #2a30b9 #a5585a".split()
 DARK = "#6ea2ff #f3b683 #41a87b #c991c3 #a3bc2a #b84007 #7ed2c2 #775bca #b5851a #bd518a #2785ae #357546".split()
 
 
 @dataclass(frozen=True)
 class Group:
-    """A cluster as the page shows it."""
+    """A group as the page shows it."""
 
     name: str
     colour: int | str
-    """Number of its colour; "none" of the texts in no group."""
+    """Number of its colour; "none" for the texts that fit no group."""
     shape: int
     size: int
     share: float
-    """Percent of all texts."""
+    """Share of all texts in percent."""
     keywords: list[str]
     answers: list[tuple[str, int]]
     examples: list[str]
     head_words: list[str]
     labels: list[tuple[str, list[tuple[str, int, float]], float]]
-    """Each column of labels: name, (label, texts, share of the cluster) with the rest as one entry at the end, and entropy."""
+    """Of each label column: name, (label, texts, percent of the group) with rare labels as one last entry, entropy in bits."""
     stability: float | None
-    """How far it comes back when the texts are drawn again, 0 to 1."""
+    """How well the group reappears when the texts are resampled, 0 to 1."""
     badge: tuple[float, float] | None
-    """Where its number stands on the map."""
+    """Position of its number on the map."""
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The corpus under one instruction."""
+    """A corpus under one instruction."""
 
     question: str
     groups: list[Group]
@@ -62,15 +63,15 @@ class View:
     mark_of: Labels
     """Mark of each text, shape (n,)."""
     method: str
-    """How the map was made: "t-SNE", "PCA" or "none"."""
+    """Method of the map: "t-SNE", "PCA" or "none"."""
     dense: bool
-    """Whether the map shows a density instead of dots."""
+    """Whether the map shows densities instead of dots."""
     v_measures: list[tuple[str, float]]
-    """Of each column of labels."""
+    """Name and V-measure of each label column."""
     notes: list[str]
-    """What a reader should know of the groups, in sentences."""
+    """Sentences about the groups for the reader."""
     branches: list[tuple[int, list[int]]]
-    """Texts and groups of each branch of the tree; empty without a tree."""
+    """Number of texts and the groups of each branch of the tree; empty without a tree."""
 
 
 def make_view(result: GroupedTexts) -> View:
@@ -112,14 +113,14 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
     is_group = number != result.left_out
     agreements = result.label_agreements if is_group else {}
     return Group(
-        name=clip(name, ANSWER_TEXT),
+        name=clip(name, MAX_ANSWER_CHARACTERS),
         colour=number % len(LIGHT) if is_group else "none",
         shape=number // GROUPS_PER_SHAPE % SHAPES,
         size=len(members),
         share=100 * len(members) / len(result.texts),
-        keywords=[clip(word, ANSWER_TEXT) for word in result.keywords[number]] if is_group else [],
+        keywords=[clip(word, MAX_ANSWER_CHARACTERS) for word in result.keywords[number]] if is_group else [],
         answers=_count_frequent_answers(result.answers[i] for i in members) if any(result.answers) else [],
-        examples=[clip(text, EXAMPLE_TEXT) for text in result.examples[number][:TOP_EXAMPLES]] if is_group else [],
+        examples=[clip(text, MAX_EXAMPLE_CHARACTERS) for text in result.examples[number][:MAX_EXAMPLES]] if is_group else [],
         head_words=list(result.head_words[number]) if is_group and result.head_words else [],
         labels=[(name, _list_label_shares(each.composition[number]), each.entropy[number]) for name, each in agreements.items()],
         stability=result.stability[number] if is_group and result.stability else None,
@@ -128,27 +129,27 @@ def _describe_group(result: GroupedTexts, labels: Labels, number: int, name: str
 
 
 def _count_frequent_answers(answers: Iterable[str]) -> list[tuple[str, int]]:
-    """Count the most frequent answers, ignoring case, in the spelling that came first."""
+    """Count the most frequent answers, ignoring case; keep the spelling that comes first."""
     counts: Counter[str] = Counter()
     spelling: dict[str, str] = {}
     for answer in answers:
-        shown = clip(answer, ANSWER_TEXT) or "(no answer)"
-        counts[shown.casefold()] += 1
-        spelling.setdefault(shown.casefold(), shown)
-    return [(spelling[key], count) for key, count in counts.most_common(TOP_ANSWERS)]
+        clipped_answer = clip(answer, MAX_ANSWER_CHARACTERS) or "(no answer)"
+        counts[clipped_answer.casefold()] += 1
+        spelling.setdefault(clipped_answer.casefold(), clipped_answer)
+    return [(spelling[key], count) for key, count in counts.most_common(MAX_ANSWERS)]
 
 
 def _list_label_shares(composition: dict[str, int]) -> list[tuple[str, int, float]]:
     total = sum(composition.values())
-    entries = sorted(((clip(label, ANSWER_TEXT), count) for label, count in composition.items()), key=lambda e: -e[1])
-    if len(entries) > TOP_LABELS + 1:
-        rare = entries[TOP_LABELS:]
-        entries = [*entries[:TOP_LABELS], (f"{len(rare)} others", sum(count for _, count in rare))]
+    entries = sorted(((clip(label, MAX_ANSWER_CHARACTERS), count) for label, count in composition.items()), key=lambda e: -e[1])
+    if len(entries) > MAX_LABELS + 1:
+        rare = entries[MAX_LABELS:]
+        entries = [*entries[:MAX_LABELS], (f"{len(rare)} others", sum(count for _, count in rare))]
     return [(label, count, 100 * count / total) for label, count in entries]
 
 
 def resolve_question(instruction: str) -> str:
-    """Resolve a named instruction to its question; an unknown name stays."""
+    """Resolve a named instruction to its question; return an unknown name unchanged."""
     try:
         return resolve_instruction(instruction)
     except TemplateError:
@@ -156,6 +157,6 @@ def resolve_question(instruction: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """Clip a text to one line of at most ``limit`` characters that encodes as UTF-8, with an ellipsis where it was cut."""
+    """Clip a text to one line of at most ``limit`` characters that encodes as UTF-8; an ellipsis marks the cut."""
     line = " ".join(clean_text(text[: 8 * limit]).split())
     return line if len(line) <= limit and len(text) <= 8 * limit else line[: limit - 1].rstrip() + "…"
