@@ -27,7 +27,7 @@ import numpy as np
 import typer
 
 from inbedder.errors import InbedderError, InputError
-from inbedder.grouping.mean_wordings import mean_over_wordings
+from inbedder.grouping.mean_wordings import average_wordings
 from inbedder.io.outputs import write_records
 from inbedder.io.tables import read_rows
 from inbedder.models.bundled import BASE_NAME
@@ -128,11 +128,11 @@ def split(
     pairs: Annotated[int, typer.Option(min=1, help="Pairs of sentences for each of validation and test.")] = 500,
 ) -> None:
     """Set pairs of sentences aside, by pair and never by row: as many for validation as for test."""
-    from inbedder.conditional.rated_rows import COLUMNS, read_rated
-    from inbedder_finetune.conditional.rated_pairs import carve_development
+    from inbedder.conditional.rated_rows import COLUMNS, read_rated_pairs
+    from inbedder_finetune.conditional.rated_pairs import split_development
 
-    learned, test = carve_development(read_rated(source), pairs, seed=1)
-    learned, validation = carve_development(learned, pairs, seed=2)
+    learned, test = split_development(read_rated_pairs(source), pairs, seed=1)
+    learned, validation = split_development(learned, pairs, seed=2)
     parts = {"train": learned, "validation": validation, "test": test}
     rows = [{**{column: getattr(row, column) for column in COLUMNS}, "split": name} for name in parts for row in parts[name]]
     write_records(rows, output, guard_cells=False)
@@ -167,7 +167,7 @@ def _over_wordings(embedder: Embedder) -> Embedder:
         each = [conditions] * len(texts) if isinstance(conditions, str) else conditions
         plain = [as_question(condition).removeprefix("What is ").removesuffix("?") for condition in each]
         under = [embedder.encode(texts, [wording.format(condition=words) for words in plain]) for wording in wordings]
-        return mean_over_wordings(np.stack(under))[0]
+        return average_wordings(np.stack(under))[0]
 
     name, revision = f"{embedder.name}, mean of {len(wordings)} wordings", fingerprint([], [embedder.revision, wordings])
     return replace(embedder, name=name, revision=revision, encode=encode, verbatim=False)
@@ -193,10 +193,10 @@ def real(
 
 def _own_rows() -> list[dict[str, Any]]:
     """The learned rows that were written for this project."""
-    from inbedder.conditional.rated_rows import COLUMNS, read_rated
+    from inbedder.conditional.rated_rows import COLUMNS, read_rated_pairs
     from inbedder_finetune.conditional.rated_pairs import find_file
 
-    rows = [row for name in ("csts.csv", "csts-captions.csv") for row in read_rated(find_file(name), "train")]
+    rows = [row for name in ("csts.csv", "csts-captions.csv") for row in read_rated_pairs(find_file(name), "train")]
     return [{**{column: getattr(row, column) for column in COLUMNS}, "split": "train"} for row in rows]
 
 
@@ -209,10 +209,10 @@ def curve(
     size: Annotated[list[int], typer.Option(min=1, help="Fewer pairs than there are; may repeat.")] = list(SIZES),  # noqa: B006
 ) -> None:
     """The three encoders, trained on more and more pairs, at last on all."""
-    from inbedder.conditional.rated_rows import read_rated
+    from inbedder.conditional.rated_rows import read_rated_pairs
 
     path = _check(output, data)
-    every = len({row.pair for row in read_rated(path, "train")})
+    every = len({row.pair for row in read_rated_pairs(path, "train")})
     if max(size) > every:
         raise InputError(f"{path} has {every} pairs to learn: give --size up to that, not {max(size)}.")
     found: dict[int, dict[str, float]] = {}
@@ -244,14 +244,14 @@ def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path:
     Returns:
         The cells of the test rows and of the validation rows, which the file now holds.
     """
-    from inbedder.conditional.rated_rows import read_rated
+    from inbedder.conditional.rated_rows import read_rated_pairs
     from inbedder_finetune.registry import read_method
 
     data = {"folder": str(path.parent), "train": path.name, "validation": path.name}
     where = [*(f"data.{key}={json.dumps(value)}" for key, value in data.items()), f"training.seed={seed}"]
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", [*where, *changes])
     tasks = [csts_of_table(path, split=split) for split in SPLITS]
-    learned = read_rated(path, "train")
+    learned = read_rated_pairs(path, "train")
     revision = fingerprint([asdict(row) for row in learned], _identity(recipe))
     keys = [(name, revision, task.info.name, task.info.revision, "raw", seed) for task in tasks]
     known = {cell.key: cell for cell in load_cells(output)}

@@ -14,8 +14,8 @@ from statistics import mean
 import numpy as np
 
 from inbedder.errors import InputError
-from inbedder.grouping.mean_wordings import mean_over_wordings
-from inbedder.vectors import unit
+from inbedder.grouping.mean_wordings import average_wordings
+from inbedder.vectors import normalize_vectors
 from inbedder_evaluation.metrics import v_measure
 from inbedder_evaluation.tasks.robustness import LabelledTexts
 from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, under_protocol
@@ -72,10 +72,10 @@ class WordingMeans:
             times 100.
         """
         found = [encode(self.data.texts, wording) for wording in self.wordings]
-        vectors = np.stack([unit(under) for under in found])
+        vectors = np.stack([normalize_vectors(under) for under in found])
 
         def score(wordings: Sequence[int]) -> float:
-            return v_measure(mean_over_wordings(vectors[list(wordings)])[0], self.data.labels, seed, self.protocol)
+            return v_measure(average_wordings(vectors[list(wordings)])[0], self.data.labels, seed, self.protocol)
 
         numbers = range(len(found))
         sets: dict[str, Sequence[Sequence[int]]] = {"single": [[number] for number in numbers]}
