@@ -1,4 +1,4 @@
-"""Text embeddings that follow an instruction, by answering it."""
+"""Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "crosstab",
 ]
 
-_HOMES = {
+_MODULES = {
     "ClusterResult": "inbedder.grouping.result",
     "ConditionalEncoder": "inbedder.conditional",
     "Grouping": "inbedder.grouping.saving",
@@ -44,10 +44,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for, so that importing the package stays cheap."""
-    if name not in _HOMES:
+    """Import a public name on first use, so that importing the package stays cheap."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'inbedder' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_MODULES[name]), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""``python -m inbedder``, for launchers of several processes (torchrun, accelerate launch)."""
+"""``python -m inbedder``, for launchers that start several processes (torchrun, accelerate launch)."""
 
 from inbedder.cli import main
 

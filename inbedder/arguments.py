@@ -1,68 +1,76 @@
-"""What arguments may be: they are checked before a model runs, and only what has one meaning is taken."""
+"""Checks of arguments, before a model runs: a value that has no single meaning is refused.
+
+numpy is imported on use, because ``inbedder --help`` reads this module.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
+import os
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from inbedder.errors import InputError, ModelError, format_value
 
-from inbedder.errors import InputError
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MAX_SEED = 2**32 - 1
-"""Of numpy and scikit-learn."""
+"""The largest seed of numpy and scikit-learn."""
 ROWS_PER_BLOCK = 8192
-"""Vectors that are checked at once."""
+"""Rows that are checked for NaN in one pass."""
 
 
-def check_integer(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """Take a whole number, of Python or numpy.
+def check_integer(name: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
+    """Check an integer of Python or numpy.
 
     Args:
-        name: What the argument is called.
-        value: What was given.
-        least: The smallest that is allowed; None for any.
-        most: The largest that is allowed; None for any.
+        name: The argument's name, for the message.
+        value: Its value.
+        minimum: The smallest value allowed; None for no bound.
+        maximum: The largest value allowed; None for no bound.
 
     Returns:
-        The number.
+        The value as an ``int``.
 
     Raises:
-        InputError: When it is no whole number (True, 1.5 and "3" are none) or out of range.
+        InputError: When the value is not an integer (True, 1.5 and "3" are not) or out of range.
     """
-    wanted = f"{name} must be a whole number{_range(least, most)}, not {value!r}."
+    import numpy as np
+
+    message = f"{name} must be a whole number{_describe_range(minimum, maximum)}, not {value!r}."
     if isinstance(value, (bool, np.bool_)):
-        raise InputError(wanted)
+        raise InputError(message)
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(wanted) from None
-    if (least is not None and number < least) or (most is not None and number > most):
-        raise InputError(wanted)
+        raise InputError(message) from None
+    if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
+        raise InputError(message)
     return number
 
 
-def check_seed(value: Any) -> int:
-    """Take a seed: a whole number from 0 to 2**32 - 1."""
-    return check_integer("seed", value, 0, MAX_SEED)
+def check_seed(name: str, value: Any) -> int:
+    """Check a seed: an integer from 0 to 2**32 - 1."""
+    return check_integer(name, value, 0, MAX_SEED)
 
 
 def check_finite_number(name: str, value: Any) -> float:
-    """Take a number that is neither infinite nor NaN.
+    """Check a number that must be neither infinite nor NaN.
 
     Args:
-        name: What the argument is called.
-        value: What was given.
+        name: The argument's name, for the message.
+        value: Its value.
 
     Returns:
-        The number.
+        The value as a ``float``.
 
     Raises:
-        InputError: When it is none.
+        InputError: When the value is not a finite number.
     """
+    import numpy as np
+
     try:
         number = math.nan if isinstance(value, (bool, np.bool_, str)) else float(value)
     except (TypeError, ValueError):
@@ -72,70 +80,121 @@ def check_finite_number(name: str, value: Any) -> float:
     return number
 
 
+def check_positive_integer(name: str, value: Any) -> int | None:
+    """Check an integer of at least 1, or None."""
+    return None if value is None else check_integer(name, value, 1)
+
+
+def check_temperature(name: str, value: Any) -> float:
+    """Check a sampling temperature: a finite number of at least 0."""
+    number = check_finite_number(name, value)
+    if number < 0:
+        raise InputError(f"{name} must be at least 0, not {number}.")
+    return number
+
+
+def check_top_p(name: str, value: Any) -> float:
+    """Check a probability mass: a number in (0, 1]."""
+    number = check_finite_number(name, value)
+    if not 0 < number <= 1:
+        raise InputError(f"{name} must be above 0 and at most 1, not {number}.")
+    return number
+
+
+def check_string(name: str, value: Any) -> Any:
+    """Check a string or None."""
+    if not isinstance(value, str | None):
+        raise ModelError(f"{name} must be a string or None, not {format_value(value)}.")
+    return value
+
+
+def check_device(name: str, value: Any) -> str | None:
+    """Check a device, and return its name: a string, a ``torch.device`` or None."""
+    return check_string(name, str(value) if type(value).__name__ == "device" else value)  # type: ignore[no-any-return]
+
+
+def check_path(name: str, value: Any) -> Any:
+    """Check a name or a path, and return it as a string; None stays None."""
+    try:
+        return None if value is None else os.fspath(value)
+    except TypeError:
+        raise ModelError(f"{name} must be a name or a path, not {format_value(value)}.") from None
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """Check True or False; 1 and "yes" are neither."""
+    if not isinstance(value, bool):
+        raise ModelError(f"{name} must be True or False, not {format_value(value)}.")
+    return value
+
+
+def check_optional_bool(name: str, value: Any) -> bool | None:
+    """Check True, False or None."""
+    return None if value is None else check_bool(name, value)
+
+
 def check_list(name: str, values: Any) -> list[Any]:
-    """Take a sequence of entries: a list, a tuple, an array, an iterator, a column of pandas or Arrow.
+    """Convert a sequence to a list: a list, a tuple, an array, an iterator, or a column of pandas or Arrow.
 
     Args:
-        name: What the argument is called.
-        values: What was given.
+        name: The argument's name, for the message.
+        values: The sequence.
 
     Returns:
-        A list of its entries, those of Arrow as Python's own.
+        A list of its entries. Entries of Arrow become Python objects.
 
     Raises:
-        InputError: When it is a single value, has no order (a set), or holds several columns (a table, a mapping).
+        InputError: When ``values`` is a single value, has no order (a set), or holds several columns (a table, a mapping).
     """
     if isinstance(values, (str, bytes)) or values is None:
-        raise InputError(f"{name} must be a list, not {_short(values)}. Put it in a list: [...].")
+        raise InputError(f"{name} must be a list, not {format_value(values)}. Put it in a list: [...].")
     if isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names"):
         columns = [str(column) for column in getattr(values, "column_names", None) or getattr(values, "columns", values)]
-        raise InputError(f"{name} is a {type(values).__name__} of {_short(columns)}. Give one column of it.")
+        raise InputError(f"{name} is a {type(values).__name__} of {format_value(columns)}. Pass one of its columns.")
     if isinstance(values, Set):
-        raise InputError(f"{name} is a {type(values).__name__}, which has no order. Give a list.")
+        raise InputError(f"{name} is a {type(values).__name__}, which has no order. Pass a list.")
     if getattr(values, "ndim", 1) != 1:
-        raise InputError(f"{name} has {values.ndim} dimensions. Give one column of it.")
+        raise InputError(f"{name} has {values.ndim} dimensions. Pass one of its columns.")
     if hasattr(values, "to_pylist"):
         values = values.to_pylist()
     if not isinstance(values, Iterable):
-        raise InputError(f"{name} must be a list, not {_short(values)} ({type(values).__name__}).")
+        raise InputError(f"{name} must be a list, not {format_value(values)} ({type(values).__name__}).")
     return list(values)
 
 
 def check_vectors(name: str, values: Any, count: int) -> NDArray[Any]:
-    """Take vectors that are known already.
+    """Check vectors that the caller passes instead of having them computed.
 
     Args:
-        name: What the argument is called.
-        values: An array, or what numpy makes one of.
-        count: How many vectors there must be.
+        name: The argument's name, for the message.
+        values: An array, or anything that numpy converts to one.
+        count: The number of texts, which is the number of vectors required.
 
     Returns:
-        The array itself where it is one, shape (count, d).
+        The vectors, shape (count, d). An array is returned as it is.
 
     Raises:
-        InputError: When it holds other than numbers, NaN or infinite ones, or another number of rows.
+        InputError: When ``values`` is not numeric, contains NaN or infinite numbers, or has another number of rows.
     """
+    import numpy as np
+
     try:
         vectors: NDArray[Any] = np.asanyarray(values)
-        finite = all(
-            np.isfinite(vectors[place : place + ROWS_PER_BLOCK]).all() for place in range(0, len(vectors), ROWS_PER_BLOCK)
-        )
+        starts = range(0, len(vectors), ROWS_PER_BLOCK)
+        is_finite = all(np.isfinite(vectors[start : start + ROWS_PER_BLOCK]).all() for start in starts)
     except (TypeError, ValueError):
         raise InputError(f"{name} must be an array of numbers, one row per text.") from None
     if vectors.ndim != 2 or len(vectors) != count:
-        raise InputError(f"{count} texts but {name} of shape {vectors.shape}: give one vector per text, shape ({count}, d).")
-    if not finite:
-        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        raise InputError(f"{name}: {len(bad)} rows hold NaN or infinite numbers (first: row {bad[0]}). Embed these texts again.")
+        raise InputError(f"{count} texts but {name} of shape {vectors.shape}: pass one vector per text, shape ({count}, d).")
+    if not is_finite:
+        bad_rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        raise InputError(
+            f"{name}: {len(bad_rows)} rows contain NaN or infinite numbers (first: row {bad_rows[0]}). Embed these texts again."
+        )
     return vectors
 
 
-def _range(least: int | None, most: int | None) -> str:
-    if most is not None:
-        return f" from {least} to {most}"
-    return "" if least is None else f" of at least {least}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
+def _describe_range(minimum: int | None, maximum: int | None) -> str:
+    if maximum is not None:
+        return f" from {minimum} to {maximum}"
+    return "" if minimum is None else f" of at least {minimum}"

@@ -1,15 +1,14 @@
-"""``InBedder``: the vector of a text under an instruction is the hidden state of the answer a language model would give.
+"""``InBedder``: a text's vector under an instruction is the hidden state of the answer that a language model would give.
 
-A text's way through ``encode``: its prompt (``prompting``, ``tokenization``), the backbone's pooled states, in batches and
-through the cache (``encoding.runner``), what is subtracted, added and appended (``encoding.combiner``), length 1 where asked.
+``encode`` renders and tokenizes the prompts (``prompting``), pools the backbone's states in batches and through the cache
+(``encoding.prompt_runner``), subtracts, adds and appends vectors (``encoding.combiner``), and normalises on request.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,14 @@ import torch
 from inbedder.arguments import check_vectors
 from inbedder.backbones.protocol import check_answers
 from inbedder.backbones.revision import get_weights_revision
-from inbedder.backbones.transformer import select_distinct_words
 from inbedder.encoding.dataset_map import VectorMap
 from inbedder.encoding.guided import GuidedVectors, encode_guided
 from inbedder.encoding.parts import Parts
 from inbedder.encoding.prompt_runner import RunOptions
-from inbedder.encoding.reencode import ReencodedVectors, check_encoder, reencode
 from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
+from inbedder.encoding.vector_pipeline import decode_words, embed_answers, embed_states
 from inbedder.errors import InputError
-from inbedder.options import Options, Reencoding, Sampling, list_options
+from inbedder.options import Options, Reencoding, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction
 from inbedder.vector_spec import VectorSpec
 from inbedder.vectors import Vectors, concatenate_vectors, normalize_vectors, similarity
@@ -35,7 +33,7 @@ Instruction = str | Sequence[str] | None
 
 
 class InBedder:
-    """Embeds texts under an instruction, by answering it (InBedder paper, section 4).
+    """A model that embeds texts by answering an instruction about them (InBedder paper, section 4).
 
     Example:
         >>> from inbedder import InBedder
@@ -50,52 +48,44 @@ class InBedder:
         """Load a model.
 
         Args:
-            model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the folder or id of a peft adapter loads its base.
+            model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the id or folder of a peft adapter loads its base.
             **options: Fields of ``ModelOptions`` (what is loaded: backbone, device, dtype, revision, trust_remote_code,
                 quantization, cache, cache_size, text_memory) and of ``EncodingOptions`` (how a text becomes a vector: pooling,
-                layer, template, max_length, ...); ``docs/options.md`` has them all, and ``help(InBedder)`` their defaults.
+                layer, template, max_length, ...). The reference lists all options, ``help(InBedder)`` their defaults.
 
         Raises:
-            ModelError: When the model cannot be loaded or has no such layer or pooling.
-            InputError: When there is no such option, one has no meaning for the model, or the cache's folder cannot be used.
+            ModelError: When the model cannot be loaded or lacks the layer or pooling.
+            InputError: When an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
         """
-        self._hold(Parts.load(Options.parse(model=model, **options), type(self)))
+        self._set_parts(Parts.load(Options.parse(model=model, **options), type(self)))
 
-    def _hold(self, parts: Parts) -> None:
-        """Take parts; those that others read have a name of their own here."""
+    def _set_parts(self, parts: Parts) -> None:
+        """Set the parts, and an attribute for each part that other modules read."""
         self.parts = parts
         self.options, self.backbone, self.tokenizer, self.store = parts.options, parts.backbone, parts.tokenizer, parts.store
         self.second_model, self.defaults = parts.second_model, parts.defaults
         self.runner, self.combiner = parts.runner, parts.combiner
 
     def with_parts(self, parts: Parts) -> InBedder:
-        """Return a variant of the model.
-
-        Args:
-            parts: Its parts, such as ``model.parts.wrap(...)`` gives.
-
-        Returns:
-            Another InBedder.
-        """
-        other = object.__new__(type(self))
-        other._hold(parts)
-        return other
+        """Return a model of other parts, such as those of ``model.parts.wrap(...)``."""
+        model = object.__new__(type(self))
+        model._set_parts(parts)
+        return model
 
     def replace(self, **options: Any) -> InBedder:
-        """Return another reader of the same weights.
+        """Return a copy with other options, which shares the weights.
 
         Args:
             **options: Fields of ``EncodingOptions``, and cache, cache_size and text_memory.
 
         Returns:
-            Another InBedder, which shares this one's weights.
+            Another InBedder.
 
         Raises:
-            InputError: When there is no such option, or it is one of what is loaded.
-            ModelError: When the model has no such layer or pooling.
+            InputError: When an option is unknown, or cannot change without loading the model again.
+            ModelError: When the model lacks the layer or pooling.
 
         Example:
-            >>> from inbedder import InBedder
             >>> InBedder().replace(pooling="avg-all", max_length=64).pooling
             'avg-all'
         """
@@ -111,46 +101,49 @@ class InBedder:
         top_p: float = 1.0,
         seed: int = 0,
     ) -> InBedder:
-        """Return the same model, its weights shared, read by another pooling: ``replace`` with these options.
+        """Return a copy with another pooling and layer, which shares the weights.
 
         Args:
-            pooling: As ``InBedder`` takes it.
-            layer: As ``InBedder`` takes it.
-            reencoding: How "re-enc" samples and embeds answers; None leaves it as it is.
-            temperature: Of the answer whose states avg-gen, last-gen and avg-all read; 0 is greedy, the authors' Llama runs take
-                0.6 with top_p=0.9.
-            top_p: Nucleus of that answer.
+            pooling: A pooling, such as "avg-gen"; None takes the model's default.
+            layer: The layer of the hidden states; negative numbers count from the end.
+            reencoding: How "re-enc" samples and embeds answers; None leaves it unchanged.
+            temperature: Sampling temperature of the answer whose states avg-gen, last-gen and avg-all read; 0 decodes greedily.
+            top_p: Probability mass of nucleus sampling for that answer.
             seed: Seed of that answer.
 
         Returns:
             Another InBedder.
+
+        Example:
+            >>> InBedder().with_pooling("avg-ppt", layer=-2).layer
+            -2
         """
         reencoding = reencoding or self.parts.requested.encoding.reencoding
         return self.replace(pooling=pooling, layer=layer, reencoding=reencoding, temperature=temperature, top_p=top_p, seed=seed)
 
     @property
     def name(self) -> str:
-        """The model's name, as the user gave it."""
+        """The model's name, as passed to ``InBedder``."""
         return self.options.model.model
 
     @property
     def pooling(self) -> str:
-        """How its states become a vector."""
+        """The pooling of the hidden states."""
         return str(self.options.encoding.pooling)
 
     @property
     def layer(self) -> int:
-        """The layer that is read."""
+        """The layer of the hidden states."""
         return self.options.encoding.layer
 
     @property
     def template(self) -> PromptTemplate:
-        """The pattern of its prompts."""
+        """The prompt template."""
         return self.parts.template
 
     @property
     def precision(self) -> str:
-        """What it computes in."""
+        """The compute dtype."""
         return self.backbone.precision
 
     @property
@@ -160,35 +153,39 @@ class InBedder:
 
     @property
     def base_encoder(self) -> InBedder | None:
-        """The model that reads texts without a question, loaded when it is first needed; None where this model does so itself."""
+        """The model that reads texts without a question, loaded on first use; None if this model reads them itself."""
         base = self.parts.base_encoder
         assert base is None or isinstance(base, InBedder)
         return base
 
     @cached_property
     def dimension(self) -> int:
-        """Length of a vector under a question."""
+        """The length of a vector."""
         return len(self.encode("", self.defaults.any))
 
     @property
     def spec(self) -> VectorSpec:
-        """Everything that decides a vector."""
+        """Everything that determines a vector: compare two specs to learn whether vectors are comparable."""
         return self.parts.spec
 
     @property
     def revision(self) -> str:
-        """What identifies the weights: the hub's commit, or a hash of the files; ``spec`` says all that decides a vector."""
+        """The revision of the weights: the hub's commit, or a hash of the files."""
         return get_weights_revision(self.backbone)
 
     def prompt(self, text: str, instruction: str | None = None) -> str:
-        """Return what the model reads of a text (before any cut) and an instruction.
+        """Render the prompt of a text and an instruction, before any truncation.
 
         Args:
             text: The text.
-            instruction: A question, ``@name``, or None as for ``encode``.
+            instruction: A question or ``@name``; None embeds the text without a question.
 
         Returns:
-            The rendered template; without a question, where a base encoder reads it, the text.
+            The rendered template. Without a question it is the text itself, if the model has a base encoder.
+
+        Example:
+            >>> "What is it about?" in InBedder().prompt("The soup was cold.", "What is it about?")
+            True
         """
         if instruction is None and self.parts.base is not None:
             return text
@@ -208,26 +205,25 @@ class InBedder:
         """Embed texts under an instruction.
 
         Args:
-            texts: One text or n texts; an empty text is embedded as such.
-            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None is no question: the
-                general-purpose vector, of the model's base encoder where it has one (``mini``, ``small``), under the
-                checkpoint's default prompt for embedding models, else under ``@generic``.
+            texts: One text or n texts, which may be empty strings.
+            instruction: One for all texts, or one per text. ``@name`` is a named instruction. None asks no question and gives
+                the general-purpose vector: of the model's base encoder if it has one (``mini``, ``small``), under the
+                checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
-            normalize_embeddings: Scale vectors to length 1, which bundled models do in any case.
-            show_progress_bar: None shows one for long work in a terminal.
-            filter_words: Words whose answer states are left out (paper, section 4.3).
-            **kwargs: sentence-transformers' own: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
-                ``convert_to_tensor``, ``convert_to_numpy``, ``device``. Others are refused.
+            normalize_embeddings: Scale vectors to length 1. Bundled models always do.
+            show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
+            filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
+            **kwargs: Keywords of sentence-transformers: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
+                ``convert_to_tensor``, ``convert_to_numpy``, ``device``. All others raise an error.
 
         Returns:
-            float32, shape (n, d), or (d,) for one string. Row i belongs to text i. With "re-enc", ``ReencodedVectors``.
+            float32, shape (n, d), or (d,) for one string. Row i is the vector of text i. "re-enc" returns ``ReencodedVectors``.
 
         Raises:
-            InputError: When a text is not a string, instructions and texts do not match in number, or a keyword is not known.
-            ModelError: When the model gives NaN or infinite values.
+            InputError: When a text is not a string, the numbers of instructions and texts differ, or a keyword is unknown.
+            ModelError: When the model returns NaN or infinite values.
 
         Example:
-            >>> from inbedder import InBedder
             >>> InBedder().encode("The soup was cold.", "What is the complaint about?").shape
             (384,)
         """
@@ -240,18 +236,19 @@ class InBedder:
         if instruction is None and self.base_encoder is not None:
             if words:
                 raise InputError(
-                    "filter_words leaves words out of an answer, and without a question there is no answer. Ask one."
+                    "filter_words filters the words of an answer, and without an instruction there is no answer. Pass one."
                 )
             return self.base_encoder.encode(texts, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
-        pace = RunOptions(batch_size, show_progress_bar)
-        normalize = bool(options["normalize_embeddings"])
+        run_options, normalize = RunOptions(batch_size, show_progress_bar), bool(options["normalize_embeddings"])
         if self.pooling == "re-enc":
-            reencoded = self._reencode(rows, instructions, words, pace, normalize)
+            reencoded = embed_answers(self.parts, rows, instructions, words, run_options, normalize)
             return reencoded.select_first() if isinstance(texts, str) else reencoded
-        vectors = self._read(rows, [(question,) for question in instructions], words, pace, normalize)[0]
-        first: Vectors = vectors[0] if isinstance(texts, str) else vectors
-        return first
+        if not rows:
+            return np.empty((0, self.dimension), dtype=np.float32)
+        questions = [(question,) for question in instructions]
+        vectors: Vectors = embed_states(self.parts, rows, questions, words, run_options, normalize)[0]
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(
         self,
@@ -262,72 +259,59 @@ class InBedder:
         normalize_embeddings: bool = False,
         show_progress_bar: bool | None = None,
     ) -> Vectors:
-        """Embed the same texts under several instructions; models that can read each text once (``backbones/shared_prefix.py``).
+        """Embed the same texts under several instructions. Causal models that read the text first read each text once.
 
         Args:
             texts: One text or n texts.
             instructions: m instructions.
             batch_size: Maximum number of texts in one pass.
-            normalize_embeddings: Scale vectors to length 1, which bundled models do in any case.
-            show_progress_bar: None shows one for long work in a terminal.
+            normalize_embeddings: Scale vectors to length 1. Bundled models always do.
+            show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 
         Returns:
             float32, shape (m, n, d), or (m, d) for one string.
 
         Raises:
-            InputError: As ``encode`` does, and when no list of instructions is given.
+            InputError: When a text is not a string, or ``instructions`` is not a list or empty.
+
+        Example:
+            >>> InBedder().encode_many(["Cats purr.", "Dogs bark."], ["Which animal?", "Which sound?", "@topic"]).shape
+            (3, 2, 384)
         """
         rows, _ = check_texts(texts, None)
         questions = tuple(resolve_instruction(instruction) for instruction in check_strings("instructions", instructions))
         if not questions:
-            raise InputError("encode_many takes a list of instructions, and this one is empty.")
+            raise InputError("instructions is empty. Pass at least one instruction.")
         if not rows:
             return np.empty((len(questions), 0, self.dimension), dtype=np.float32)
-        pace, words = RunOptions(batch_size, show_progress_bar), self.options.encoding.filter_words
+        run_options, words = RunOptions(batch_size, show_progress_bar), self.options.encoding.filter_words
         normalize = normalize_embeddings or bool(self.options.encoding.normalize)
         if self.pooling == "re-enc":
-            each = (self._reencode(rows, [question] * len(rows), words, pace, normalize) for question in questions)
-            vectors: Vectors = np.stack([np.asarray(reencoded) for reencoded in each])
+            per_question = ([question] * len(rows) for question in questions)
+            reencoded = (embed_answers(self.parts, rows, repeated, words, run_options, normalize) for repeated in per_question)
+            vectors: Vectors = np.stack([np.asarray(array) for array in reencoded])
         else:
-            vectors = self._read(rows, [questions] * len(rows), words, pace, normalize)
+            vectors = embed_states(self.parts, rows, [questions] * len(rows), words, run_options, normalize)
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
-    def _read(
-        self, rows: list[str], questions: Sequence[tuple[str, ...]], words: Sequence[str], pace: RunOptions, normalize: bool
-    ) -> Vectors:
-        """Vectors of n texts under m questions each, shape (m, n, d)."""
-        if not rows:
-            return np.empty((1, 0, self.dimension), dtype=np.float32)
-        pooled = self.runner.pool(rows, questions, words, pace)
-        vectors = self.combiner.combine(pooled, rows, questions, words, pace)
-        return normalize_vectors(vectors) if normalize else vectors
-
-    def _reencode(
-        self, rows: list[str], instructions: Sequence[str], words: Sequence[str], pace: RunOptions, normalize: bool
-    ) -> ReencodedVectors:
-        """Mean vectors of sampled answers, shape (n, d)."""
-        encoding, device = self.options.encoding, str(self.device)
-        assert encoding.reencoding is not None
-        sampling = encoding.reencoding.make_sampling(encoding.sampling.max_new_tokens, words)
-        check_encoder(encoding.reencoding.encoder, store=self.store, device=device)
-        check_answers(self.backbone, self.name)
-        answers = self.runner.answer(rows, instructions, sampling, pace)
-        vectors = reencode(answers, encoding.reencoding.encoder, store=self.store, device=device)
-        if normalize:
-            vectors[...] = normalize_vectors(vectors)
-        return vectors
-
     def encode_query(self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any) -> Vectors:
-        """Embed what is searched for.
+        """Embed search queries.
 
         Args:
             texts: One text or n texts.
-            instruction: As for ``encode``. None is the checkpoint's own prompt of a query; for INSTRUCTOR models without one
-                "Represent the question for retrieving supporting documents:"; for models that answer no question.
+            instruction: One for all texts, or one per text. None takes the checkpoint's own query prompt; for INSTRUCTOR models
+                without one it takes "Represent the question for retrieving supporting documents:"; models that answer ask no
+                question.
             **options: Keyword arguments of ``encode``.
 
         Returns:
             float32, shape (n, d), or (d,) for one string.
+
+        Example:
+            >>> model = InBedder()
+            >>> reviews = model.encode_document(["The soup was cold.", "Parking is easy."])
+            >>> int(model.similarity(model.encode_query("temperature of the food"), reviews).argmax())
+            0
         """
         question = self.defaults.query if instruction is None and not has_prompt(options) else instruction
         return self.encode(texts, question, **options)
@@ -335,17 +319,21 @@ class InBedder:
     def encode_document(
         self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any
     ) -> Vectors:
-        """Embed what is searched through.
+        """Embed the documents of a search.
 
         Args:
             texts: One text or n texts.
-            instruction: As for ``encode``. None is the checkpoint's own prompt of a document; for INSTRUCTOR models without one
-                "Represent the document for retrieval:"; none at all for E5-instruct and Qwen3-Embedding; for models that answer
-                no question, so that documents are read once, whatever is asked later.
+            instruction: One for all texts, or one per text. None takes the checkpoint's own document prompt (E5-instruct and
+                Qwen3-Embedding have none); for INSTRUCTOR models without one it takes "Represent the document for retrieval:";
+                models that answer ask no question, so that one vector per document serves every query.
             **options: Keyword arguments of ``encode``.
 
         Returns:
             float32, shape (n, d), or (d,) for one string.
+
+        Example:
+            >>> InBedder().encode_document(["The soup was cold.", "Parking is easy."]).shape
+            (2, 384)
         """
         question = self.defaults.document if instruction is None and not has_prompt(options) else instruction
         return self.encode(texts, question, **options)
@@ -361,31 +349,36 @@ class InBedder:
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> GuidedVectors:
-        """Embed texts under a new instruction without reading them all again: a map from generic vectors, fitted on a sample.
+        """Embed texts under a new instruction by reading only a sample: fit a linear map from general-purpose vectors.
 
         Args:
             texts: n texts.
             instruction: The new instruction.
-            sample: How many texts are read under it.
-            generic: Vectors of the texts, shape (n, k), of any model; None is ``encode(texts)``, which a cache makes free.
+            sample: Number of texts to read under the instruction.
+            generic: General-purpose vectors of the texts, of any model, shape (n, k); None computes ``encode(texts)``.
             seed: Seed of the sample.
             batch_size: Maximum number of texts in one pass.
-            show_progress_bar: None shows one for long work in a terminal.
+            show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 
         Returns:
-            float32, shape (n, d), with the map's held-out ``cosine`` and the rows of the ``sample``; where the cosine is too
-            low every text is read, and a log message says so.
+            float32, shape (n, d), with the map's held-out ``cosine`` and the rows of the ``sample``. If the cosine is too low,
+            a warning is logged and every text is read.
 
         Raises:
-            InputError: When the sample is below 50, or generic vectors and texts differ in number.
+            InputError: When ``sample`` is below 50, or the numbers of general-purpose vectors and texts differ.
+
+        Example:
+            >>> vectors = InBedder().encode_guided(["Cats purr.", "Dogs bark."], "Which animal?")
+            >>> vectors.shape, vectors.cosine  # every text is in the sample
+            ((2, 384), 1.0)
         """
         rows, _ = check_texts(texts, None)
         if isinstance(texts, str):
-            raise InputError("encode_guided takes a list of texts.")
+            raise InputError("encode_guided takes a list of texts, not one string.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        known = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, len(rows))
+        generic = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, len(rows))
         vectors = encode_guided(
-            lambda indices: self.encode([rows[i] for i in indices], instruction, **options), known, sample=sample, seed=seed
+            lambda indices: self.encode([rows[i] for i in indices], instruction, **options), generic, sample=sample, seed=seed
         )
         if self.options.encoding.normalize:
             vectors[...] = normalize_vectors(vectors)
@@ -403,67 +396,64 @@ class InBedder:
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
     ) -> list[str] | list[list[str]]:
-        """Answer the instruction for each text, in the few words that the vectors stand for.
+        """Answer an instruction for each text, in the few words that the vectors represent.
 
         Args:
             texts: One text or several.
             instruction: One for all texts, or one per text. ``@name`` is a named instruction, such as ``@generic``.
-            n: Answers per text; more than one differ only where temperature is above 0.
-            temperature: 0 is greedy.
-            top_p: Nucleus, in (0, 1].
-            seed: Seed of sampled answers; they depend on it, the text and the instruction, and not on batch_size.
+            n: Number of answers per text; they differ only if the temperature is above 0.
+            temperature: Sampling temperature; 0 decodes greedily.
+            top_p: Probability mass of nucleus sampling, in (0, 1].
+            seed: Seed of sampled answers, which depend on seed, text and instruction, but not on ``batch_size``.
             batch_size: Maximum number of texts in one pass.
-            show_progress_bar: None shows one for long work in a terminal.
+            show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 
         Returns:
             One answer per text, or with n > 1 a list of n answers per text.
 
         Raises:
-            InputError: When there is no instruction, a text is not a string, or an option is out of range.
-            ModelError: When the model's language-model head was never trained.
+            InputError: When the instruction is missing, a text is not a string, or an option is out of range.
+            ModelError: When the model has no trained language-model head.
 
         Example:
-            >>> from inbedder import InBedder
             >>> len(InBedder().answer(["The soup was cold."], "What is the complaint about?"))
             1
         """
         if instruction is None:
-            raise InputError('There is nothing to answer without an instruction. Ask a question, or "@generic".')
+            raise InputError('answer needs an instruction. Pass a question, or "@generic".')
         rows, instructions = check_texts(texts, instruction)
         max_new_tokens = self.options.encoding.sampling.max_new_tokens
         sampling = Sampling(max_new_tokens, n, temperature, top_p, seed if temperature else 0)
         check_answers(self.backbone, self.name)
         answers = self.runner.answer(rows, instructions, sampling, RunOptions(batch_size, show_progress_bar))
-        return answers if n > 1 else [answer[0] for answer in answers]
+        return answers if n > 1 else [row[0] for row in answers]
 
     def nearest_words(self, vectors: Vectors, top: int = 10) -> list[list[str]]:
-        """Read vectors of the last layer with the model's answer head, as the authors' second cluster explanation does.
+        """Decode vectors of the last layer with the model's answer head, as in the authors' second cluster explanation.
 
         Args:
             vectors: float32, shape (m, d), such as cluster means minus the corpus mean.
             top: Maximum number of words per vector.
 
         Returns:
-            The likeliest words of each vector; empty lists where the layer or pooling is not one that the head reads.
+            The likeliest words of each vector; empty lists if the head does not read this layer or pooling.
+
+        Example:
+            >>> model = InBedder()
+            >>> [len(words) <= 3 for words in model.nearest_words(model.encode(["Cats purr."], "Which animal?"), top=3)]
+            [True]
         """
-        last = self.layer in (-1, self.backbone.num_layers)
-        if not last or self.pooling in ("avg-ppt", "re-enc") or not self.backbone.answers:
-            return [[] for _ in vectors]
-        if self.combiner.second_model is not None:  # the head reads this model's own states
-            if vectors.shape[1] != self.dimension:  # general-purpose vectors, which no head reads
-                return [[] for _ in vectors]
-            vectors = np.ascontiguousarray(vectors[:, : -self.combiner.second_model.dimension])
-        return [select_distinct_words(word, top) for word in self.backbone.read_vectors(torch.from_numpy(vectors), 5 * top)]
+        return decode_words(self.parts, vectors, top, lambda: self.dimension)
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Look vectors up in the cache without their texts.
+        """Look up vectors in the cache by their keys, without the texts.
 
         Args:
-            keys: What ``cache.entry_key`` makes of a text and its instruction, named ones resolved.
+            keys: Results of ``inbedder.cache.store.hash_entry`` for a text and its instruction (the question of ``@name``).
 
         Returns:
-            float32, shape (d,), by key, as the backbone gave them, a second model's appended; those that are not cached are left
-            out.
+            The pooled states of each cached key, float32, shape (d,), with those of a second model appended. Keys that are not
+            cached are missing.
         """
         vectors = self.runner.cached_vectors(keys)
         if self.combiner.second_model is None:
@@ -472,7 +462,7 @@ class InBedder:
         return {key: concatenate_vectors(vectors[key], second) for key, second in appended.items()}
 
     def to(self, device: str | torch.device) -> InBedder:
-        """Move the model, and all readers that share its weights, to another device.
+        """Move the weights to another device, also for all models that share them.
 
         Args:
             device: A torch device.
@@ -481,34 +471,47 @@ class InBedder:
             The model itself.
 
         Raises:
-            ModelError: When it is held by an engine or quantized, or there is no such device.
+            ModelError: When the weights are quantized or belong to an engine, or the device does not exist.
+
+        Example:
+            >>> InBedder(device="cpu").to("cpu").device.type
+            'cpu'
         """
         if (parts := self.parts.move(device)) is not self.parts:
-            self._hold(parts)
+            self._set_parts(parts)
         return self
 
     def get_sentence_embedding_dimension(self) -> int:
-        """Return the length of a vector, under sentence-transformers' name."""
+        """Return the length of a vector, under sentence-transformers' name of the method.
+
+        Example:
+            >>> InBedder().get_sentence_embedding_dimension()
+            384
+        """
         return int(self.dimension)
 
     def as_map(self, instruction: str | None = None, *, column: str = "text", to: str = "vector", **options: Any) -> VectorMap:
-        """Return a function for ``map`` of Hugging Face datasets: ``dataset.map(model.as_map("@topic"), batched=True)``.
+        """Create a function for ``map`` of Hugging Face datasets: ``dataset.map(model.as_map("@topic"), batched=True)``.
 
         Args:
-            instruction: As for ``encode``.
+            instruction: The instruction for all texts; None embeds them without a question.
             column: The column of texts.
             to: The new column of vectors.
             **options: Keyword arguments of ``encode``.
 
         Returns:
-            From a batch of rows to their new column. datasets caches what it gives by the model's ``spec``.
+            A function from a batch of rows to the new column. datasets caches its results by the model's ``spec``.
+
+        Example:
+            >>> InBedder().as_map("@topic", column="review")({"review": ["The soup was cold."]})["vector"].shape
+            (1, 384)
         """
         return VectorMap(self, self.spec.key(), instruction, column, to, tuple(sorted(options.items())))
 
     def save_sentence_transformer(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that ``SentenceTransformer(folder)`` loads.
 
-        ``inbedder.encoding.sentence_transformers_export`` says which models need inbedder to be installed there.
+        Some models also need inbedder to load; ``inbedder.encoding.sentence_transformers_export`` lists which.
 
         Args:
             folder: A new or empty folder.
@@ -517,6 +520,12 @@ class InBedder:
             InputError: When the folder is not empty.
             ModelError: When the weights cannot be written.
             MissingExtraError: When sentence-transformers is not installed.
+
+        Example:
+            >>> from pathlib import Path
+            >>> InBedder().save_sentence_transformer("exported")
+            >>> Path("exported/modules.json").is_file()
+            True
         """
         from inbedder.encoding.sentence_transformers_export import export_model
 
@@ -529,27 +538,12 @@ class InBedder:
         return self.replace()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _load_again, (type(self), self.parts.requested.get_changed_options())
+        return partial(type(self), **self.parts.requested.get_changed_options()), ()  # options without weights
 
     def __repr__(self) -> str:
-        """One line: the model and how it is read."""
-        shown = {"backbone": self.backbone.kind, "pooling": self.pooling, "layer": self.layer}
-        shown |= {"device": str(self.device), "dtype": self.precision}
-        return f"{type(self).__name__}({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        settings = {"backbone": self.backbone.kind, "pooling": self.pooling, "layer": self.layer}
+        settings |= {"device": str(self.device), "dtype": self.precision}
+        return f"{type(self).__name__}({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
-def _load_again(kind: type[InBedder], options: dict[str, Any]) -> InBedder:
-    """Load a pickled model, which holds no weights, as it was loaded."""
-    return kind(**options)
-
-
-def _signature() -> inspect.Signature:
-    """The constructor's keywords, from the options' fields."""
-    parameters = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    for option in list_options():
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if option.name == "model" else inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter(option.name, kind, default=option.default, annotation=option.type))
-    return inspect.Signature(parameters)
-
-
-InBedder.__init__.__signature__ = _signature()  # type: ignore[attr-defined]
+InBedder.__init__.__signature__ = make_signature()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Errors a user can act on: every message says what went wrong and what to do next."""
+"""Errors that a user can act on: every message says what went wrong and what to do next."""
 
 from __future__ import annotations
 
@@ -6,36 +6,45 @@ import reprlib
 from collections.abc import Sequence
 
 MAX_CHARACTERS = 200
-"""Characters of a name or value in a message."""
+"""Maximum length of a name or value in a message."""
 MAX_NAMES = 20
-"""Names of a list in a message."""
+"""Maximum number of names in a message."""
 
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = MAX_CHARACTERS
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = MAX_CHARACTERS
 
 
 def format_value(value: object) -> str:
-    """Format any value for a message: its repr, cut at 200 characters, so that no control sequence reaches a terminal."""
-    text = _SHORT.repr(value)
+    """Format any value for a message: its repr, at most 200 characters long, so that no control sequence reaches a terminal."""
+    text = _REPR.repr(value)
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
 
 
 def format_names(names: Sequence[object]) -> str:
-    """Format names for a message: the first twenty, each by ``format_value`` and separated by commas, and how many more there are."""
+    """Format names for a message: the first twenty, each as ``format_value`` writes it, and the number of the others."""
     more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
     return ", ".join(map(format_value, names[:MAX_NAMES])) + more
 
 
 class InbedderError(Exception):
-    """Base of all errors raised on purpose by this package."""
+    """Base class of all errors that this package raises on purpose.
+
+    Example:
+        >>> from inbedder import InBedder, InbedderError
+        >>> try:
+        ...     InBedder(layer=99)
+        ... except InbedderError as error:
+        ...     print(type(error).__name__)
+        ModelError
+    """
 
 
 class InputError(InbedderError):
-    """The texts, the table or the options given cannot be used as they are."""
+    """Texts, a table or options cannot be used as they are."""
 
 
 class ModelError(InbedderError):
-    """A model cannot be found, loaded or used for what was asked."""
+    """A model cannot be found, cannot be loaded, or cannot do what the call requests."""
 
 
 class TemplateError(InbedderError):
@@ -43,31 +52,31 @@ class TemplateError(InbedderError):
 
 
 class RecipeError(InbedderError):
-    """A fine-tuning recipe is malformed, or the data it names cannot be read."""
+    """A fine-tuning recipe is malformed, or its data cannot be read."""
 
 
 class MissingExtraError(InbedderError):
-    """An optional dependency is not installed; the message holds the install line."""
+    """An optional dependency is not installed; the message contains the install command."""
 
     def __init__(self, package: str, extra: str | None = None) -> None:
-        """Name the missing package, and the extra that installs it (None: the package on its own)."""
+        """Set the missing package and the extra that installs it; with None the message names the package itself."""
         requirement = f"'inbedder[{extra}]'" if extra else package
         super().__init__(f"This needs {package}. Install it with: pip install {requirement}")
 
 
 class UnreadableTextWarning(UserWarning):
-    """Texts are in a language or in signs that the model cannot read."""
+    """Texts are in a language or script that the model cannot read."""
 
     def __init__(self, message: str, share: float = 0.0) -> None:
-        """Say so, and keep their share."""
+        """Set the message and the share of such texts, 0 to 1."""
         super().__init__(message)
         self.share = share
 
 
 class TextCutWarning(UserWarning):
-    """Texts were cut to fit the longest prompt."""
+    """Texts were truncated to fit the maximum prompt length."""
 
     def __init__(self, message: str, count: int = 0) -> None:
-        """Say so, and keep how many."""
+        """Set the message and the number of truncated texts."""
         super().__init__(message)
         self.count = count

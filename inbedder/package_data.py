@@ -1,4 +1,4 @@
-"""Folders of data that a wheel installs inside a package and a checkout keeps beside it."""
+"""Data folders, which a wheel installs inside a package and a checkout keeps next to it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from pathlib import Path
 
 
 def find_data_folder(package: str, name: str) -> Path:
-    """Find a folder of data: inside the installed package, or beside it in a checkout.
+    """Find a data folder: inside the installed package, or next to it in a checkout.
 
     Args:
         package: The import name of a package, such as ``inbedder``.
         name: The folder's name, such as ``prompts``.
 
     Returns:
-        The folder. In a checkout it stands beside the package's own folder.
+        Path of the folder.
 
     Example:
+        >>> from inbedder.package_data import find_data_folder
         >>> find_data_folder("inbedder", "prompts").joinpath("templates.yaml").is_file()
         True
     """

@@ -1,6 +1,6 @@
-"""The paper's aggregations (section 4.1) as pure functions of hidden states and positions.
+"""The paper's poolings (section 4.1) as pure functions of hidden states and positions.
 
-Every aggregation is a mean of the states at some positions; what differs is which. With a prompt of N positions and G
+Every pooling is a mean of the states at some positions; they differ in which. With a prompt of N positions and G
 generated tokens y_0 .. y_{G-1}, position N-1 predicts y_0 and position N-1+j predicts y_j:
 
 - 1st-gen:  N-1
@@ -9,11 +9,11 @@ generated tokens y_0 .. y_{G-1}, position N-1 predicts y_0 and position N-1+j pr
 - avg-ppt:  0 .. N-2
 - avg-all:  0 .. N-1 and the generated positions
 
-where the generated positions are those N-1+j, j >= 1, whose predicted y_j is no special token; the first of them when
-none remains; none at all when G = 1 (then last-gen is N-1). This is what the authors' code computes.
+where the generated positions are those N-1+j, j >= 1, whose predicted y_j is not a special token; the first of them when
+none remains; none at all when G = 1 (then last-gen is N-1). This matches the authors' code.
 
-Embedding models, which answer nothing, have others: sentence-transformers' "mean", "cls" and "last-token", and INSTRUCTOR's
-"text-mean" (its section 2.1); see ``backbones/embedding.py``.
+Embedding models, which do not answer, have their own poolings: sentence-transformers' "mean", "cls" and "last-token", and
+INSTRUCTOR's "text-mean" (its section 2.1); see ``backbones/embedding.py``.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KeepPositions = Callable[["Tensor", "Tensor"], "Tensor"]
-"""From prompt positions, bool (batch, P), and generated ones, bool (batch, G - 1), to those that count, (batch, P + G - 1)."""
+"""From prompt positions, bool (batch, P), and generated ones, bool (batch, G - 1), to the pooled ones, (batch, P + G - 1)."""
 
 
 @dataclass(frozen=True)
 class Pooling:
-    """One way to make a vector of hidden states."""
+    """One way to pool hidden states into a vector."""
 
     help: str
-    """What it reads, for ``--help``."""
+    """The states that it reads, for ``--help``."""
     families: tuple[str, ...]
-    """Families of models that have it; a family's default is the first pooling that names it."""
+    """Families of models that have the pooling; a family's default is the first pooling that lists it."""
     reads_answer: bool = False
-    """Whether it reads the states of a decoded answer."""
+    """Whether the pooling reads the states of a decoded answer."""
     keep: KeepPositions | None = None
-    """The positions that it averages over, of models that answer."""
+    """The positions that the pooling averages over, for models that answer."""
     mode: str = "mean"
-    """sentence-transformers' name of it."""
-    weigh: Callable[[Tensor], Tensor] = lambda kept: kept
-    """From the positions that count, 0 or 1, shape (batch, positions), to their weights in the mean."""
+    """The pooling's name in sentence-transformers."""
+    weigh: Callable[[Tensor], Tensor] = lambda mask: mask
+    """From the pooled positions, 0 or 1, shape (batch, positions), to their weights in the mean."""
 
 
 def _keep_first(prompt: Tensor, generated: Tensor) -> Tensor:
@@ -91,19 +91,19 @@ POOLINGS = {
     "text-mean": Pooling("the mean over the text without its instruction", ("embedding",)),
     "mean": Pooling("the mean over all tokens", ("embedding",)),
     "weighted-mean": Pooling(
-        "the mean over all tokens, later ones counting more (SGPT)",
+        "the mean over all tokens, with more weight on later ones (SGPT)",
         ("embedding",),
         mode="weightedmean",
-        weigh=lambda kept: kept * kept.cumsum(1),
+        weigh=lambda mask: mask * mask.cumsum(1),
     ),
     "cls": Pooling("the first token", ("embedding",), mode="cls"),
     "last-token": Pooling("the last token", ("embedding",), mode="lasttoken"),
 }
-"""The one list of poolings: families, help and the export read it."""
+"""All poolings by name; families, help texts and the export read this table."""
 
 
 def list_poolings(family: str) -> tuple[str, ...]:
-    """List the poolings of a family's hidden states.
+    """List the poolings of a family.
 
     Args:
         family: "causal", "seq2seq", "masked" or "embedding".
@@ -115,11 +115,7 @@ def list_poolings(family: str) -> tuple[str, ...]:
 
 
 def describe_poolings() -> str:
-    """Describe every pooling in half a sentence, for ``--help``.
-
-    Returns:
-        One line.
-    """
+    """Describe every pooling in one line, for ``--help``."""
     return "; ".join(f"{name}: {pooling.help}" for name, pooling in POOLINGS.items())
 
 
@@ -136,13 +132,13 @@ _AUTHORS_NAMES = {
 
 
 def parse_pooling(name: str) -> tuple[str, int | None]:
-    """Read a pooling name, or one of the authors' code such as ``fst_gen_layer_32``.
+    """Parse a pooling name, or one of the authors' code such as ``fst_gen_layer_32``.
 
     Args:
-        name: A name of ``POOLINGS``, or of the authors' code.
+        name: A name of ``POOLINGS`` or of the authors' code.
 
     Returns:
-        The pooling and, where the name holds one, the layer.
+        The pooling and, if the name contains one, the layer.
 
     Raises:
         InputError: When the name is unknown.
@@ -158,11 +154,11 @@ def parse_pooling(name: str) -> tuple[str, int | None]:
 
 
 def weighted_mean(states: Tensor, weights: Tensor) -> Tensor:
-    """Average positions by weights, in float32.
+    """Compute the weighted mean over positions, in float32.
 
     Args:
         states: Hidden states, shape (batch, positions, d).
-        weights: Not negative, shape (batch, positions); at least one per row is above 0.
+        weights: Non-negative, shape (batch, positions), with at least one positive weight per row.
 
     Returns:
         Means, float32, shape (batch, d).
@@ -172,7 +168,7 @@ def weighted_mean(states: Tensor, weights: Tensor) -> Tensor:
 
 
 def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
-    """Mean of the kept positions, in float32.
+    """Compute the mean over the kept positions, in float32.
 
     Args:
         states: Hidden states, shape (batch, positions, d).
@@ -186,27 +182,27 @@ def masked_mean(states: Tensor, keep: Tensor) -> Tensor:
 
 
 def keep_last_true(mask: Tensor) -> Tensor:
-    """Keep the last True of each row, wherever the padding stands.
+    """Keep only the last True of each row, on whichever side the padding is.
 
     Args:
         mask: bool, shape (batch, positions).
 
     Returns:
-        bool of the same shape, with at most one True a row.
+        bool of the same shape, with at most one True per row.
     """
     remaining = mask.flip(1).cumsum(1).flip(1)
     return mask & (remaining == 1)
 
 
 def mask_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
-    """Which generated positions count.
+    """Mark the generated positions that are pooled.
 
     Args:
         predicted: Generated token ids y_0 .. y_{G-1}, shape (batch, G).
         excluded: Ids of special tokens and filtered words, shape (k,).
 
     Returns:
-        bool, shape (batch, G - 1): entry j stands for the position that predicted y_{j+1}; never all False, unless G = 1.
+        bool, shape (batch, G - 1): entry j is the position that predicted y_{j+1}; never all False, unless G = 1.
     """
     import torch
 
@@ -217,18 +213,18 @@ def mask_generated(predicted: Tensor, excluded: Tensor) -> Tensor:
 
 
 def mask_positions(pooling: str, prompt: Tensor, generated: Tensor) -> Tensor:
-    """Positions that a pooling averages over, for a prompt followed by generated positions.
+    """Mark the positions that a pooling averages over, in a prompt followed by generated positions.
 
     Args:
         pooling: One of "1st-gen", "avg-gen", "last-gen", "avg-ppt", "avg-all".
         prompt: Prompt positions that are not padding, bool, shape (batch, P).
-        generated: Generated positions that count, bool, shape (batch, G - 1).
+        generated: Generated positions, as ``mask_generated`` marks them, bool, shape (batch, G - 1).
 
     Returns:
         bool, shape (batch, P + G - 1).
 
     Raises:
-        InputError: When the pooling is not one of hidden states of a prompt and its answer.
+        InputError: When the pooling does not read the hidden states of a prompt and its answer.
     """
     keep = POOLINGS[pooling].keep if pooling in POOLINGS else None
     if keep is None:

@@ -1,7 +1,7 @@
-"""``VectorSpec``: everything that decides a vector, in one place.
+"""``VectorSpec``: everything that determines a vector, in one place.
 
-Cache keys, stored groups, indexes, exports, Ray folders, the server's model list and result files hold a ``VectorSpec`` and no
-list of their own. Two specs without differences give vectors that can be compared; two with the same key give the same digits.
+Cache keys, stored groups, indexes, exports, Ray folders, the server's model list and result files store a ``VectorSpec``. Vectors
+of two specs without differences are comparable; vectors of two specs with the same key are equal.
 """
 
 from __future__ import annotations
@@ -15,44 +15,51 @@ from typing import Any
 from inbedder.errors import InputError, format_value
 from inbedder.options import EncodingOptions, get_option_info
 
-FILE_NAME_FIELDS = ("model", "hub_revision")
-"""Where the files are, which says nothing of what is in them: never compared, and no part of the key."""
-DIGIT_FIELDS = ("precision",)
-"""What changes the last digits of a vector: part of the key; vectors that differ in it alone can be compared."""
+LOCATION_FIELDS = ("model", "hub_revision")
+"""Fields that locate the files, whatever they contain: they are not part of the key and are never compared."""
+ROUNDING_FIELDS = ("precision",)
+"""Fields that change only the last digits of a vector: part of the key, but vectors that differ in them are comparable."""
 
 
 @dataclass(frozen=True)
 class VectorSpec:
-    """A loaded model and how it is read, frozen."""
+    """The identity of a model's vectors: weights, files, precision and encoding options.
+
+    Example:
+        >>> from inbedder import InBedder
+        >>> model = InBedder()
+        >>> print(*model.spec.differences(model.replace(pooling="avg-all").spec))
+        pooling was 'avg-gen' and is 'avg-all'
+    """
 
     model: str
-    """The model's name, as ``InBedder`` takes it."""
+    """The model's name, as passed to ``InBedder``."""
     hub_revision: str | None
-    """Branch, tag or commit that was asked of the hub."""
+    """The requested branch, tag or commit of the hub."""
     backbone: str
-    """Its family, as ``InBedder`` takes it."""
+    """The model's family, as passed to ``InBedder``."""
     quantization: str | None
-    """How its weights are quantized."""
+    """The quantization of the weights."""
     weights: str
     """The weights' revision: the hub's commit, or a hash of the files."""
     files: str
     """A hash of tokenizer, configuration and adapter settings."""
     precision: str
-    """What it computes in."""
+    """The compute dtype."""
     encoding: EncodingOptions
-    """How a text becomes a vector, no default left open."""
+    """How a text becomes a vector, with every default filled in."""
     base_encoder: str | None = None
-    """Revision of the model that reads texts without a question, where there is one."""
+    """Revision of the base encoder, which reads texts without a question; None without one."""
     reencoder: str | None = None
     """Revision of the model that embeds answers, for re-enc."""
     second_model: VectorSpec | None = None
-    """The model whose vectors are appended."""
+    """The spec of the model whose vectors are appended."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the spec as plain lists, tables, strings and numbers.
+        """Convert the spec to lists, dictionaries, strings and numbers.
 
         Returns:
-            What ``from_dict`` takes.
+            A dictionary that ``from_dict`` reads.
         """
         table = {option.name: getattr(self, option.name) for option in fields(self)}
         table["encoding"] = _convert_tuples(asdict(self.encoding))
@@ -61,16 +68,16 @@ class VectorSpec:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any]) -> VectorSpec:
-        """Make a spec of what ``to_dict`` returned.
+        """Create a spec from the result of ``to_dict``.
 
         Args:
-            table: The spec.
+            table: The dictionary.
 
         Returns:
             An equal spec.
 
         Raises:
-            InputError: When a field is missing, unknown or of another kind.
+            InputError: When a field is missing, unknown or of the wrong type.
         """
         try:
             values = dict(table)
@@ -82,99 +89,99 @@ class VectorSpec:
             raise InputError(f"The stored settings of a model are damaged ({error!r}).") from error
 
     def to_json(self) -> str:
-        """Return the spec as JSON.
+        """Convert the spec to JSON.
 
         Returns:
-            What ``from_json`` takes.
+            A string that ``from_json`` reads.
         """
         return json.dumps(self.to_dict(), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> VectorSpec:
-        """Make a spec of what ``to_json`` returned.
+        """Create a spec from the result of ``to_json``.
 
         Args:
-            text: The spec.
+            text: The JSON.
 
         Returns:
             An equal spec.
 
         Raises:
-            InputError: When it is no JSON, or no spec.
+            InputError: When the text is not JSON, or not a spec.
         """
         try:
             table = json.loads(text)
         except ValueError as error:
             raise InputError(f"The stored settings of a model are damaged ({error}).") from error
         if not isinstance(table, dict):
-            raise InputError("The stored settings of a model are damaged (they hold no table).")
+            raise InputError("The stored settings of a model are damaged (they are not a JSON object).")
         return cls.from_dict(table)
 
     def contents(self) -> dict[str, Any]:
-        """Return what decides the digits of a vector, whatever the files are called.
+        """Return everything that determines the digits of a vector, without names and locations of files.
 
         Returns:
-            A table that is equal for equal vectors.
+            A dictionary that is equal for equal vectors.
         """
-        table = {name: value for name, value in self.to_dict().items() if name not in FILE_NAME_FIELDS}
-        deciding = [option.name for option in fields(EncodingOptions) if get_option_info(option).decides_vectors]
-        table["encoding"] = {name: table["encoding"][name] for name in deciding}
+        table = {name: value for name, value in self.to_dict().items() if name not in LOCATION_FIELDS}
+        option_names = [option.name for option in fields(EncodingOptions) if get_option_info(option).decides_vectors]
+        table["encoding"] = {name: table["encoding"][name] for name in option_names}
         table["encoding"]["template"].pop("name", None)
-        table["encoding"].pop("beside")  # a name, as the re-encoder's is; second_model and reencoder say which
+        table["encoding"].pop("beside")  # only a name, like that of the re-encoder; second_model and reencoder identify the files
         (table["encoding"]["reencoding"] or {}).pop("encoder", None)
         if self.second_model is not None:
             table["second_model"] = self.second_model.contents()
         return table
 
     def key(self) -> str:
-        """Hash what decides the digits of a vector.
+        """Hash everything that determines the digits of a vector.
 
         Returns:
             16 hexadecimal digits.
         """
         return sha256(json.dumps(self.contents(), sort_keys=True).encode()).hexdigest()[:16]
 
-    def differences(self, other: VectorSpec, *, exact: bool = False) -> list[str]:
-        """Name what keeps vectors of another spec from being compared with this one's.
+    def differences(self, current: VectorSpec, *, exact: bool = False) -> list[str]:
+        """List the differences that make this spec's vectors incomparable with another one's.
 
         Args:
-            other: The other spec.
-            exact: Whether what changes the last digits alone, the precision, counts too.
+            current: The other spec.
+            exact: Whether fields that change only the last digits, such as the precision, count too.
 
         Returns:
-            A sentence part for each difference, such as "pooling was 'avg-gen' and is 'avg-all'"; nothing when there is none.
+            One phrase per difference, such as "pooling was 'avg-gen' and is 'avg-all'"; empty if there is none.
         """
-        ours, theirs = _flatten(self.contents()), _flatten(other.contents())
-        names = [name for name in dict.fromkeys([*ours, *theirs]) if ours.get(name) != theirs.get(name)]
+        old, new = _flatten(self.contents()), _flatten(current.contents())
+        names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
         if not exact:
-            names = [name for name in names if name.rpartition(" ")[2] not in DIGIT_FIELDS]
-        return [f"{name} was {format_value(ours.get(name))} and is {format_value(theirs.get(name))}" for name in names]
+            names = [name for name in names if name.rpartition(" ")[2] not in ROUNDING_FIELDS]
+        return [f"{name} was {format_value(old.get(name))} and is {format_value(new.get(name))}" for name in names]
 
-    def check(self, other: VectorSpec, made: str, advice: str) -> None:
-        """Refuse a model whose vectors cannot be compared.
+    def check(self, current: VectorSpec, origin: str, advice: str) -> None:
+        """Refuse a model whose vectors are not comparable with this spec's.
 
         Args:
-            other: The spec of the model at hand.
-            made: What was made with this spec, such as "The index was built".
-            advice: What to do about it.
+            current: The spec of the model in use.
+            origin: What has this spec, such as "The index was built".
+            advice: The way out, as the last sentence of the message.
 
         Raises:
-            InputError: When the two differ; the message names everything in which they do.
+            InputError: When the specs differ; the message names every difference.
         """
-        if not (differences := self.differences(other)):
+        if not (differences := self.differences(current)):
             return
-        reason = f"{made} with {format_value(self.model)} (revision {self.weights})"
-        if other.weights != self.weights:
-            reason += f", and this is {format_value(other.model)} (revision {other.weights})"
+        reason = f"{origin} with {format_value(self.model)} (revision {self.weights})"
+        if current.weights != self.weights:
+            reason += f", and this is {format_value(current.model)} (revision {current.weights})"
         else:
             reason += f", read in another way: {'; '.join(differences)}"
         raise InputError(f"{reason}. Their vectors cannot be compared. {advice}")
 
     def of_pooled_states(self, filter_words: Sequence[str] = ()) -> VectorSpec:
-        """Return the spec of the vectors as the backbone gives them, before anything is subtracted, added or appended.
+        """Return the spec of the pooled states, before anything is subtracted, added or appended.
 
         Args:
-            filter_words: Words whose answer states are left out.
+            filter_words: Words whose hidden states are left out.
 
         Returns:
             The spec of their cache entries.
@@ -184,26 +191,25 @@ class VectorSpec:
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)
 
     def of_answers(self) -> VectorSpec:
-        """Return the spec of the model's answers, which depend on no pooling."""
+        """Return the spec of the model's answers, which do not depend on the pooling."""
         spec = self.of_pooled_states()
-        reading = {"template", "max_length", "truncation_side", "max_new_tokens", "mask_length"}
-        values = {name: getattr(self.encoding, name) for name in reading}
-        return replace(spec, encoding=EncodingOptions(**values))
+        names = {"template", "max_length", "truncation_side", "max_new_tokens", "mask_length"}
+        return replace(spec, encoding=EncodingOptions(**{name: getattr(self.encoding, name) for name in names}))
 
     def load(self, load_model: Callable[..., Any], **options: Any) -> Any:
-        """Load the model as it was.
+        """Load the model that the spec describes.
 
         Args:
             load_model: ``InBedder``.
-            **options: What the stored spec does not decide: device, dtype, cache, trust_remote_code; or ``model``, where it is
-                now.
+            **options: Options that the spec does not store (device, dtype, cache, trust_remote_code), or ``model``, if its
+                folder was moved.
 
         Returns:
-            The model. Whether it is the same one is for ``check`` to say.
+            The model. Use ``check`` to find out whether its vectors are the same.
 
         Raises:
-            ModelError: When it cannot be loaded.
-            InputError: When an option does not fit it.
+            ModelError: When the model cannot be loaded.
+            InputError: When an option does not fit the model.
         """
         stored = {option.name: getattr(self.encoding, option.name) for option in fields(EncodingOptions)}
         stored |= {"model": self.model, "revision": self.hub_revision, "backbone": self.backbone}
@@ -211,19 +217,19 @@ class VectorSpec:
 
 
 def _convert_tuples(value: Any) -> Any:
-    """Lists for tuples, so that a spec equals what JSON gives back."""
+    """Convert tuples to lists, so that a spec equals its JSON."""
     if isinstance(value, Mapping):
         return {name: _convert_tuples(item) for name, item in value.items()}
     return [_convert_tuples(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The entries of nested tables, by the option's name; those of the second model by "second_model" and the name."""
+    """Flatten nested dictionaries: options by their name, fields of the second model by "second_model" and their name."""
     entries: dict[str, Any] = {}
     for name, value in table.items():
         if not isinstance(value, Mapping):
             entries[prefix + name] = value
-        elif name in ("encoding",):
+        elif name == "encoding":
             entries |= _flatten(value, prefix)
         else:
             entries |= _flatten(value, f"{prefix}{name} ")

@@ -1,4 +1,4 @@
-"""Vectors: their type, length 1, cosines, bytes; and arrays of them that know something of themselves as a whole."""
+"""Vectors: type, normalisation, cosines, serialisation, and arrays with metadata."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from inbedder.errors import ModelError
 Vectors = NDArray[np.float32]
 V = TypeVar("V", bound=NDArray[np.float32])
 MIN_NORM = 1e-12
-"""Vectors that are shorter count as vectors of zeros, which are similar to nothing."""
+"""Shorter vectors are treated as zero vectors, whose cosine with any vector is 0."""
 
 
 class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
     """Vectors, float32, with metadata of the whole array.
 
-    Arrays that are derived from it (a slice, a copy, a product, a pickle) have none: their metadata is None.
+    The metadata of derived arrays (a slice, a copy, a product, a pickle) is None.
     """
 
     metadata: ClassVar[tuple[str, ...]] = ()
@@ -33,13 +33,13 @@ class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
 
 
 def normalize_vectors(vectors: Any) -> NDArray[Any]:
-    """Vectors of length 1; those of zeros stay.
+    """Scale vectors to length 1; zero vectors stay zero.
 
     Args:
         vectors: float, shape (..., d).
 
     Returns:
-        A new array of the same shape and type.
+        A new array of the same shape and dtype.
     """
     array = np.asarray(vectors)
     return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), MIN_NORM), dtype=array.dtype)
@@ -57,30 +57,30 @@ def check_finite(vectors: V) -> V:
     Raises:
         ModelError: When a text has such a value.
     """
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=(*range(vectors.ndim - 2), -1)))
-    if len(bad):
+    bad_rows = np.flatnonzero(~np.isfinite(vectors).all(axis=(*range(vectors.ndim - 2), -1)))
+    if len(bad_rows):
         raise ModelError(
-            f"The model gave NaN or infinite values for {len(bad)} of {vectors.shape[-2]} texts (first: text {bad[0]}). "
-            "Load it with dtype='float32'."
+            f"The model gave NaN or infinite values for {len(bad_rows)} of {vectors.shape[-2]} texts (first: text "
+            f"{bad_rows[0]}). Load it with dtype='float32'."
         )
     return vectors
 
 
-def concatenate_vectors(own: Vectors, other: Vectors) -> Vectors:
-    """Two models' vectors of the same texts in one, whose cosines are the means of theirs.
+def concatenate_vectors(first: Vectors, second: Vectors) -> Vectors:
+    """Concatenate two models' vectors of the same texts, so that a cosine is the mean of both models' cosines.
 
     Args:
-        own: float32, shape (..., d).
-        other: float32, shape (..., k).
+        first: float32, shape (..., d).
+        second: float32, shape (..., k).
 
     Returns:
-        Both at length 1, shape (..., d + k).
+        The normalised vectors, shape (..., d + k).
     """
-    return np.concatenate([normalize_vectors(own), normalize_vectors(other)], axis=-1)
+    return np.concatenate([normalize_vectors(first), normalize_vectors(second)], axis=-1)
 
 
 def compute_row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    """Cosine of each row of ``a`` with the same row of ``b``; 0 where one is zero.
+    """Compute the cosine of each row of ``a`` with the same row of ``b``; 0 if one of them is zero.
 
     Args:
         a: Shape (n, d).
@@ -94,25 +94,30 @@ def compute_row_cosines(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]
 
 
 def similarity(a: Any, b: Any) -> Vectors:
-    """Cosine similarities.
+    """Compute the matrix of cosine similarities.
 
     Args:
         a: Vectors, shape (n, d) or (d,).
         b: Vectors, shape (m, d) or (d,).
 
     Returns:
-        float32, shape (n, m); a vector of zeros is similar to nothing.
+        float32, shape (n, m); 0 for a zero vector.
+
+    Example:
+        >>> from inbedder import InBedder
+        >>> InBedder.similarity([[1.0, 0.0]], [[0.0, 2.0], [3.0, 0.0]]).tolist()
+        [[0.0, 1.0]]
     """
-    left, right = (normalize_vectors(np.atleast_2d(np.asarray(side, dtype=np.float32))) for side in (a, b))
-    product: Vectors = left @ right.T
+    rows, columns = (normalize_vectors(np.atleast_2d(np.asarray(side, dtype=np.float32))) for side in (a, b))
+    product: Vectors = rows @ columns.T
     return product
 
 
 def pack_vector(vector: Vectors) -> bytes | None:
-    """float32, little-endian; None where a number is infinite or none."""
+    """Serialise a vector as little-endian float32; None if it contains NaN or an infinite number."""
     return vector.astype("<f4").tobytes() if np.isfinite(vector).all() else None
 
 
 def unpack_vector(data: bytes) -> Vectors:
-    """The vector of ``pack_vector``."""
+    """Deserialise a vector of ``pack_vector``."""
     return np.frombuffer(data, dtype="<f4").astype(np.float32, copy=False)

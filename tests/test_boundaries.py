@@ -221,7 +221,7 @@ def _prompt_of(model):
 
 def test_a_worker_of_a_job(case, tmp_path):
     pytest.importorskip("ray")
-    from inbedder.distributed.job import _settings_of
+    from inbedder.distributed.job import _describe_options
     from inbedder.distributed.pipeline import Embedder
 
     encode = {"instruction": QUESTION, "batch_size": 32}
@@ -229,7 +229,7 @@ def test_a_worker_of_a_job(case, tmp_path):
     table = pyarrow.table({name: pyarrow.array(list(values)) for name, values in rows.items()})
     worker = Embedder(tmp_path, {"model": case.folder, **case.changed}, encode, 1)
     case.expect(np.array(worker(table)["embedding"].to_pylist(), dtype=np.float32))
-    assert _settings_of(case.folder, case.changed) != _settings_of(case.folder, case.fixed)
+    assert _describe_options(case.folder, case.changed) != _describe_options(case.folder, case.fixed)
     if case.option != "dtype":
         with case.refused():
             Embedder(tmp_path, {"model": case.folder, **case.fixed}, encode, 1)(table)

@@ -140,12 +140,12 @@ def test_what_is_no_list_of_texts_is_refused_before_the_model_runs(model, monkey
     monkeypatch.setattr(model.backbone, "embed", None)
     table = {"text": ["a", "b"], "stars": [1, 2]}
     for bad, told in [
-        (pandas.DataFrame(table), "texts is a DataFrame of ['text', 'stars']. Give one column of it."),
-        (pyarrow.table(table), "texts is a Table of ['text', 'stars']. Give one column of it."),
-        (table, "texts is a dict of ['text', 'stars']. Give one column of it."),
-        ({"a", "b"}, "texts is a set, which has no order. Give a list."),
-        (table.keys(), "texts is a dict_keys, which has no order. Give a list."),
-        (np.array([["a"], ["b"]]), "texts has 2 dimensions. Give one column of it."),
+        (pandas.DataFrame(table), "texts is a DataFrame of ['text', 'stars']. Pass one of its columns."),
+        (pyarrow.table(table), "texts is a Table of ['text', 'stars']. Pass one of its columns."),
+        (table, "texts is a dict of ['text', 'stars']. Pass one of its columns."),
+        ({"a", "b"}, "texts is a set, which has no order. Pass a list."),
+        (table.keys(), "texts is a dict_keys, which has no order. Pass a list."),
+        (np.array([["a"], ["b"]]), "texts has 2 dimensions. Pass one of its columns."),
         (pandas.Series(["a", NAN]), "texts: entry 1 is nan (float), not a string."),
         (pyarrow.array(["a", None]), "texts: entry 1 is None (NoneType), not a string."),
         (5, "texts must be a list, not 5 (int)."),
@@ -301,7 +301,7 @@ def test_without_a_question_every_reading_gives_the_general_purpose_vector(with_
     model = with_a_generic_base
     for change in ({"pooling": "avg-all"}, {"layer": 1}, {"mask_length": 5}, {"subtract_instruction": True}):
         np.testing.assert_array_equal(model.replace(**change).encode(TEXTS), model.encode(TEXTS))
-    with pytest.raises(InputError, match="without a question there is no answer"):
+    with pytest.raises(InputError, match="without an instruction there is no answer"):
         model.encode(TEXTS, filter_words=["the"])
 
 

@@ -15,7 +15,7 @@ from inbedder.grouping.explain import compute_mean_differences
 from tests.conftest import GOLDEN
 
 VECTORS = np.load(GOLDEN / "golden.npz", allow_pickle=False)
-ASKED = json.loads((GOLDEN / "golden.json").read_text(encoding="utf-8"))
+GOLDEN_TEXTS = json.loads((GOLDEN / "golden.json").read_text(encoding="utf-8"))
 T5 = GOLDEN.parent / "tiny" / "t5"
 
 
@@ -47,22 +47,22 @@ def golden_model(tmp_path_factory):
 def test_vectors_equal_those_of_the_authors_code(golden_model, key, batch_size):
     kind, pooling, layer = key.split("__")
     model = InBedder(golden_model(kind), pooling=pooling, layer=int(layer.removeprefix("layer")), dtype="float32")
-    vectors = model.encode(ASKED["texts"], ASKED["instructions"], batch_size=batch_size)
+    vectors = model.encode(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"], batch_size=batch_size)
     np.testing.assert_allclose(vectors, VECTORS[key], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["opt", "llama", "t5"])
 def test_greedy_answers_equal_those_of_the_authors_code(golden_model, kind):
-    answers = InBedder(golden_model(kind)).answer(ASKED["texts"], ASKED["instructions"])
-    assert answers == [answer.strip() for answer in ASKED[f"{kind}/answers"]]
+    answers = InBedder(golden_model(kind)).answer(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"])
+    assert answers == [answer.strip() for answer in GOLDEN_TEXTS[f"{kind}/answers"]]
 
 
 @pytest.mark.parametrize("kind", ["opt", "llama"])
-def test_the_words_of_cluster_means_are_those_of_the_authors_contrastive_decoding(kind):
+def test_words_of_cluster_means_equal_the_authors_contrastive_decoding(kind):
     model = InBedder(GOLDEN / kind, dtype="float32")
-    vectors = model.encode(ASKED["texts"], ASKED["instructions"])
-    differences = compute_mean_differences(vectors, np.array(ASKED["contrastive"]["labels"]))
-    for number, tokens in enumerate(ASKED["contrastive"][kind]):
+    vectors = model.encode(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"])
+    differences = compute_mean_differences(vectors, np.array(GOLDEN_TEXTS["contrastive"]["labels"]))
+    for number, tokens in enumerate(GOLDEN_TEXTS["contrastive"][kind]):
         decoded = [model.backbone.tokenizer.convert_tokens_to_string([token]).strip().lower() for token in tokens]
         words = list(dict.fromkeys(word for word in decoded if len(word) > 1 and word.isalnum()))
         assert len(words) > 8

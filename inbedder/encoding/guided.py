@@ -61,7 +61,7 @@ def encode_guided(
     """
     if check_integer("sample", sample) < MIN_SAMPLE:
         raise InputError(f"A map needs a sample of at least {MIN_SAMPLE} texts, not {sample}.")
-    seed, count = check_seed(seed), len(generic)
+    seed, count = check_seed("seed", seed), len(generic)
     if count <= sample:
         return _annotate(encode(np.arange(count)), 1.0, np.arange(count))
     rows = np.sort(np.random.default_rng(seed).choice(count, sample, replace=False))

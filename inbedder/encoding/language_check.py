@@ -3,7 +3,7 @@
 A tokenizer takes words that it knows whole and spells the others: an English vocabulary takes four letters of English per token,
 two and a half of German, one of Russian; what it cannot even spell is the unknown token. Names, slang and typos are spelled too,
 so a spelled text counts as unreadable only where it holds next to no English function words: every third word of English is one.
-Multilingual vocabularies know the words of their languages, so nothing is said of these. ``scripts/results/legibility.json``
+Multilingual vocabularies know the words of their languages, so nothing is said of these. ``scripts/results/language_check.json``
 holds which shares of texts in several languages and of English corpora are found.
 """
 

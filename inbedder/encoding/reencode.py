@@ -26,7 +26,7 @@ from inbedder.backbones.weights import resolve_device, silence_transformers
 from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
-from inbedder.models.checksums import State, get_digest, get_file_state
+from inbedder.models.checksums import FileState, get_digest, get_file_state
 from inbedder.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ def embed_sentences(texts: Sequence[str], encoder: str, device: str | None = Non
     return np.asarray(vectors, dtype=np.float32)
 
 
-def _read_file_states(name: str) -> tuple[State, ...]:
+def _read_file_states(name: str) -> tuple[FileState, ...]:
     """What the files of a folder are now, so that a model which was trained again is loaded again; none of a hub id."""
     folder = Path(resolve_name(name))
     kinds = ("*.safetensors", "*.json") if folder.is_dir() else ()
@@ -155,7 +155,7 @@ def _read_file_states(name: str) -> tuple[State, ...]:
 
 
 @lru_cache(maxsize=1)
-def _load_encoder(name: str, device: str | None, states: tuple[State, ...]) -> Any:
+def _load_encoder(name: str, device: str | None, states: tuple[FileState, ...]) -> Any:
     """The model that the files, which are as ``states`` says, hold."""
     try:
         from sentence_transformers import SentenceTransformer
@@ -195,7 +195,7 @@ def find_reencoder_revision(encoder: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def _compute_revision(name: str, states: tuple[State, ...]) -> str:
+def _compute_revision(name: str, states: tuple[FileState, ...]) -> str:
     """A hash of the files of a folder, which are as ``states`` says, or the hub's commit."""
     folder = Path(resolve_name(name))
     if not folder.is_dir():

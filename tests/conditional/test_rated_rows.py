@@ -179,7 +179,7 @@ def test_pairs_are_drawn_whole_by_seed_and_larger_draws_hold_smaller_ones(tmp_pa
     assert all(len(places) == 2 for places in group_by_pair(sample_pairs(rows, 5, seed=3)).values())
     assert small != {row.pair for row in sample_pairs(rows, 5, seed=4)}
     assert sample_pairs(rows, None) == rows
-    with pytest.raises(InputError, match="21 pairs cannot be drawn of 20"):
+    with pytest.raises(InputError, match="Cannot sample 21 pairs from 20"):
         sample_pairs(rows, 21)
 
 
@@ -193,7 +193,7 @@ def test_development_rows_are_set_aside_by_pair_whatever_order_and_name_the_sent
     assert not {get_sentences(row) for row in learned} & {get_sentences(row) for row in aside}
     assert sorted(row.row for row in learned + aside) == list(range(1, 41))
     assert split_development(rows, 5)[1] == aside != split_development(rows, 5, seed=1)[1]
-    with pytest.raises(InputError, match=r"data.development=20 leaves none of 20 pairs to learn"):
+    with pytest.raises(InputError, match=r"data.development_pairs=20 leaves none of 20 pairs for training"):
         split_development(rows, 20)
 
 

@@ -97,7 +97,9 @@ def folder(make_model, tmp_path):
 @pytest.fixture
 def both(folder, monkeypatch):
     """The model as its settings say, and answering alone; the questions' weights are those above."""
-    monkeypatch.setattr(BaseWeights, "find_weights", lambda _self, instructions, *_: {name: WEIGHTS[name] for name in instructions})
+    monkeypatch.setattr(
+        BaseWeights, "find_weights", lambda _self, instructions, *_: {name: WEIGHTS[name] for name in instructions}
+    )
     return InBedder(folder), InBedder(folder, add_generic=False)
 
 

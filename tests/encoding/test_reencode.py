@@ -181,7 +181,7 @@ def test_a_model_without_answers_has_none_to_re_encode(make_model):
 
 
 def test_what_has_no_meaning_is_refused(model):
-    with pytest.raises(InputError, match="filter_words leaves out hidden states"):
+    with pytest.raises(InputError, match="filter_words filters hidden states"):
         model.encode("a", "What?", filter_words=["a"])
     with pytest.raises(InputError, match="n must be a whole number of at least 1"):
         Reencoding(n=0)
