@@ -1,7 +1,7 @@
 """Vectors equal those of the paper authors' code on the same weights.
 
-golden.npz was computed by it (zhang-yu-wei/InBedder at commit e7747148, ``lm_encoders_hf/``), golden.json holds its answers and,
-under "contrastive", the tokens that its ``analyze_propose_results.py`` reads out of cluster means minus the mean of all texts.
+That code (zhang-yu-wei/InBedder at commit e7747148, ``lm_encoders_hf/``) computed golden.npz. golden.json holds its answers and,
+under "contrastive", the tokens that its ``analyze_propose_results.py`` decodes from cluster means minus the mean of all texts.
 """
 
 import json
@@ -19,8 +19,8 @@ GOLDEN_TEXTS = json.loads((GOLDEN / "golden.json").read_text(encoding="utf-8"))
 T5 = GOLDEN.parent / "tiny" / "t5"
 
 
-def talkative_t5(folder):
-    """The tiny T5 with weights four times as large and two tokens that changed places: answers vary, and one ends early."""
+def make_varied_t5(folder):
+    """Copy the tiny T5 with weights four times as large and two tokens swapped, so that answers vary and one ends early."""
     folder.mkdir(exist_ok=True)
     for file in T5.iterdir():
         if file.suffix == ".json":
@@ -37,8 +37,8 @@ def talkative_t5(folder):
 
 @pytest.fixture(scope="module")
 def golden_model(tmp_path_factory):
-    """Folder of a golden model."""
-    t5 = talkative_t5(tmp_path_factory.mktemp("t5"))
+    """Return a function from a kind to the folder of its golden model."""
+    t5 = make_varied_t5(tmp_path_factory.mktemp("t5"))
     return lambda kind: t5 if kind == "t5" else GOLDEN / kind
 
 

@@ -1,1 +1,1 @@
-"""Language models behind one small protocol."""
+"""Backbones: language models that embed prompts and answer them, by one protocol."""

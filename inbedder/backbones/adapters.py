@@ -1,7 +1,7 @@
-"""Load peft adapters: check them, then merge them into their base or leave them beside quantized weights.
+"""peft adapters: their checks, and their merge into the base.
 
 A plain LoRA adapter is merged here, any other by peft. Importing peft takes seconds, which a command such as ``inbedder answer``
-pays at every start: ``InBedder("mini")`` in a fresh process on two CPU cores takes 4.5 s with this merge and 6.3 s with
+would pay at every start: ``InBedder("mini")`` in a fresh process on two CPU cores takes 4.5 s with this merge and 6.3 s with
 ``merge_and_unload`` (medians of 5). Both give the same weights in float32 and differ by at most 0.004 in bfloat16.
 """
 
@@ -19,23 +19,23 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_adapter_weights
-from inbedder.backbones.hub import Settings, hub_file, read_table
+from inbedder.backbones.hub import Settings, find_model_file, read_json_object
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.checksums import CHECKSUMS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA")
-"""Adapters of peft that can be merged into their base."""
-_UNPLAIN = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
-_COPIES = (".modules_to_save.", ".original_module.")
-"""What peft saves a second time, under another name, of modules trained whole when all biases are trained, too."""
+MERGEABLE_KINDS = ("LORA", "ADALORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "VERA")
+"""Kinds of peft adapters that can be merged into their base."""
+_NON_PLAIN_OPTIONS = ("use_dora", "use_rslora", "alpha_pattern", "rank_pattern", "fan_in_fan_out", "layer_replication")
+_COPY_MARKERS = (".modules_to_save.", ".original_module.")
+"""Parts of the names under which peft saves fully trained modules a second time when it also trains all biases."""
 
 
-def adapter_folder(name: str, revision: str | None) -> str | None:
-    """The folder of a peft adapter, downloaded where ``name`` is a hub id; None for a whole model."""
-    if hub_file(name, ADAPTER_CONFIG, revision) is None:
+def find_adapter_folder(name: str, revision: str | None) -> str | None:
+    """Find the folder of a peft adapter, downloading a hub id; None for a full model."""
+    if find_model_file(name, ADAPTER_CONFIG, revision) is None:
         return None
     if Path(name).is_dir():
         return name
@@ -43,13 +43,13 @@ def adapter_folder(name: str, revision: str | None) -> str | None:
 
 
 def read_config(adapter: Path) -> dict[str, Any]:
-    """Read ``adapter_config.json``; refuse a damaged file, an unknown kind, and a LoRA whose rank or alpha is not above 0."""
+    """Read ``adapter_config.json``; refuse a damaged file, an unknown kind, and a LoRA whose rank or alpha is not positive."""
     path = adapter / ADAPTER_CONFIG
-    config = read_table(path)
-    if config.get("peft_type") not in KINDS:
+    config = read_json_object(path)
+    if config.get("peft_type") not in MERGEABLE_KINDS:
         raise ModelError(
-            f"peft_type in {path} is {config.get('peft_type')!r}. Known here: {', '.join(KINDS)}; "
-            "merge others into their base first."
+            f"peft_type in {path} is {config.get('peft_type')!r}. Supported: {', '.join(MERGEABLE_KINDS)}. "
+            "Merge other adapters into their base first."
         )
     rank: Any = config.get("r")
     alpha: Any = config.get("lora_alpha")
@@ -57,125 +57,126 @@ def read_config(adapter: Path) -> dict[str, Any]:
         type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not 0 < alpha < float("inf")
     ):
         raise ModelError(
-            f"r and lora_alpha in {path} are {rank!r} and {alpha!r}; they must be numbers above 0. Save the adapter again."
+            f"r and lora_alpha in {path} are {rank!r} and {alpha!r}; they must be positive numbers. Save the adapter again."
         )
     return config
 
 
 def read_weights(adapter: Path) -> dict[str, Tensor]:
-    """Read an adapter's tensors by name, each once; refuse weights that are missing, pickled, damaged or empty."""
+    """Read an adapter's tensors by name, without peft's copies; refuse missing, pickled, damaged or empty weights."""
     path = check_adapter_weights(adapter)
     try:
         tensors: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged ({error}). Download the adapter again, or train it again.") from error
-    tensors = {name: tensor for name, tensor in tensors.items() if not any(copy in name for copy in _COPIES)}
+    tensors = {name: tensor for name, tensor in tensors.items() if not any(copy in name for copy in _COPY_MARKERS)}
     if not tensors:
         raise ModelError(f"{path} holds no weights. Download the adapter again, or train it again.")
     return tensors
 
 
-def base_of(adapter: str, settings: Settings) -> str:
-    """Find the folder or hub id that an adapter was trained on: its settings' base comes before that of its configuration."""
+def read_base_name(adapter: str, settings: Settings) -> str:
+    """Read which base an adapter was trained on, a folder or hub id: from its settings, else from its configuration."""
     base = settings.base or read_config(Path(adapter)).get("base_model_name_or_path")
     if not base:
-        raise ModelError(f"The adapter {adapter} does not say which model it belongs to (base_model_name_or_path).")
+        raise ModelError(f"The adapter {adapter} does not name its base model (base_model_name_or_path).")
     return str(base)
 
 
-def brought_by(adapter: str) -> set[str]:
-    """Names of the weights that an adapter brings whole."""
-    return {_plain_name(name) for name in read_weights(Path(adapter)) if ".lora_" not in name}
+def list_replaced_weights(adapter: str) -> set[str]:
+    """List the names of the base's weights that an adapter replaces."""
+    return {_strip_peft_prefix(name) for name in read_weights(Path(adapter)) if ".lora_" not in name}
 
 
-def _plain_name(name: str) -> str:
+def _strip_peft_prefix(name: str) -> str:
     return name.removeprefix("base_model.model.").replace(".base_layer.", ".")
 
 
-def load_merged(model: PreTrainedModel, adapter: Path) -> bool:
+def merge_lora(model: PreTrainedModel, adapter: Path) -> bool:
     """Merge a plain LoRA adapter into a model without importing peft.
 
-    The delta of a linear layer is scale * B @ A (LoRA, Hu et al. 2021, section 4.1); biases and modules that were trained
-    whole replace their namesakes.
+    The delta of a linear layer is scale * B @ A (LoRA, Hu et al. 2021, section 4.1). Biases and fully trained modules replace
+    those of the base.
 
     Args:
         model: The adapter's base; changed in place.
         adapter: A folder that peft saved.
 
     Returns:
-        False, with the model unchanged, when the adapter is more than plain LoRA; peft must load it then.
+        False, with the model unchanged, if the adapter is not plain LoRA and peft must load it.
 
     Raises:
-        ModelError: When the adapter is damaged, or was trained on another base.
+        ModelError: If the adapter is damaged, or was trained on another base.
     """
     config = read_config(adapter)
-    if config["peft_type"] != "LORA" or any(config.get(key) for key in _UNPLAIN):
+    if config["peft_type"] != "LORA" or any(config.get(key) for key in _NON_PLAIN_OPTIONS):
         return False
-    tensors = {_plain_name(name): tensor for name, tensor in read_weights(adapter).items()}
+    tensors = {_strip_peft_prefix(name): tensor for name, tensor in read_weights(adapter).items()}
     if any(".lora_" in name and not name.endswith((".lora_A.weight", ".lora_B.weight")) for name in tensors):
         return False
     scale = config["lora_alpha"] / config["r"]
-    target = dict(model.named_parameters(remove_duplicate=False))
-    linear = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    halves = {re.sub(r"\.lora_[AB]\.weight$", ".weight", name) for name in tensors if ".lora_" in name}
-    whole = {name: tensor for name, tensor in tensors.items() if ".lora_" not in name}
-    if not (halves <= linear and whole.keys() <= target.keys()):
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    linear_names = {f"{name}.weight" for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    delta_names = {re.sub(r"\.lora_[AB]\.weight$", ".weight", name) for name in tensors if ".lora_" in name}
+    replaced_weights = {name: tensor for name, tensor in tensors.items() if ".lora_" not in name}
+    if not (delta_names <= linear_names and replaced_weights.keys() <= parameters.keys()):
         return False
     deltas = {}
-    for name in sorted(halves):
-        first, second = _halves(tensors, name, config["r"], adapter)
-        deltas[name] = scale * (second.float() @ first.float())
-    for name, tensor in {**deltas, **whole}.items():
-        if tensor.shape != target[name].shape:
-            raise _unfit(adapter, f"{name} is {tuple(tensor.shape)} there and {tuple(target[name].shape)} in the base")
-    _check_complete(model, config, halves, whole, adapter)
+    for name in sorted(delta_names):
+        a, b = _get_factors(tensors, name, config["r"], adapter)
+        deltas[name] = scale * (b.float() @ a.float())
+    for name, tensor in {**deltas, **replaced_weights}.items():
+        if tensor.shape != parameters[name].shape:
+            shape = tuple(parameters[name].shape)
+            raise _make_misfit_error(adapter, f"{name} has shape {tuple(tensor.shape)}, and {shape} in the base")
+    _check_complete(model, config, delta_names, replaced_weights, adapter)
     with torch.no_grad():
         for name, delta in deltas.items():
-            target[name] += delta.to(target[name].dtype)
-        for name, tensor in whole.items():
-            target[name].copy_(tensor)
+            parameters[name] += delta.to(parameters[name].dtype)
+        for name, tensor in replaced_weights.items():
+            parameters[name].copy_(tensor)
     return True
 
 
-def _halves(tensors: Mapping[str, Tensor], name: str, rank: int, adapter: Path) -> tuple[Tensor, Tensor]:
-    """A and B of a layer, of the rank that the configuration says."""
+def _get_factors(tensors: Mapping[str, Tensor], name: str, rank: int, adapter: Path) -> tuple[Tensor, Tensor]:
+    """Return A and B of a layer; refuse those whose rank is not the configuration's."""
     stem = name.removesuffix("weight")
-    found = [tensors.get(f"{stem}lora_{half}.weight") for half in "AB"]
-    first, second = found
-    if first is None or second is None:
-        raise ModelError(f"{adapter / ADAPTER_WEIGHTS} holds half of the change of {name}. Train or download the adapter again.")
-    if first.ndim != 2 or second.ndim != 2 or not first.shape[0] == second.shape[1] == rank:
+    factors = [tensors.get(f"{stem}lora_{letter}.weight") for letter in "AB"]
+    a, b = factors
+    if a is None or b is None:
+        raise ModelError(f"{adapter / ADAPTER_WEIGHTS} holds half of the delta of {name}. Train or download the adapter again.")
+    if a.ndim != 2 or b.ndim != 2 or not a.shape[0] == b.shape[1] == rank:
         raise ModelError(
-            f"{adapter / ADAPTER_WEIGHTS} changes {name} by {tuple(second.shape)} and {tuple(first.shape)}, but r in "
-            f"{ADAPTER_CONFIG} is {rank}: the files are of two adapters. Train or download the adapter again."
+            f"In {adapter / ADAPTER_WEIGHTS} the delta of {name} has the factors {tuple(b.shape)} and {tuple(a.shape)}, but r in "
+            f"{ADAPTER_CONFIG} is {rank}: the files belong to two adapters. Train or download the adapter again."
         )
-    return first, second
+    return a, b
 
 
 def _check_complete(
-    model: nn.Module, config: Mapping[str, Any], halves: set[str], whole: Mapping[str, Tensor], adapter: Path
+    model: nn.Module, config: Mapping[str, Any], delta_names: set[str], replaced_weights: Mapping[str, Tensor], adapter: Path
 ) -> None:
-    """Refuse an adapter that leaves out layers of the base that it aims at: its own base had fewer."""
-    aim = config.get("target_modules")
-    if not aim or aim == "all-linear" or config.get("layers_to_transform") or config.get("exclude_modules"):
+    """Refuse an adapter without a delta for one of its target layers: its own base has fewer layers."""
+    targets = config.get("target_modules")
+    if not targets or targets == "all-linear" or config.get("layers_to_transform") or config.get("exclude_modules"):
         return
-    pattern = aim if isinstance(aim, str) else rf"(.*\.)?({'|'.join(re.escape(str(part)) for part in aim)})"
+    pattern = targets if isinstance(targets, str) else rf"(.*\.)?({'|'.join(re.escape(str(part)) for part in targets)})"
     for name, module in model.named_modules():
-        aimed_at = isinstance(module, nn.Linear) and re.fullmatch(pattern, name)
-        if aimed_at and f"{name}.weight" not in halves and f"{name}.weight" not in whole:
-            raise _unfit(adapter, f"it holds no change of {name}")
+        is_target = isinstance(module, nn.Linear) and re.fullmatch(pattern, name)
+        if is_target and f"{name}.weight" not in delta_names and f"{name}.weight" not in replaced_weights:
+            raise _make_misfit_error(adapter, f"it holds no delta of {name}")
 
 
-def _unfit(adapter: str | Path, reason: str) -> ModelError:
+def _make_misfit_error(adapter: str | Path, reason: str) -> ModelError:
     return ModelError(
-        f"The adapter {adapter} does not fit its base: {reason}. It was trained on another model: correct base in its "
+        f"The adapter {adapter} does not fit its base: {reason}. It was trained on another model. Correct base in its "
         f"inbedder.json or base_model_name_or_path in its {ADAPTER_CONFIG}, or download it again."
     )
 
 
 def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
-    """Merge the adapter in a folder into ``model``, in place, or leave it beside the weights; refuse one that does not fit."""
-    if merge and load_merged(model, Path(adapter)):
+    """Merge the adapter in a folder into ``model`` in place, or attach it unmerged; refuse one that does not fit."""
+    if merge and merge_lora(model, Path(adapter)):
         return model
     read_config(Path(adapter))
     weights = read_weights(Path(adapter))
@@ -188,11 +189,12 @@ def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
         config = PeftConfig.from_pretrained(adapter)
         config.inference_mode = True
         wrapped = PeftModel(model, config)
-        left = set_peft_model_state_dict(wrapped, weights)
+        loading = set_peft_model_state_dict(wrapped, weights)
         prefix = PEFT_TYPE_TO_PREFIX_MAPPING[config.peft_type]
-        gaps = [*left.unexpected_keys, *(name for name in left.missing_keys if prefix in name or ".modules_to_save." in name)]
-        if not gaps:
+        missing_keys = [name for name in loading.missing_keys if prefix in name or ".modules_to_save." in name]
+        unmatched_keys = [*loading.unexpected_keys, *missing_keys]
+        if not unmatched_keys:
             return wrapped.merge_and_unload() if merge else wrapped.get_base_model()
     except Exception as error:  # peft raises many kinds
-        raise _unfit(adapter, " ".join(str(error).split())[:300]) from error
-    raise _unfit(adapter, f"{gaps[0]} stands alone")
+        raise _make_misfit_error(adapter, " ".join(str(error).split())[:300]) from error
+    raise _make_misfit_error(adapter, f"{unmatched_keys[0]} is in one of them only")

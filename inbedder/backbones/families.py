@@ -1,7 +1,7 @@
-"""The families of models, one row each: what loads them, and what makes a backbone of them.
+"""The families of models: for each, the class that loads it and the function that builds its backbone.
 
-A checkpoint's family is read from its configuration's architecture, never from its name. Checkpoints of sentence-transformers are
-embedding models; vLLM is no family but an engine for causal LMs.
+The configuration's architecture determines the family, never the checkpoint's name. Checkpoints of sentence-transformers are
+embedding models. vLLM is not a family but an engine for causal LMs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto import modeling_auto
 
-from inbedder.backbones.causal import causal_backbone
-from inbedder.backbones.embedding import embedding_backbone, encoder_class, refuse_answering
-from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, hub_file, read_settings
+from inbedder.backbones.causal import build_causal_backbone
+from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
+from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
 from inbedder.backbones.protocol import Backbone
-from inbedder.backbones.revision import keep_revision
-from inbedder.backbones.seq2seq import seq2seq_backbone
-from inbedder.backbones.weights import Found, Loaded, find_model, load_weights
+from inbedder.backbones.revision import record_revision
+from inbedder.backbones.seq2seq import build_seq2seq_backbone
+from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
 from inbedder.errors import ModelError
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 MASK_LENGTH = 3
-"""Masks behind a prompt where neither the user nor the model's settings say."""
+"""Default number of mask tokens after a prompt."""
 
 
 @dataclass(frozen=True)
@@ -41,38 +41,38 @@ class Family:
     """One kind of model."""
 
     model_class: Callable[[PretrainedConfig], Any]
-    """From a configuration to the class of transformers that loads such a model."""
-    backbone: Callable[[Loaded, ModelOptions], tuple[Backbone, Settings]]
-    """From a loaded model, and what the user asked for, to a backbone and what it wants to be asked."""
+    """Returns the transformers class that loads a model with the given configuration."""
+    backbone: Callable[[LoadedModel, ModelOptions], tuple[Backbone, Settings]]
+    """Builds the backbone and its settings from a loaded model and the user's options."""
     headless: bool = False
     """Whether it is loaded without its language-model head."""
-    check: Callable[[Found, ModelOptions], None] = lambda _found, _options: None
-    """Refuses, before any weight is read, a model that is none of this kind."""
+    check: Callable[[ResolvedModel, ModelOptions], None] = lambda _resolved, _options: None
+    """Refuses a model of another kind before its weights are read."""
 
 
-def masked_backbone(loaded: Loaded, options: ModelOptions) -> tuple[Backbone, Settings]:
-    """The backbone of a loaded masked LM, through ONNX Runtime for int8."""
-    apart = loaded.settings.late_interaction
-    make: type[MaskedBackbone] = LateInteractionBackbone if apart else MaskedBackbone
+def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[Backbone, Settings]:
+    """Build the backbone of a loaded masked LM, with ONNX Runtime for int8."""
+    is_late_interaction = loaded.settings.late_interaction
+    backbone_class: type[MaskedBackbone] = LateInteractionBackbone if is_late_interaction else MaskedBackbone
     if options.is_onnx:
         from inbedder.backbones.onnx import OnnxLateInteractionBackbone, OnnxMaskedBackbone
 
-        make = OnnxLateInteractionBackbone if apart else OnnxMaskedBackbone
-    backbone = make(loaded.model, loaded.tokenizer, loaded.settings.mask_length or MASK_LENGTH)
+        backbone_class = OnnxLateInteractionBackbone if is_late_interaction else OnnxMaskedBackbone
+    backbone = backbone_class(loaded.model, loaded.tokenizer, loaded.settings.mask_length or MASK_LENGTH)
     backbone.answers = not loaded.untrained
     return backbone, loaded.settings
 
 
 FAMILIES = {
-    "causal": Family(lambda _config: AutoModelForCausalLM, causal_backbone),
-    "masked": Family(lambda _config: AutoModelForMaskedLM, masked_backbone),
-    "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, seq2seq_backbone),
-    "embedding": Family(encoder_class, embedding_backbone, headless=True, check=refuse_answering),
+    "causal": Family(lambda _config: AutoModelForCausalLM, build_causal_backbone),
+    "masked": Family(lambda _config: AutoModelForMaskedLM, build_masked_backbone),
+    "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, build_seq2seq_backbone),
+    "embedding": Family(choose_encoder_class, build_embedding_backbone, headless=True, check=refuse_answering),
 }
 
 
-def model_kind(config: PretrainedConfig) -> str:
-    """Tell "causal", "masked" or "seq2seq" from a configuration, never a name; refuse a model without a language-model head."""
+def detect_kind(config: PretrainedConfig) -> str:
+    """Detect "causal", "masked" or "seq2seq" from a configuration; refuse a model without a language-model head."""
     architecture = (getattr(config, "architectures", None) or [""])[0]
     if getattr(config, "is_encoder_decoder", False):
         return "seq2seq"
@@ -85,7 +85,7 @@ def model_kind(config: PretrainedConfig) -> str:
     if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         return "causal"
     raise ModelError(
-        f"{config.model_type!r} ({architecture or 'no architecture named'}) is no causal, masked or encoder-decoder language "
+        f"{config.model_type!r} ({architecture or 'unknown architecture'}) is not a causal, masked or encoder-decoder language "
         "model. Choose a model with a language-model head, or name the kind: InBedder(..., backbone='masked' or 'embedding')."
     )
 
@@ -94,43 +94,43 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     """Load a model for embedding and answering.
 
     Args:
-        options: The model and how it is loaded.
+        options: The model and its loading options.
 
     Returns:
-        The backbone of the model's kind, and what its training left beside the weights.
+        The backbone of the model's kind, and the settings saved with its weights.
 
     Raises:
-        ModelError: When the model is not found, of no known kind, or an option does not fit.
+        ModelError: If the model is not found, its kind is unknown, or an option does not fit it.
     """
     if options.kind and options.kind.startswith("vllm"):
-        from inbedder.backbones.vllm import vllm_backbone
+        from inbedder.backbones.vllm import build_vllm_backbone
 
         resolved = find_model(options)
-        engines = vllm_backbone(resolved, model_kind(resolved.config), options)
-        keep_revision(engines, resolved.files)
-        return engines, resolved.settings
+        engine_backbone = build_vllm_backbone(resolved, detect_kind(resolved.config), options)
+        record_revision(engine_backbone, resolved.files)
+        return engine_backbone, resolved.settings
     is_sentence_model = options.backbone is None and _is_sentence_model(options.model, options.revision)
     loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
-    keep_revision(backbone, loaded.files)
+    record_revision(backbone, loaded.files)
     return backbone, settings
 
 
 def _is_sentence_model(name: str, revision: str | None) -> bool:
-    """Whether it is a checkpoint of sentence-transformers, and none that was fine-tuned here to answer."""
+    """Return whether a model is a sentence-transformers checkpoint that inbedder did not fine-tune to answer."""
     name = resolve_name(name)
-    if Path(name).is_file() or hub_file(name, MODULES_FILE, revision) is None:
+    if Path(name).is_file() or find_model_file(name, MODULES_FILE, revision) is None:
         return False
-    return hub_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone == "embedding"
+    return find_model_file(name, SETTINGS_FILE, revision) is None or read_settings(name, revision).backbone == "embedding"
 
 
-def load_model(options: ModelOptions) -> Loaded:
-    """Load weights and tokenizer; merge an adapter unless its base is quantized. Errors are those of ``load_backbone``."""
+def load_model(options: ModelOptions) -> LoadedModel:
+    """Load weights and tokenizer, merging an adapter unless its base is quantized; errors are those of ``load_backbone``."""
     resolved = find_model(options)
-    kind = options.kind or model_kind(resolved.config)
+    kind = options.kind or detect_kind(resolved.config)
     family = FAMILIES.get(kind)
     if family is None:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
@@ -139,11 +139,11 @@ def load_model(options: ModelOptions) -> Loaded:
     return load_weights(resolved, kind, family.model_class(resolved.config), options, headless=family.headless)
 
 
-def _check_kind(kind: str, resolved: Found) -> None:
-    """Refuse to read a language model as one of another kind; whose kind is not known may be tried."""
+def _check_kind(kind: str, resolved: ResolvedModel) -> None:
+    """Refuse to load a language model as one of another kind; a model of unknown kind is accepted."""
     try:
-        own = model_kind(resolved.config)
+        model_kind = detect_kind(resolved.config)
     except ModelError:
         return
-    if kind != own and kind != "embedding":
-        raise ModelError(f"{resolved.base} is a {own} LM and cannot be read as a {kind} one. Leave the backbone out.")
+    if kind != model_kind and kind != "embedding":
+        raise ModelError(f"{resolved.base} is a {model_kind} LM and cannot be loaded as a {kind} one. Leave out backbone.")

@@ -1,4 +1,4 @@
-"""Files of a model folder or of a hub repository, and what fine-tuning wrote beside the weights."""
+"""Files of a model folder or hub repository, and the settings that fine-tuning saved with the weights."""
 
 from __future__ import annotations
 
@@ -16,68 +16,68 @@ from inbedder.errors import ModelError
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
 PAIRS_FILE = "conditional.json"
-WHOLE_OR_ADAPTER = ("config.json", "adapter_config.json")
+CONFIG_FILES = ("config.json", "adapter_config.json")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a fine-tuned model remembers of its training, in ``inbedder.json`` beside its weights."""
+    """A fine-tuned model's settings, from ``inbedder.json`` in its folder."""
 
     base: str | None = None
     """The model that an adapter was trained on."""
     template: str | None = None
     """Name or pattern of the training prompts' template."""
     mask_length: int | None = None
-    """Masks after the prompt."""
+    """Number of mask tokens after the prompt."""
     backbone: str | None = None
-    """"embedding" for an embedding model; None where the model's configuration tells."""
+    """"embedding" for an embedding model; None leaves it to the model's configuration."""
     late_interaction: bool | None = None
-    """Whether a masked LM was trained to read text and question apart."""
+    """Whether a masked LM was trained to read text and question separately."""
     max_new_tokens: int | None = None
-    """Longest answer in tokens."""
+    """Maximum answer length in tokens."""
     subtract_instruction: bool | None = None
-    """Whether v("", instruction) is taken away from each vector."""
+    """Whether v("", instruction) is subtracted from each vector."""
     add_generic: bool | None = None
-    """Whether the generic base's vector of a text is added under instructions about the whole text."""
-    generic_base: str | None = None
-    """The embedding model whose vectors stand for texts where no instruction is given; None where the model asks ``@generic``."""
+    """Whether the base encoder's vector of a text is added under instructions about the whole text."""
+    base_encoder: str | None = None
+    """The embedding model that encodes texts without an instruction; None if the model uses ``@generic``."""
     beside: str | None = None
-    """Another model whose vectors stand beside this one's (``InBedder``); None for none."""
+    """The second model, whose vectors are appended; None for none."""
     normalize: bool | None = None
     """Whether vectors have length 1."""
     prompts: Mapping[str, str] | None = None
-    """Of an embedding model: what stands in front of a "query", a "document" and any other text ("") if nobody says."""
+    """An embedding model's default prompts for a "query", a "document" and any other text ("")."""
 
 
-def hub_file(name: str, file: str, revision: str | None) -> Path | None:
-    """A file of a folder or of a hub repository, from the cache where the network is off; None where there is none."""
+def find_model_file(name: str, file: str, revision: str | None) -> Path | None:
+    """Find a file of a folder or hub repository, without a network in the cache; None if it does not exist."""
     if Path(name).is_dir():
         path = Path(name) / file
         return path if path.is_file() else None
     try:
         return Path(hf_hub_download(name, file, revision=revision))
     except LocalEntryNotFoundError as error:
-        if any(isinstance(try_to_load_from_cache(name, whole_file, revision=revision), str) for whole_file in WHOLE_OR_ADAPTER):
+        if any(isinstance(try_to_load_from_cache(name, whole_file, revision=revision), str) for whole_file in CONFIG_FILES):
             return None
-        raise not_loaded(name, error) from error
+        raise make_load_error(name, error) from error
     except EntryNotFoundError:
         return None
     except (OSError, HFValidationError) as error:
-        raise not_loaded(name, error) from error
+        raise make_load_error(name, error) from error
 
 
-def read_table(path: Path) -> dict[str, Any]:
-    """Read a json file that must hold a table; refuse any other with a ModelError."""
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object; refuse any other with a ModelError."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
-            raise ValueError("it must hold a table, {...}")
+            raise ValueError("it must hold an object, {...}")
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged ({error}). Download the model again, or save it again.") from error
     return values
 
 
-_SETTINGS: dict[str, type] = {
+_SETTING_TYPES: dict[str, type] = {
     "base": str,
     "template": str,
     "mask_length": int,
@@ -86,36 +86,36 @@ _SETTINGS: dict[str, type] = {
     "max_new_tokens": int,
     "subtract_instruction": bool,
     "add_generic": bool,
-    "generic_base": str,
+    "base_encoder": str,
     "beside": str,
     "normalize": bool,
 }
-"""What ``inbedder.json`` may hold."""
+"""The keys of ``inbedder.json`` and the types of their values."""
 
 
 def read_settings(name: str, revision: str | None) -> Settings:
-    """Read the settings that fine-tuning wrote beside a model, empty where it wrote none; refuse damaged ones."""
-    path = hub_file(name, SETTINGS_FILE, revision)
+    """Read the settings that fine-tuning saved with a model, empty if there are none; refuse damaged ones."""
+    path = find_model_file(name, SETTINGS_FILE, revision)
     if path is None:
         return Settings()
-    table = read_table(path)
-    values: dict[str, Any] = {key: table[key] for key in _SETTINGS if table.get(key) is not None}
+    table = read_json_object(path)
+    values: dict[str, Any] = {key: table[key] for key in _SETTING_TYPES if table.get(key) is not None}
     for key, value in values.items():
-        if type(value) is not _SETTINGS[key] or (_SETTINGS[key] is int and table[key] < 1):
-            wanted = {str: "a string", int: "a whole number, at least 1", bool: "true or false"}[_SETTINGS[key]]
-            raise ModelError(f"{key} in {path} is {value!r}; it must be {wanted}. Correct it, or take it away.")
+        if type(value) is not _SETTING_TYPES[key] or (_SETTING_TYPES[key] is int and table[key] < 1):
+            expected = {str: "a string", int: "a whole number, at least 1", bool: "true or false"}[_SETTING_TYPES[key]]
+            raise ModelError(f"{key} in {path} is {value!r}; it must be {expected}. Correct or remove it.")
     return Settings(**values)
 
 
-def not_loaded(name: str, error: Exception) -> ModelError:
-    """What a user is told of a model that cannot be found or read."""
+def make_load_error(name: str, error: Exception) -> ModelError:
+    """Make the error for a model that cannot be found or read."""
     if (Path(name) / PAIRS_FILE).is_file():
         return ModelError(
-            f"{name} scores two sentences under a condition and has no vector for one text. Measure it: inbedder evaluate --task "
-            "csts. Load it: inbedder.conditional.ConditionalEncoder.load."
+            f"{name} scores pairs of sentences under a condition and does not embed single texts. Evaluate it: inbedder evaluate "
+            "--task csts. Load it: inbedder.conditional.ConditionalEncoder.load."
         )
     reason = " ".join(str(error).split()) or type(error).__name__
     return ModelError(
-        f"Cannot load the model {name!r}: it is neither a folder with a model here nor a model in reach on the hub. "
+        f"Cannot load the model {name!r}: it is neither a local model folder nor a reachable model on the hub. "
         f"Check the spelling and the network, or give a local folder. ({reason[:400]})"
     )

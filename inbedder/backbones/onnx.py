@@ -1,8 +1,8 @@
-"""Masked LMs in int8 on a CPU, through ONNX Runtime: the last layer's states alone; answers and other layers stay with torch.
+"""Masked LMs in int8 on a CPU with ONNX Runtime, for the last layer's states; torch computes answers and other layers.
 
-The body is exported once (torch.onnx) and its matrix products are quantized: weights in signed int8 with a scale a channel, in 7
-bits so that no CPU's sums overflow, activations with one scale per batch, so that a text's vector depends a little on its batch.
-The graph is kept in the user's cache folder under the name of the weights and versions that it was made from.
+The body is exported once (torch.onnx) and its matrix products are quantized. Weights are signed int8 with one scale per channel,
+limited to 7 bits so that sums do not overflow on any CPU. Activations have one scale per batch, so a text's vector depends
+slightly on its batch. The graph is in the user's cache folder; its name is a hash of the weights and library versions.
 """
 
 from __future__ import annotations
@@ -42,44 +42,44 @@ class OnnxMaskedBackbone(MaskedBackbone):
     """A masked LM whose vectors come from an int8 graph."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
-        """Export or find the graph of a float32 model on a CPU; refuse any other, and one that cannot be exported."""
+        """Find or export the graph of a float32 model on a CPU; refuse any other model, or one that cannot be exported."""
         super().__init__(model, tokenizer, mask_length)
         if model.device.type != "cpu":
-            raise ModelError(
-                "int8 through ONNX Runtime is for a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes)."
-            )
+            raise ModelError("ONNX Runtime's int8 needs a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes).")
         self.precision = "int8"
-        self.session = _session(int8_graph(self.body, self._inputs(example_prompts(tokenizer, mask_length))[0]))
+        self.session = _start_session(
+            get_int8_graph(self.body, self._make_inputs(make_example_prompts(tokenizer, mask_length))[0])
+        )
 
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch, as ``Backbone.embed``; torch computes layers other than the last, and vectors with filtered words."""
+        """Pool one batch; torch computes other layers than the last, and vectors with filtered words. See ``Backbone.embed``."""
         if filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
-        inputs, is_mask = self._inputs(prompts)
+        inputs, is_mask = self._make_inputs(prompts)
         feed = {name: column.numpy() for name, column in _as_graph(inputs).items()}
         states = torch.from_numpy(self.session.run(None, feed)[0])
-        return masked_mean(states, self._kept(pooling, inputs, is_mask))
+        return masked_mean(states, self._select_pooled(pooling, inputs, is_mask))
 
 
 class OnnxLateInteractionBackbone(OnnxMaskedBackbone, LateInteractionBackbone):
-    """A masked LM that reads text and question apart, from an int8 graph: a row per prompt, in which nothing is shared."""
+    """A late-interaction model whose vectors come from an int8 graph, with one row per prompt and nothing shared."""
 
 
-def example_prompts(tokenizer: PreTrainedTokenizerBase, mask_length: int) -> list[PromptTokens]:
-    """Tokenize two prompts of different lengths, from which a graph is exported."""
+def make_example_prompts(tokenizer: PreTrainedTokenizerBase, mask_length: int) -> list[PromptTokens]:
+    """Make two tokenized prompts of different lengths to export a graph with."""
     prompting = PromptTokenizer(tokenizer, get_template("compact"), mask_length=mask_length)
     return prompting(["a b c d e f g h", "a b c"], ["a b c d", "a b"])
 
 
 def _as_graph(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Inputs as the graph takes them: whole numbers, and who sees whom where there is more to say than which are real."""
+    """Convert inputs to the graph's: integers, except a four-dimensional attention mask."""
     return {name: column if column.ndim == 4 else column.long() for name, column in inputs.items()}
 
 
-def int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
+def get_int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
     """Find the int8 .onnx file of a headless float32 model in the cache folder, or export it with an ``example`` batch."""
     try:
         versions = [f"{package} {version(package)}" for package in PACKAGES]
@@ -96,19 +96,19 @@ def int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
         / f"{digest.hexdigest()[:32]}.onnx"
     )
     if not path.exists():
-        logger.info("Making the int8 graph %s, once for these weights.", path)
+        logger.info("Exporting the int8 graph %s, once for these weights.", path)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder, atomic_write(path) as temporary:
-            whole = Path(folder) / "whole.onnx"
-            _export(body, _as_graph(example), whole)
+            float_graph = Path(folder) / "whole.onnx"
+            _export(body, _as_graph(example), float_graph)
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
-            quantize_dynamic(whole, temporary, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
+            quantize_dynamic(float_graph, temporary, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
     return path
 
 
 class _States(nn.Module):
-    """From a batch's inputs to the last layer's states."""
+    """A module that returns the last layer's states."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
@@ -117,13 +117,15 @@ class _States(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor | None = None, token_type_ids: Tensor | None = None
     ) -> Any:
-        given = {"attention_mask": attention_mask, "position_ids": position_ids, "token_type_ids": token_type_ids}
-        return self.body(input_ids=input_ids, **given).last_hidden_state
+        inputs = {"attention_mask": attention_mask, "position_ids": position_ids, "token_type_ids": token_type_ids}
+        return self.body(input_ids=input_ids, **inputs).last_hidden_state
 
 
 def _export(body: nn.Module, example: dict[str, Tensor], path: Path) -> None:
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
-    free = {name: {0: batch, 2: length, 3: length} if t.ndim == 4 else {0: batch, 1: length} for name, t in example.items()}
+    dynamic_axes = {
+        name: {0: batch, 2: length, 3: length} if t.ndim == 4 else {0: batch, 1: length} for name, t in example.items()
+    }
     names = [name for name in ("input_ids", "attention_mask", "position_ids", "token_type_ids") if name in example]
     try:
         with torch.inference_mode(), warnings.catch_warnings():
@@ -134,7 +136,7 @@ def _export(body: nn.Module, example: dict[str, Tensor], path: Path) -> None:
                 path,
                 input_names=names,
                 output_names=["states"],
-                dynamic_shapes={name: free[name] for name in names},
+                dynamic_shapes={name: dynamic_axes[name] for name in names},
                 dynamo=True,
                 external_data=False,
                 verbose=False,
@@ -145,7 +147,7 @@ def _export(body: nn.Module, example: dict[str, Tensor], path: Path) -> None:
         ) from error
 
 
-def _session(path: Path) -> Any:
+def _start_session(path: Path) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""Attention of a packed row (``packed_row``): groups of tokens that see each other, gathered, attended, and put back."""
+"""Attention of a packed row (``packed_row``): each group of tokens is gathered, attends, and returns to its positions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from inbedder.backbones.packed_row import Group
 
-SCORES = 3 * 2**18
-"""How many scores are held at once on a CPU."""
+MAX_SCORES = 3 * 2**18
+"""Maximum number of attention scores in memory at once on a CPU."""
 
 
 def attend(
@@ -25,107 +25,109 @@ def attend(
     value: Tensor,
     attention_mask: Tensor | None,
     groups: Sequence[Group] | None = None,
-    back: Tensor | None = None,
+    token_rows: Tensor | None = None,
     scratch: Scratch | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of a packed row; of any other batch, torch's.
+    """Attend within the groups of a packed row, or as torch does in any other batch.
 
     Args:
         module: The layer's attention.
-        query: Shape (1, heads, tokens, width), or (batch, ...) of other batches.
-        key: The same.
-        value: The same.
-        attention_mask: Of other batches.
-        groups: Who sees whom.
-        back: Where in the groups' rows each token stands.
-        scratch: For a pass on a CPU without gradients.
+        query: Shape (1, heads, tokens, width), or (batch, ...) in other batches.
+        key: The same shape.
+        value: The same shape.
+        attention_mask: The mask of other batches.
+        groups: The groups of tokens that attend to each other.
+        token_rows: For each token, its row in the concatenated groups.
+        scratch: Reused memory, for a pass on a CPU without gradients.
         **options: scaling and dropout.
 
     Returns:
-        Shape (1, tokens, heads, width), and no weights.
+        The attention's output, shape (1, tokens, heads, width), and None for its weights.
     """
-    if groups is None or back is None:
-        found: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
-        return found
+    if groups is None or token_rows is None:
+        output: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+        return output
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
-    how = options.get("scaling") or query.shape[-1] ** -0.5, options.get("dropout", 0.0)
+    scale_and_dropout = options.get("scaling") or query.shape[-1] ** -0.5, options.get("dropout", 0.0)
     rows = []
     for group in groups:
         if scratch is not None:
-            rows.append(_attended_in_parts(flat, group, how[0], scratch))
+            rows.append(_attend_in_parts(flat, group, scale_and_dropout[0], scratch))
             continue
         q, k, v = (
-            states.index_select(0, places.flatten()).view(*places.shape, *states.shape[1:]).transpose(1, 2)
-            for states, places in zip(flat, (group.queries, group.keys, group.keys), strict=True)
+            states.index_select(0, positions.flatten()).view(*positions.shape, *states.shape[1:]).transpose(1, 2)
+            for states, positions in zip(flat, (group.queries, group.keys, group.keys), strict=True)
         )
-        rows.append(_attended(q, k, v, group.bias.to(q.dtype), *how).transpose(1, 2).flatten(0, 1))
-    return torch.cat(rows).index_select(0, back)[None], None
+        rows.append(_attend_group(q, k, v, group.bias.to(q.dtype), *scale_and_dropout).transpose(1, 2).flatten(0, 1))
+    return torch.cat(rows).index_select(0, token_rows)[None], None
 
 
-def _attended(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
-    """Attention with gradients or on another device; on a CPU it is written out, as the way back is slow in torch's fused one."""
+def _attend_group(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: float, dropout: float) -> Tensor:
+    """Attend with gradients or on a GPU; on a CPU without torch's fused attention, whose backward pass is slow."""
     rows, heads, length, width = query.shape
     keys = key.shape[2]
     if query.device.type != "cpu":
         return scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout, scale=scale)
-    many = rows * heads
-    bias = bias.expand(rows, heads, length, keys).reshape(many, length, keys)
-    q, k, v = query.reshape(many, length, width), key.reshape(many, keys, width), value.reshape(many, keys, width)
+    matrices = rows * heads
+    bias = bias.expand(rows, heads, length, keys).reshape(matrices, length, keys)
+    q, k, v = query.reshape(matrices, length, width), key.reshape(matrices, keys, width), value.reshape(matrices, keys, width)
     scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
     weights = torch.nn.functional.dropout(scores.softmax(-1, dtype=torch.float32), dropout).to(v.dtype)
     return torch.bmm(weights, v).view(rows, heads, length, width)
 
 
 class Scratch:
-    """Memory for the scores of attention, kept for all layers of a pass.
+    """Memory for attention scores that all layers of a pass reuse.
 
-    Memory that is freed goes back to the system and comes again page by page, which can take as long as the attention itself.
+    Freed memory goes back to the system and returns page by page, which can take as long as the attention itself.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start without memory."""
         self._memory: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Take memory of a shape, its contents undefined: the same for the same name, whose dtype never changes."""
+        """Take uninitialized memory of a shape; calls with one name share it and have one dtype."""
         size = math.prod(shape)
         if name not in self._memory or len(self._memory[name]) < size:
             self._memory[name] = torch.empty(size, dtype=dtype)
         return self._memory[name][:size].view(*shape)
 
 
-def _attended_in_parts(states: Sequence[Tensor], group: Group, scale: float, scratch: Scratch) -> Tensor:
-    """Attention without gradients on a CPU, written out in parts whose scores stay in its cache.
+def _attend_in_parts(states: Sequence[Tensor], group: Group, scale: float, scratch: Scratch) -> Tensor:
+    """Attend without gradients on a CPU, in parts whose scores fit its cache.
 
-    torch's softmax in bfloat16 is slow where rows are no multiple of 32 long; in float32 it is not.
+    The softmax is in float32: torch's bfloat16 softmax is slow unless the row length is a multiple of 32.
 
     Args:
         states: Queries, keys and values of a packed row, shape (tokens, heads, width) each.
-        group: Who sees whom.
-        scale: Of the scores.
-        scratch: Memory for them.
+        group: The group of tokens.
+        scale: The factor of the scores.
+        scratch: Memory for the scores.
 
     Returns:
         Shape (rows of the group * L, heads, width).
     """
     (rows, length), keys = group.queries.shape, group.keys.shape[1]
     _, heads, width = states[0].shape
-    at_once = max(1, SCORES // (length * keys))
-    some_heads, some_rows = min(heads, at_once), max(1, at_once // heads)
-    found = torch.empty(rows, length, heads, width, dtype=states[0].dtype)
-    for row, head in product(range(0, rows, some_rows), range(0, heads, some_heads)):
-        own_rows, own_heads = slice(row, row + some_rows), slice(head, head + some_heads)
-        of_heads = torch.arange(heads)[own_heads, None]
-        asking, asked = ((places[own_rows, None] * heads + of_heads).flatten() for places in (group.queries, group.keys))
-        query, key, value = (
-            part.view(-1, width).index_select(0, places).view(-1, size, width)
-            for part, places, size in zip(states, (asking, asked, asked), (length, keys, keys), strict=True)
+    matrices_per_part = max(1, MAX_SCORES // (length * keys))
+    heads_per_part, rows_per_part = min(heads, matrices_per_part), max(1, matrices_per_part // heads)
+    output = torch.empty(rows, length, heads, width, dtype=states[0].dtype)
+    for row, head in product(range(0, rows, rows_per_part), range(0, heads, heads_per_part)):
+        row_slice, head_slice = slice(row, row + rows_per_part), slice(head, head + heads_per_part)
+        head_indices = torch.arange(heads)[head_slice, None]
+        query_rows, key_rows = (
+            (positions[row_slice, None] * heads + head_indices).flatten() for positions in (group.queries, group.keys)
         )
-        shape = len(query) // len(of_heads), len(of_heads), length, keys
-        scores = scratch.take("scores", shape, query.dtype).copy_(group.bias[own_rows]).flatten(0, 1)
+        query, key, value = (
+            part.view(-1, width).index_select(0, positions).view(-1, size, width)
+            for part, positions, size in zip(states, (query_rows, key_rows, key_rows), (length, keys, keys), strict=True)
+        )
+        shape = len(query) // len(head_indices), len(head_indices), length, keys
+        scores = scratch.take("scores", shape, query.dtype).copy_(group.bias[row_slice]).flatten(0, 1)
         scores.baddbmm_(query, key.transpose(1, 2), alpha=scale)
         weights = torch.softmax(scores, -1, dtype=torch.float32, out=scratch.take("weights", scores.shape, torch.float32))
         mixed = torch.bmm(scores.copy_(weights), value)
-        found[own_rows, :, own_heads] = mixed.view(-1, len(of_heads), length, width).transpose(1, 2)
-    return found.flatten(0, 1)
+        output[row_slice, :, head_slice] = mixed.view(-1, len(head_indices), length, width).transpose(1, 2)
+    return output.flatten(0, 1)

@@ -1,7 +1,7 @@
-"""A batch in one row without padding: each text and each question once, and the masks of each pair, which read both.
+"""A batch in one row without padding: each text and each question once, and the masks of each pair, which attend to both.
 
-Most of a model's work is done token by token, and so none of it goes into padding. Groups say which tokens attend to which
-(``late_interaction.attend``).
+Most of a model's work is done token by token, so none of it is spent on padding. Groups define which tokens attend to each other
+(``packed_attention.attend``).
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-UNSEEN = -1e4
-"""What stands against attention: exp of it is 0 in every precision."""
-ALIGNED, LONG = 16, 128
-"""A CPU computes faster with rows of scores that are a multiple of so many long, once they are long."""
+HIDDEN_BIAS = -1e4
+"""Added to the score of a hidden token: its exponential is 0 in every dtype."""
+ROW_MULTIPLE, MIN_ALIGNED_LENGTH = 16, 128
+"""A CPU is faster if a row of at least ``MIN_ALIGNED_LENGTH`` scores has a length that is a multiple of ``ROW_MULTIPLE``."""
 Ids = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Parts:
-    """A prompt in its two parts."""
+class PromptParts:
+    """The two parts of a prompt."""
 
     text: Ids
-    """What the model reads of the text, special tokens included."""
+    """Token ids of the text, special tokens included."""
     question: Ids
-    """The same of the instruction."""
+    """Token ids of the instruction, special tokens included."""
 
 
-def parts_of(ids: Ids, question: int, response: int, after: Ids) -> Parts:
+def split_prompt(ids: Ids, question: int, response: int, after: Ids) -> PromptParts:
     """Split a prompt at the starts of its question and of its masks; the closing special tokens ``after`` end both parts."""
-    return Parts(np.concatenate([ids[:question], after]), np.concatenate([ids[question:response], after]))
+    return PromptParts(np.concatenate([ids[:question], after]), np.concatenate([ids[question:response], after]))
 
 
 @dataclass(frozen=True)
@@ -42,64 +42,70 @@ class Group:
     """Rows of tokens that attend to each other."""
 
     queries: Tensor
-    """Places of tokens in the packed row, or among the masks where they alone look, shape (rows, L)."""
+    """Positions of the queries in the packed row (in ``PackedBatch.mask_inputs``: among the masks), shape (rows, L)."""
     keys: Tensor
-    """Places of what they may see, shape (rows, K)."""
+    """Positions of their keys, shape (rows, K)."""
     bias: Tensor
-    """0 for what they see, else very low, shape (rows, 1, 1, K)."""
+    """0 for a visible key, else ``HIDDEN_BIAS``, shape (rows, 1, 1, K)."""
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedBatch:
     """A batch in one row: texts, then the masks pair by pair, then questions."""
 
     inputs: dict[str, Any]
-    """What the model takes: input_ids, position_ids and token_type_ids, shape (1, tokens), and what says who sees whom."""
+    """The model's inputs: input_ids, position_ids and token_type_ids, shape (1, tokens), and those of ``attend``."""
     is_mask: Tensor
-    """Where masks stand, bool, shape (1, tokens)."""
-    of_masks: dict[str, Any]
-    """What says who sees whom where the masks alone look, one after another."""
+    """Which tokens are masks, bool, shape (1, tokens)."""
+    mask_inputs: dict[str, Any]
+    """The inputs of ``attend`` if the masks are the only queries."""
 
 
-def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Packed:
+def pack(
+    pairs: Sequence[PromptParts], masks: int, mask_id: int, device: torch.device, dtype: torch.dtype = torch.float32
+) -> PackedBatch:
     """Lay a batch in one row: each text once, the masks of each pair, each question once.
 
     Args:
-        pairs: Prompts in their parts.
-        masks: How many masks stand for an answer.
-        mask_id: Their token id.
-        device: Where the model is.
-        dtype: Its precision.
+        pairs: The parts of each prompt.
+        masks: Number of masks per prompt.
+        mask_id: The mask's token id.
+        device: The model's device.
+        dtype: The model's dtype.
 
     Returns:
-        The row.
+        The packed batch.
     """
     texts: dict[bytes, int] = {}
     questions: dict[bytes, int] = {}
-    read = np.array([texts.setdefault(pair.text.tobytes(), len(texts)) for pair in pairs])
-    asked = np.array([questions.setdefault(pair.question.tobytes(), len(questions)) for pair in pairs])
-    text_ids, question_ids = ([np.frombuffer(key, dtype=np.int32) for key in many] for many in (texts, questions))
-    text_lengths, question_lengths = (np.array([len(ids) for ids in many]) for many in (text_ids, question_ids))
+    text_of_pair = np.array([texts.setdefault(pair.text.tobytes(), len(texts)) for pair in pairs])
+    question_of_pair = np.array([questions.setdefault(pair.question.tobytes(), len(questions)) for pair in pairs])
+    text_ids, question_ids = ([np.frombuffer(key, dtype=np.int32) for key in sequences] for sequences in (texts, questions))
+    text_lengths, question_lengths = (np.array([len(ids) for ids in sequences]) for sequences in (text_ids, question_ids))
     first, count = int(text_lengths.sum()), masks * len(pairs)
 
-    of_texts, in_texts = _rows(0, text_lengths)
-    of_questions, in_questions = _rows(first + count, question_lengths)
+    text_positions, in_text = _lay_out_rows(0, text_lengths)
+    question_positions, in_question = _lay_out_rows(first + count, question_lengths)
     answers = np.arange(count).reshape(-1, masks)
     longest, most_words = text_lengths.max(), question_lengths.max()
-    keys = np.concatenate([first + answers, of_questions[asked, :most_words], of_texts[read]], axis=1)
-    seen = np.concatenate([np.ones_like(answers, dtype=bool), in_questions[asked, :most_words], in_texts[read]], axis=1)
-    where = device, dtype
+    keys = np.concatenate(
+        [first + answers, question_positions[question_of_pair, :most_words], text_positions[text_of_pair]], axis=1
+    )
+    is_visible = np.concatenate(
+        [np.ones_like(answers, dtype=bool), in_question[question_of_pair, :most_words], in_text[text_of_pair]], axis=1
+    )
+    target = device, dtype
     groups = [
-        _group(of_texts[:, :longest], of_texts, in_texts, *where),
-        _group(first + answers, keys, seen, *where),
-        _group(of_questions[:, :most_words], of_questions, in_questions, *where),
+        _make_group(text_positions[:, :longest], text_positions, in_text, *target),
+        _make_group(first + answers, keys, is_visible, *target),
+        _make_group(question_positions[:, :most_words], question_positions, in_question, *target),
     ]
     ends = np.cumsum([group.queries.numel() for group in groups])
-    back = np.concatenate(
+    token_rows = np.concatenate(
         [
-            np.flatnonzero(in_texts[:, :longest]),
+            np.flatnonzero(in_text[:, :longest]),
             ends[0] + np.arange(count),
-            ends[1] + np.flatnonzero(in_questions[:, :most_words]),
+            ends[1] + np.flatnonzero(in_question[:, :most_words]),
         ]
     )
     columns = {
@@ -107,11 +113,11 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device,
         "position_ids": np.concatenate(
             [
                 *(np.arange(length) for length in text_lengths),
-                (question_lengths[asked, None] + np.arange(masks)).flatten(),
+                (question_lengths[question_of_pair, None] + np.arange(masks)).flatten(),
                 *(np.arange(length) for length in question_lengths),
             ]
         ),
-        "token_type_ids": np.arange(len(back)) >= first,
+        "token_type_ids": np.arange(len(token_rows)) >= first,
     }
     inputs: dict[str, Any] = {
         name: torch.from_numpy(column.astype(np.int64))[None].to(device) for name, column in columns.items()
@@ -119,28 +125,28 @@ def pack(pairs: Sequence[Parts], masks: int, mask_id: int, device: torch.device,
     inputs |= {
         "attention_mask": torch.ones(1, 1, 1, 1, device=device),
         "groups": groups,
-        "back": torch.from_numpy(back).to(device),
+        "token_rows": torch.from_numpy(token_rows).to(device),
     }
-    is_mask = (np.arange(len(back)) >= first) & (np.arange(len(back)) < first + count)
-    alone = {"groups": [_group(answers, keys, seen, *where)], "back": torch.arange(count, device=device)}
-    return Packed(inputs, torch.from_numpy(is_mask)[None].to(device), alone)
+    is_mask = (np.arange(len(token_rows)) >= first) & (np.arange(len(token_rows)) < first + count)
+    mask_inputs = {"groups": [_make_group(answers, keys, is_visible, *target)], "token_rows": torch.arange(count, device=device)}
+    return PackedBatch(inputs, torch.from_numpy(is_mask)[None].to(device), mask_inputs)
 
 
-def _rows(first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Lay sequences that follow one another from ``first`` on in rows of their own.
+def _lay_out_rows(first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Lay out consecutive sequences, the first at position ``first``, in one row each.
 
-    Returns their tokens' places and which of these exist, shape (sequences, longest, rounded up to ``ALIGNED`` where long).
+    Returns the tokens' positions and which of them exist, shape (sequences, longest), rounded up to ``ROW_MULTIPLE`` if long.
     """
     count = int(lengths.max())
-    if count >= LONG:
-        count += -count % ALIGNED
+    if count >= MIN_ALIGNED_LENGTH:
+        count += -count % ROW_MULTIPLE
     slots, starts = np.arange(count), first + np.cumsum(lengths) - lengths
     inside = slots < lengths[:, None]
     return np.where(inside, starts[:, None] + slots, 0), inside
 
 
-def _group(
-    queries: NDArray[np.int64], keys: NDArray[np.int64], seen: NDArray[np.bool_], device: torch.device, dtype: torch.dtype
+def _make_group(
+    queries: NDArray[np.int64], keys: NDArray[np.int64], is_visible: NDArray[np.bool_], device: torch.device, dtype: torch.dtype
 ) -> Group:
-    bias = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~torch.from_numpy(seen), UNSEEN)[:, None, None]
+    bias = torch.zeros(is_visible.shape, dtype=dtype).masked_fill_(~torch.from_numpy(is_visible), HIDDEN_BIAS)[:, None, None]
     return Group(torch.from_numpy(queries.copy()).to(device), torch.from_numpy(keys).to(device), bias.to(device))

@@ -1,4 +1,4 @@
-"""What every backbone offers."""
+"""The protocol of backbones, and checks of poolings and answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from inbedder.arguments import whole_number
+from inbedder.arguments import check_integer
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class Model(Protocol):
-    """What is known of every language model, wherever its weights are."""
+    """A language model, in this process or in an engine."""
 
     @property
     def config(self) -> PretrainedConfig:
-        """Its configuration."""
+        """The model's configuration."""
         ...
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its weights."""
+        """The dtype of the weights."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The model's device."""
         ...
 
 
@@ -44,32 +44,32 @@ class Backbone(Protocol):
 
     kind: str
     """"causal", "masked", "seq2seq" or "embedding"."""
-    called: str
-    """What messages call such a model."""
+    display_name: str
+    """The model's name in messages, such as "A causal LM"."""
     continues_prompt: bool
-    """Whether the answer takes positions behind the prompt's."""
-    bare: bool
-    """Whether, without an instruction, the text stands alone instead of in a template."""
+    """Whether the answer takes positions after the prompt's."""
+    without_template: bool
+    """Whether a text without an instruction is the whole prompt."""
     poolings: tuple[str, ...]
-    """The poolings of its hidden states, its default first; with answers it also has "re-enc"."""
+    """The poolings of its hidden states, the default first; a model with answers also has "re-enc"."""
     answers: bool
-    """Whether its language-model head was trained; a random one says nothing."""
+    """Whether its language-model head was trained; a random head gives no answers."""
     adapter: str | None
-    """Folder of the adapter that the weights were merged with, or None."""
+    """Folder of the adapter, or None."""
     weight_files: Any
-    """The ``WeightFiles`` that it was loaded from (see ``revision``); None where it was made otherwise."""
+    """The ``WeightFiles`` that it was loaded from (see ``revision``); None if it was not loaded by name."""
     num_layers: int
     """L; layers are 0 (token embeddings) .. L (after the final norm)."""
     mask_length: int
-    """How many mask tokens follow a prompt; 0 for other than masked LMs."""
+    """Number of mask tokens after a prompt; 0 except for masked LMs."""
     position_limit: int | None
-    """Most positions that the model can take, or None."""
+    """Maximum number of positions, or None."""
     precision: str
-    """What it computes in, as "float32", and all else that decides a vector's last digits."""
+    """The dtype, such as "float32", and everything else that changes a vector's last digits."""
     model: Model
-    """The language model, or what is known of it where an engine holds it."""
+    """The language model, or a handle if an engine holds it."""
     tokenizer: PreTrainedTokenizerBase
-    """The model's own."""
+    """The model's tokenizer."""
 
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -77,20 +77,20 @@ class Backbone(Protocol):
         """Pool the states of one batch of prompts.
 
         Args:
-            prompts: Tokenized prompts, mask tokens included where the model fills masks.
+            prompts: Tokenized prompts, with mask tokens for a masked LM.
             pooling: One of ``poolings``.
-            layer: 0 .. L, or negative from the end; of a seq2seq model's encoder for avg-ppt, else of its decoder.
-            sampling: ``max_new_tokens`` of an answer that is decoded, sampled where the temperature is above 0; masked and
+            layer: 0 .. L, or negative from the end; a layer of a seq2seq model's encoder for avg-ppt, else of its decoder.
+            sampling: ``max_new_tokens`` of a generated answer, which is sampled if the temperature is above 0; masked and
                 embedding models ignore it.
-            filter_ids: Ids of words whose states are left out as those of special tokens are (paper, section 4.3); a masked LM
-                leaves a mask out of avg-gen where its head predicts one of them.
+            filter_ids: Ids of words whose states are left out like those of special tokens (paper, section 4.3); a masked LM
+                leaves a mask out of avg-gen if its head predicts one of them.
 
         Returns:
             float32, shape (batch, d), on the model's device.
 
         Raises:
-            ModelError: When the model has no such layer, or cannot give its states.
-            InputError: When ``filter_ids`` are given to an embedding model, which gives no answer.
+            ModelError: If the model does not have the layer, or cannot return its states.
+            InputError: If ``filter_ids`` are given to an embedding model, which gives no answer.
         """
         ...
 
@@ -98,15 +98,15 @@ class Backbone(Protocol):
         """Answer one batch of prompts.
 
         Args:
-            prompts: As for ``embed``.
-            sampling: Length, number, temperature, top_p and seed of the answers. A prompt's draws depend on the seed and its own
-                tokens, not on the batch.
+            prompts: Tokenized prompts, with mask tokens for a masked LM.
+            sampling: Length, number, temperature, top_p and seed of the answers. Sampled answers depend on the seed and the
+                prompt's own tokens, not on the batch.
 
         Returns:
             ``sampling.n`` answers per prompt.
 
         Raises:
-            ModelError: When the model has no answer head.
+            ModelError: If the model has no answer head.
         """
         ...
 
@@ -118,51 +118,51 @@ class Backbone(Protocol):
             top: Number of tokens per vector.
 
         Returns:
-            The likeliest tokens of each vector without special tokens; m empty lists where there is no answer head to read with.
+            The likeliest tokens of each vector without special tokens; m empty lists if the model has no answer head.
         """
         ...
 
 
 def check_pooling(backbone: Backbone, pooling: str | None, layer: int) -> tuple[str, int]:
-    """Resolve a pooling and its layer; the authors' names, such as ``fst_gen_layer_32``, are understood.
+    """Resolve a pooling and its layer, by this project's names or the authors', such as ``fst_gen_layer_32``.
 
     Args:
         backbone: The model.
-        pooling: One of its poolings, an old name, or None for its default.
+        pooling: One of its poolings, one of the authors' names, or None for its default.
         layer: 0 .. L, or negative from the end.
 
     Returns:
-        The pooling, and the layer: the one that an old name states, else ``layer``.
+        The pooling, and the layer: that of the authors' name, else ``layer``.
 
     Raises:
-        ModelError: When the model has no such pooling or layer.
+        ModelError: If the model does not have the pooling or the layer.
     """
-    layer = whole_number("layer", layer)
-    chosen, named_layer = pooling or backbone.poolings[0], None
-    if chosen not in backbone.poolings:
-        chosen, named_layer = parse_pooling(chosen)
-    offered = (*backbone.poolings, "re-enc") if backbone.answers else backbone.poolings
-    if chosen not in offered:
-        raise ModelError(f"{backbone.called} has no pooling {chosen!r}. Choose one of: {', '.join(offered)}.")
+    layer = check_integer("layer", layer)
+    name, named_layer = pooling or backbone.poolings[0], None
+    if name not in backbone.poolings:
+        name, named_layer = parse_pooling(name)
+    choices = (*backbone.poolings, "re-enc") if backbone.answers else backbone.poolings
+    if name not in choices:
+        raise ModelError(f"{backbone.display_name} has no pooling {name!r}. Choose one of: {', '.join(choices)}.")
     layer = layer if named_layer is None else named_layer
-    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if chosen == "avg-ppt" else backbone.num_layers)
-    return chosen, layer
+    check_layer(layer, getattr(backbone, "encoder_layers", backbone.num_layers) if name == "avg-ppt" else backbone.num_layers)
+    return name, layer
 
 
-def decodes(backbone: Backbone, pooling: str) -> bool:
-    """Whether a pooling reads the states of an answer that is decoded token by token, and so can be sampled."""
+def needs_decoding(backbone: Backbone, pooling: str) -> bool:
+    """Return whether a pooling needs an answer generated token by token, which can be sampled."""
     return POOLINGS[pooling].reads_answer and backbone.kind in ("causal", "seq2seq")
 
 
 def check_answers(backbone: Backbone, name: str) -> None:
-    """Refuse to answer with a model (``name`` to its user) that has no language-model head, or one that was never trained."""
-    if backbone.bare:
+    """Refuse to answer with a model, which messages call ``name``, that has no trained language-model head."""
+    if backbone.without_template:
         raise ModelError(
             f"{name} is an embedding model: it embeds and does not answer. "
-            "To answer choose a causal, masked or encoder-decoder LM, such as mini."
+            "For answers choose a causal, masked or encoder-decoder LM, such as mini."
         )
     if not backbone.answers:
         raise ModelError(
-            f"{name} brings no trained language-model head, so its answers would be random. "
-            "It can embed and cluster; to answer choose a language model, or fine-tune this one."
+            f"{name} has no trained language-model head, so its answers would be random. "
+            "It can embed and cluster. For answers choose a language model, or fine-tune this one."
         )

@@ -1,8 +1,8 @@
 """Encoder-decoder LMs (T5, BART, ...): avg-ppt from the encoder, the other poolings from the decoder.
 
-Paper, appendix C: there is no avg-all, since encoder and decoder do not share a space, and 1st-gen is the decoder's state
-at its start token. The decoder's position j predicts the answer's token y_j; avg-gen and last-gen leave out positions
-that predict a special token, unless none remains (then the first is kept).
+Paper, appendix C: there is no avg-all, because encoder and decoder do not share a space, and 1st-gen is the decoder's state at
+its start token. The decoder's position j predicts the answer's token y_j. avg-gen and last-gen leave out positions that predict
+a special token; if no position remains, they keep the first.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.causal import generated_answers
+from inbedder.backbones.causal import generate_answers
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.sampling import next_numbers, next_token, uniform_numbers
+from inbedder.backbones.sampling import choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.transformer import (
+    capture_layer,
     check_layer,
-    dtype_name,
-    likeliest_words,
-    pad_id_of,
-    position_limit,
-    special_ids,
-    tapped,
+    decode_top_tokens,
+    find_position_limit,
+    get_dtype_name,
+    get_pad_id,
+    list_special_ids,
 )
-from inbedder.backbones.weights import Loaded
+from inbedder.backbones.weights import LoadedModel
 from inbedder.options import ModelOptions, Sampling
-from inbedder.pooling import last_true, masked_mean, poolings_of
+from inbedder.pooling import keep_last_true, list_poolings, masked_mean
 from inbedder.prompting.batching import pad
 from inbedder.prompting.tokenization import PromptTokens
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def seq2seq_backbone(loaded: Loaded, _options: ModelOptions) -> tuple[Seq2SeqBackbone, Settings]:
-    """The backbone of a loaded encoder-decoder."""
+def build_seq2seq_backbone(loaded: LoadedModel, _options: ModelOptions) -> tuple[Seq2SeqBackbone, Settings]:
+    """Build the backbone of a loaded encoder-decoder."""
     backbone = Seq2SeqBackbone(loaded.model, loaded.tokenizer)
     backbone.answers = not loaded.untrained
     return backbone, loaded.settings
@@ -46,19 +46,19 @@ class Seq2SeqBackbone:
     """An encoder-decoder language model."""
 
     kind: str = "seq2seq"
-    called = "A seq2seq LM"
+    display_name = "A seq2seq LM"
     continues_prompt = False
-    bare = False
-    poolings: tuple[str, ...] = poolings_of("seq2seq")
+    without_template = False
+    poolings: tuple[str, ...] = list_poolings("seq2seq")
     mask_length = 0
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Wrap a loaded model."""
         self.model = model.eval()
-        self.precision = dtype_name(model)
+        self.precision = get_dtype_name(model)
         self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
         self.tokenizer = tokenizer
-        self.pad_id = pad_id_of(tokenizer)
+        self.pad_id = get_pad_id(tokenizer)
         self.answers = True
         self.adapter: str | None = None
         self.weight_files: Any = None
@@ -66,9 +66,9 @@ class Seq2SeqBackbone:
         self.num_layers: int = getattr(model.config, "num_decoder_layers", None) or getattr(
             model.config, "decoder_layers", model.config.num_hidden_layers
         )
-        self.position_limit = position_limit(model)
+        self.position_limit = find_position_limit(model)
 
-    def _inputs(self, prompts: Sequence[PromptTokens]) -> dict[str, Tensor]:
+    def _make_inputs(self, prompts: Sequence[PromptTokens]) -> dict[str, Tensor]:
         ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id)
         return {"input_ids": ids.to(self.model.device), "attention_mask": attention.long().to(self.model.device)}
 
@@ -76,54 +76,54 @@ class Seq2SeqBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """Pool one batch, as ``Backbone.embed``."""
-        inputs = self._inputs(prompts)
+        """Pool one batch; see ``Backbone.embed``."""
+        inputs = self._make_inputs(prompts)
         if pooling == "avg-ppt":
             layer = check_layer(layer, self.encoder_layers)
-            encoder, states = tapped(self.encoder, self.encoder, layer, self.encoder_layers)
+            encoder, states = capture_layer(self.encoder, self.encoder, layer, self.encoder_layers)
             encoder(**inputs)
             return masked_mean(states[0], inputs["attention_mask"].bool())
-        model, states = tapped(self.model, self.decoder, check_layer(layer, self.num_layers), self.num_layers)
+        model, states = capture_layer(self.model, self.decoder, check_layer(layer, self.num_layers), self.num_layers)
         if pooling == "1st-gen":
             sampling = Sampling(1)
-        predicted = self._decode(model, inputs, sampling, next_numbers(prompts, sampling, self.model.device))
-        keep = ~torch.isin(predicted, special_ids(self.tokenizer, filter_ids, predicted.device))
+        predicted = self._decode(model, inputs, sampling, iterate_numbers(prompts, sampling, self.model.device))
+        keep = ~torch.isin(predicted, list_special_ids(self.tokenizer, filter_ids, predicted.device))
         keep[:, 0] |= ~keep.any(1)
         if pooling == "1st-gen":
             keep = torch.ones_like(keep)
-        return masked_mean(torch.cat(states, 1), last_true(keep) if pooling == "last-gen" else keep)
+        return masked_mean(torch.cat(states, 1), keep_last_true(keep) if pooling == "last-gen" else keep)
 
     def _decode(self, model: nn.Module, inputs: dict[str, Tensor], sampling: Sampling, numbers: Iterator[Tensor]) -> Tensor:
-        """One answer y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
+        """Generate one answer per prompt: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
         encoded = self.encoder(**inputs)
         rows, device = len(inputs["input_ids"]), self.model.device
         start = self.model.config.decoder_start_token_id
         token = torch.full((rows,), start, dtype=torch.long, device=device)
-        ended = torch.zeros(rows, dtype=torch.bool, device=device)
-        past, predicted = None, []
+        is_finished = torch.zeros(rows, dtype=torch.bool, device=device)
+        past_key_values, predicted = None, []
         while True:
             output = model(
                 encoder_outputs=encoded,
                 attention_mask=inputs["attention_mask"],
                 decoder_input_ids=token.unsqueeze(1),
-                past_key_values=past,
+                past_key_values=past_key_values,
                 use_cache=True,
             )
-            token = next_token(output.logits[:, -1], sampling, numbers).masked_fill(ended, self.pad_id)
+            token = choose_tokens(output.logits[:, -1], sampling, numbers).masked_fill(is_finished, self.pad_id)
             predicted.append(token)
-            ended |= token == self.tokenizer.eos_token_id
-            if len(predicted) == sampling.max_new_tokens or bool(ended.all()):
+            is_finished |= token == self.tokenizer.eos_token_id
+            if len(predicted) == sampling.max_new_tokens or bool(is_finished.all()):
                 return torch.stack(predicted, 1)
-            past = output.past_key_values
+            past_key_values = output.past_key_values
 
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """Answer one batch, as ``Backbone.answer``."""
-        numbers = uniform_numbers(prompts, sampling, sampling.max_new_tokens)
-        return generated_answers(self.model, self.tokenizer, self._inputs(prompts), sampling, numbers, prompt_length=1)
+        """Answer one batch; see ``Backbone.answer``."""
+        numbers = sample_uniform_numbers(prompts, sampling, sampling.max_new_tokens)
+        return generate_answers(self.model, self.tokenizer, self._make_inputs(prompts), sampling, numbers, prompt_length=1)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
-        """Apply the language-model head to vectors of the decoder's last layer, as ``Backbone.read_vectors``."""
+        """Apply the language-model head to vectors of the decoder's last layer; see ``Backbone.read_vectors``."""
         logits = self.model.get_output_embeddings()(vectors.to(self.model.device, self.model.dtype))
-        return likeliest_words(logits, self.tokenizer, top)
+        return decode_top_tokens(logits, self.tokenizer, top)

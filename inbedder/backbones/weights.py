@@ -1,4 +1,4 @@
-"""From a hub id or a folder to weights in memory: dtype, device, quantization and adapters."""
+"""Loading of weights from a folder or a hub id: dtype, device, quantization and adapters."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from torch import nn
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers.utils import logging
 
-from inbedder.backbones.adapters import adapter_folder, base_of, brought_by, read_config, with_adapter
-from inbedder.backbones.file_checks import check_adapter_weights, check_sums, check_tables, check_weights, check_whole
-from inbedder.backbones.hub import Settings, not_loaded, read_settings
+from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
+from inbedder.backbones.file_checks import check_adapter_weights, check_json_files, check_not_adapter, check_sums, check_weights
+from inbedder.backbones.hub import Settings, make_load_error, read_settings
 from inbedder.backbones.revision import WeightFiles
 from inbedder.errors import ModelError
 from inbedder.models.bundled import resolve_name
@@ -32,51 +32,51 @@ QUANTIZATIONS = ("int8", "nf4")
 
 
 @dataclass(frozen=True)
-class Found:
-    """A model that is there, without its weights."""
+class ResolvedModel:
+    """A model whose files are found and checked, but whose weights are not loaded."""
 
     base: str
-    """Folder or hub id of the whole model."""
+    """Folder or hub id of the full model."""
     config: PretrainedConfig
-    """Its configuration."""
+    """The model's configuration."""
     tokenizer: PreTrainedTokenizerBase
-    """Its tokenizer."""
+    """The model's tokenizer."""
     settings: Settings
-    """What its training left beside the weights."""
+    """The settings saved with the weights."""
     adapter: str | None
-    """Folder of the adapter, where it is one."""
-    remote: dict[str, Any]
-    """How its files are fetched: trust_remote_code and, from the hub, the commit."""
+    """Folder of the adapter, or None."""
+    hub_kwargs: dict[str, Any]
+    """Arguments of ``from_pretrained``: trust_remote_code and, for a hub id, the commit."""
     files: WeightFiles
-    """The files of its weights as they are now."""
+    """The weight files in their current state."""
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedModel:
     """A model in memory."""
 
     model: PreTrainedModel
-    """The weights, in evaluation mode."""
+    """The model in evaluation mode."""
     tokenizer: PreTrainedTokenizerBase
-    """The model's own."""
+    """The model's tokenizer."""
     kind: str
     """"causal", "masked", "seq2seq" or "embedding"."""
     settings: Settings
-    """What its training left beside the weights."""
+    """The settings saved with the weights."""
     adapter: str | None
-    """Folder of the adapter, where it is one."""
+    """Folder of the adapter, or None."""
     base: str
-    """Folder or hub id of the whole model."""
+    """Folder or hub id of the full model."""
     untrained: tuple[str, ...]
-    """Weights that no checkpoint brought, so that they are random: a language-model head, or a pooler."""
+    """Weights missing from the checkpoint and therefore random: a language-model head, or a pooler."""
     files: WeightFiles
-    """The files of its weights as they were when it was loaded."""
+    """The weight files as they were when the model was loaded."""
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether the device computes in bfloat16 itself; a CPU that does not makes it slow and, in places, wrong.
+    """Return whether a device supports bfloat16 in hardware; on other CPUs it is slow and sometimes wrong.
 
-    A CPU that ``ATEN_CPU_CAPABILITY`` holds back (to avx2, say) counts as one that does not.
+    A CPU that ``ATEN_CPU_CAPABILITY`` limits (to avx2, for example) does not count as supporting it.
     """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
@@ -92,9 +92,9 @@ def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
     """Choose the dtype of the weights.
 
     Args:
-        options: The dtype that is wanted, or none: then on a GPU half precision, on a CPU bfloat16 where it computes in that
-            itself (twice as fast), else float32. An int8 graph is made from float32.
-        device: Where the model will run.
+        options: The user's dtype, if any. The default on a GPU is half precision; on a CPU it is bfloat16 if the CPU supports it
+            in hardware (twice as fast), else float32. An int8 graph is exported from float32.
+        device: The model's device.
 
     Returns:
         The dtype.
@@ -109,158 +109,161 @@ def choose_dtype(options: ModelOptions, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if has_fast_bf16(device) else torch.float32
 
 
-def find_model(options: ModelOptions) -> Found:
-    """Find a model and read all but its weights.
+def find_model(options: ModelOptions) -> ResolvedModel:
+    """Find a model or adapter, and read everything except its weights.
 
     Args:
-        options: Its name, a hub id or a folder: of a model, or of a peft adapter; revision and trust_remote_code.
+        options: The name, hub id or folder of a model or of a peft adapter, revision and trust_remote_code.
 
     Returns:
-        Where it is, its configuration and its tokenizer.
+        The model's location, configuration, tokenizer and settings.
 
     Raises:
-        ModelError: When the model is not found.
+        ModelError: If the model is not found, or one of its files is damaged.
     """
     name = resolve_name(options.model)
     if Path(name).is_file():
-        raise ModelError(f"{name} is a file. Give the folder that holds config.json and model.safetensors, or a .gguf file.")
-    settings, adapter = read_settings(name, options.revision), adapter_folder(name, options.revision)
+        raise ModelError(f"{name} is a file. Give the folder with config.json and model.safetensors, or a .gguf file.")
+    settings, adapter = read_settings(name, options.revision), find_adapter_folder(name, options.revision)
     check_sums(name, options.revision)
     base = name
     if adapter is not None:
         read_config(Path(adapter))
         check_adapter_weights(Path(adapter))
-        base = resolve_name(base_of(adapter, settings))
-        check_whole(base)
+        base = resolve_name(read_base_name(adapter, settings))
+        check_not_adapter(base)
         check_sums(base)
-    remote: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
+    hub_kwargs: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
     if adapter is None and options.revision:
-        remote["revision"] = options.revision
-    check_tables(Path(base))
-    config = _read("config.json", base, lambda: AutoConfig.from_pretrained(base, **remote))
+        hub_kwargs["revision"] = options.revision
+    check_json_files(Path(base))
+    config = _read("config.json", base, lambda: AutoConfig.from_pretrained(base, **hub_kwargs))
     if (commit := getattr(config, "_commit_hash", None)) and not Path(base).is_dir():
-        remote["revision"] = commit  # all files are of the commit that the configuration is of
-    check_weights(base, remote.get("revision"), getattr(config, "transformers_weights", None))
+        hub_kwargs["revision"] = commit  # load all files from the configuration's commit
+    check_weights(base, hub_kwargs.get("revision"), getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, commit, modules=options.kind == "embedding")
-    tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **remote))
+    tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **hub_kwargs))
     _check_tokenizer(tokenizer, config, base)
-    return Found(base, config, tokenizer, settings, adapter, remote, files)
+    return ResolvedModel(base, config, tokenizer, settings, adapter, hub_kwargs, files)
 
 
-def _read(file: str, base: str, read: Callable[[], Any]) -> Any:
-    """What transformers reads of a file; its errors say which and what to do."""
+def _read(file: str, base: str, load: Callable[[], Any]) -> Any:
+    """Read a file with transformers; replace an error by one that names the file and the fix."""
     try:
-        return read()
+        return load()
     except Exception as error:  # a damaged file can raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         if "trust_remote_code" in reason:
             raise ModelError(
-                f"{base} brings code of its own, which is not run. Read it, then give trust_remote_code=True. ({reason[:400]})"
+                f"{base} contains its own code, which inbedder does not run. Review it, then set trust_remote_code=True. "
+                f"({reason[:400]})"
             ) from error
         if not (Path(base) / "config.json").is_file():
-            raise not_loaded(base, error) from error
+            raise make_load_error(base, error) from error
         raise ModelError(
-            f"{Path(base) / file} is missing or cannot be used ({reason[:400]}). Download the model again, save it again, or "
+            f"{Path(base) / file} is missing or unusable ({reason[:400]}). Download the model again, save it again, or "
             "update transformers."
         ) from error
 
 
 def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig, base: str) -> None:
-    """Refuse a tokenizer without words, or with tokens that the model does not have."""
+    """Refuse a tokenizer without words, or with more tokens than the model."""
     special = set(tokenizer.all_special_ids)
     if len(tokenizer) <= len(special):
         raise ModelError(f"The tokenizer of {base} has no words: tokenizer.json is missing or empty. Download the model again.")
     size = getattr(config.get_text_config(), "vocab_size", None)
     if size is not None and max(tokenizer.vocab_size - 1, *special, 0) >= size:
         raise ModelError(
-            f"The tokenizer of {base} has {len(tokenizer)} tokens and vocab_size in its config.json is {size}: the files are of "
-            "two models. Download the model again."
+            f"The tokenizer of {base} has {len(tokenizer)} tokens and vocab_size in its config.json is {size}: the files belong "
+            "to two models. Download the model again."
         )
 
 
-def load_weights(found: Found, kind: str, model_class: Any, options: ModelOptions, *, headless: bool = False) -> Loaded:
-    """Load the weights of a model that was found; merge an adapter unless its base is quantized.
+def load_weights(
+    resolved: ResolvedModel, kind: str, model_class: Any, options: ModelOptions, *, headless: bool = False
+) -> LoadedModel:
+    """Load the weights of a resolved model, merging an adapter unless its base is quantized.
 
     Args:
-        found: The model.
+        resolved: The resolved model.
         kind: Its family.
-        model_class: What loads it: a class with ``from_pretrained``.
-        options: Device, dtype and the rest.
-        headless: Whether weights of a head may be left over.
+        model_class: The class that loads it with ``from_pretrained``.
+        options: Device, dtype and quantization.
+        headless: Whether the checkpoint may contain weights of a head that the model does not have.
 
     Returns:
-        The model, and what is known of it.
+        The loaded model.
 
     Raises:
-        ModelError: When the weights cannot be read, do not fit the configuration or are not all there, or an option does not fit.
+        ModelError: If the weights are unreadable, incomplete or do not fit the configuration, or an option does not fit.
     """
-    adapter = found.adapter
-    quiet = adapter is not None or headless
-    model, missing = _read_weights(found, model_class, _weight_settings(options), quiet=quiet)
+    adapter = resolved.adapter
+    is_quiet = adapter is not None or headless
+    model, missing = _read_weights(resolved, model_class, _make_loading_kwargs(options), quiet=is_quiet)
     if adapter is not None:
-        missing -= brought_by(adapter)
-    if gaps := _body_gaps(model, missing):
+        missing -= list_replaced_weights(adapter)
+    if gaps := _list_body_gaps(model, missing):
         raise ModelError(
-            f"{found.base} lacks weights of its {'encoder' if headless else 'body'} ({', '.join(gaps[:3])}; {len(gaps)} in all), "
-            "so its vectors would be random. Download it again; or its config.json is another model's."
+            f"{resolved.base} lacks weights of its {'encoder' if headless else 'body'} ({', '.join(gaps[:3])}; {len(gaps)} in "
+            "all), so its vectors would be random. Download it again, or correct its config.json."
         )
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
     if options.quantization is None:
-        model = model.to(device_of(options.device))
+        model = model.to(resolve_device(options.device))
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
-    return Loaded(model.eval(), found.tokenizer, kind, found.settings, adapter, found.base, untrained, found.files)
+    return LoadedModel(
+        model.eval(), resolved.tokenizer, kind, resolved.settings, adapter, resolved.base, untrained, resolved.files
+    )
 
 
-def _read_weights(found: Found, model_class: Any, settings: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
-    """The model, and the names of weights that its checkpoint lacks."""
-    base = found.base
+def _read_weights(resolved: ResolvedModel, model_class: Any, settings: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
+    """Read a model's weights; return the model and the names of weights missing from its checkpoint."""
+    base = resolved.base
     reading = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
-        with quietly(quiet):
-            model, info = model_class.from_pretrained(base, **reading, **settings, **found.remote)
+        with silence_transformers(quiet):
+            model, info = model_class.from_pretrained(base, **reading, **settings, **resolved.hub_kwargs)
     except SafetensorError as error:
         raise ModelError(f"The weights of {base} are damaged ({error}). Download them again.") from error
     except Exception as error:  # a configuration that fits nothing can raise anything
         if isinstance(error, MemoryError | torch.OutOfMemoryError) or "allocate" in str(error):
             raise
         if not Path(base).is_dir() and isinstance(error, OSError):
-            raise not_loaded(base, error) from error
+            raise make_load_error(base, error) from error
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ModelError(
-            f"{base} cannot be loaded as its config.json says ({reason[:400]}). Download the model again."
-        ) from error
+        raise ModelError(f"{base} does not load with its config.json ({reason[:400]}). Download the model again.") from error
     if info["mismatched_keys"]:
-        name, there, wanted = sorted(info["mismatched_keys"])[0]
+        name, shape, expected_shape = sorted(info["mismatched_keys"])[0]
         raise ModelError(
-            f"The weights of {base} do not fit its config.json: {name} is {tuple(there)} and should be {tuple(wanted)}. "
-            "The files are of two models: download it again."
+            f"The weights of {base} do not fit its config.json: {name} is {tuple(shape)} and should be {tuple(expected_shape)}. "
+            "The files belong to two models: download it again."
         )
-    if further := _further_blocks(model, info["unexpected_keys"]):
+    if extra_blocks := _list_extra_blocks(model, info["unexpected_keys"]):
         raise ModelError(
-            f"The weights of {base} hold more blocks than its config.json says ({further[0]}), so some would be left out. The "
-            "files are of two models: download it again."
+            f"The weights of {base} have more blocks than its config.json ({extra_blocks[0]}), so some would be left out. "
+            "The files belong to two models: download it again."
         )
     return model, set(info["missing_keys"])
 
 
-def _body_gaps(model: Any, missing: Iterable[str]) -> list[str]:
-    """The missing weights that are no head's and no pooler's."""
+def _list_body_gaps(model: Any, missing: Iterable[str]) -> list[str]:
+    """List the missing weights that belong neither to a head nor to a pooler, sorted."""
     prefix = f"{model.base_model_prefix}." if model.base_model is not model else ""
     head = next((f"{name}." for name, module in model.named_modules() if module is model.get_output_embeddings()), None)
     body = (name for name in missing if name.startswith(prefix) and "pooler." not in name)
     return sorted(name for name in body if head is None or not name.startswith(head))
 
 
-def _further_blocks(model: nn.Module, unexpected: Iterable[str]) -> list[str]:
-    """The weights left over that are like some of the model's own but for the number of their block."""
-    own = {re.sub(r"\d+", "#", name) for name in model.state_dict()}
-    return sorted(name for name in unexpected if re.sub(r"\d+", "#", name) in own)
+def _list_extra_blocks(model: nn.Module, unexpected: Iterable[str]) -> list[str]:
+    """List the unexpected weights whose names differ from the model's only in the block number, sorted."""
+    model_patterns = {re.sub(r"\d+", "#", name) for name in model.state_dict()}
+    return sorted(name for name in unexpected if re.sub(r"\d+", "#", name) in model_patterns)
 
 
 @contextmanager
-def quietly(expected_gaps: bool) -> Iterator[None]:
-    """No progress bar for weights; and no report of missing weights where they are expected."""
+def silence_transformers(expected_gaps: bool) -> Iterator[None]:
+    """Hide transformers' progress bar within the block, and its report of missing weights if gaps are expected."""
     level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     if expected_gaps:
@@ -273,13 +276,13 @@ def quietly(expected_gaps: bool) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def device_of(name: str | None) -> torch.device:
-    """The device asked for, else the GPU where there is one."""
+def resolve_device(name: str | None) -> torch.device:
+    """Resolve the name of a device, None to the GPU if there is one; refuse a device that cannot be used."""
     name = ("cuda" if torch.cuda.is_available() else "cpu") if name is None else name
     try:
         device = torch.device(name)
         if device.type == "meta":
-            raise RuntimeError("it holds no numbers")
+            raise RuntimeError("it stores no values")
         torch.empty(0, device=device)
     except Exception as error:  # each kind of device has its own
         reason = (str(error) or type(error).__name__).splitlines()[0]
@@ -287,19 +290,19 @@ def device_of(name: str | None) -> torch.device:
     return device
 
 
-def _weight_settings(options: ModelOptions) -> dict[str, Any]:
-    device = device_of(options.device)
-    settings: dict[str, Any] = {"dtype": choose_dtype(options, device)}
+def _make_loading_kwargs(options: ModelOptions) -> dict[str, Any]:
+    device = resolve_device(options.device)
+    kwargs: dict[str, Any] = {"dtype": choose_dtype(options, device)}
     if options.quantization is None:
-        return settings
+        return kwargs
     if options.quantization not in QUANTIZATIONS:
         raise ModelError(f"Unknown quantization {options.quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
         raise ModelError("quantization needs bitsandbytes. Install it with: pip install bitsandbytes")
-    settings["quantization_config"] = (
+    kwargs["quantization_config"] = (
         BitsAndBytesConfig(load_in_8bit=True)
         if options.quantization == "int8"
-        else BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=settings["dtype"])
+        else BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=kwargs["dtype"])
     )
-    settings["device_map"] = {"": device}
-    return settings
+    kwargs["device_map"] = {"": device}
+    return kwargs

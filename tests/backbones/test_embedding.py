@@ -12,23 +12,23 @@ from inbedder import InBedder
 from inbedder.backbones.embedding import EmbeddingBackbone
 from inbedder.backbones.sentence_modules import SentenceModules
 from inbedder.errors import InputError, ModelError
-from inbedder.models.bundled import base_folder
-from tests.backbones.checkpoints import changed, theirs
+from inbedder.models.bundled import find_base_folder
+from tests.backbones.checkpoints import copy_with_settings, encode_reference
 from tests.conftest import TEXTS, assert_close
 
-ASKED = "Represent the sentence for retrieving a duplicate sentence: "
+INSTRUCTION = "Represent the sentence for retrieving a duplicate sentence: "
 PLAIN = [text for text in TEXTS if "[MASK]" not in text]  # sentence-transformers makes special tokens of those in a text
 
 
 @pytest.mark.parametrize("family", ["headless-bert", "bert"])
 @pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("instruction", [None, "", ASKED, "Represent it:", "gibberish wug blick"])
+@pytest.mark.parametrize("instruction", [None, "", INSTRUCTION, "Represent it:", "gibberish wug blick"])
 def test_vectors_equal_sentence_transformers_without_the_prompt(make_sentence_model, family, dense, instruction):
     folder = make_sentence_model(family, dense=dense)
     model = InBedder(folder)
     assert (model.backbone.kind, model.pooling, model.dimension) == ("embedding", "text-mean", 16 if dense else 32)
     texts = ["cats", *PLAIN]
-    assert np.abs(model.encode(texts, instruction) - theirs(folder, texts, instruction)).max() < 1e-5
+    assert np.abs(model.encode(texts, instruction) - encode_reference(folder, texts, instruction)).max() < 1e-5
 
 
 @pytest.mark.parametrize("family", ["headless-bert", "roberta", "xlm-roberta", "t5", "llama"])
@@ -38,35 +38,37 @@ def test_plain_checkpoints_equal_sentence_transformers(make_sentence_model, fami
     model = InBedder(folder)
     assert model.pooling == mode.replace("tt", "t-t").replace("dm", "d-m")
     texts = ["cats", *PLAIN]
-    for instruction in (None, ASKED):
-        assert np.abs(model.encode(texts, instruction) - theirs(folder, texts, instruction)).max() < 1e-5
+    for instruction in (None, INSTRUCTION):
+        assert np.abs(model.encode(texts, instruction) - encode_reference(folder, texts, instruction)).max() < 1e-5
 
 
-def test_long_texts_are_cut_where_the_checkpoint_says_and_as_sentence_transformers_does(make_sentence_model, tmp_path):
-    folder = changed(make_sentence_model(), tmp_path, "sentence_bert_config.json", max_seq_length=20)
+def test_long_texts_are_cut_as_sentence_transformers_does(make_sentence_model, tmp_path):
+    folder = copy_with_settings(make_sentence_model(), tmp_path, "sentence_bert_config.json", max_seq_length=20)
     long = "I love cats and dogs " * 20
     with pytest.warns(UserWarning, match="1 of 2 texts were cut at their end to fit max_length=20"):
         ours = InBedder(folder).encode([long, "I love cats"], "Represent it:")
-    assert np.abs(ours - theirs(folder, [long, "I love cats"], "Represent it:")).max() < 1e-5
+    assert np.abs(ours - encode_reference(folder, [long, "I love cats"], "Represent it:")).max() < 1e-5
 
 
 def test_the_instruction_is_never_cut(make_sentence_model):
     model = InBedder(make_sentence_model(), max_length=8)
     with pytest.raises(InputError, match="Shorten the instruction or raise max_length"):
-        model.encode("I love cats", ASKED)
+        model.encode("I love cats", INSTRUCTION)
 
 
 def test_lower_case_is_as_the_checkpoint_says(make_sentence_model, tmp_path):
-    folder = changed(make_sentence_model("roberta"), tmp_path, "sentence_bert_config.json", do_lower_case=True)
+    folder = copy_with_settings(make_sentence_model("roberta"), tmp_path, "sentence_bert_config.json", do_lower_case=True)
     model = InBedder(folder)
     assert np.abs(model.encode("I LOVE CATS") - model.encode("i love cats")).max() < 1e-6
-    assert np.abs(model.encode(PLAIN) - theirs(folder, PLAIN)).max() < 1e-5
+    assert np.abs(model.encode(PLAIN) - encode_reference(folder, PLAIN)).max() < 1e-5
 
 
 def pooled_tokens(model, text, instruction):
     (prompt,) = model.tokenizer([text], [instruction])
-    kept = model.backbone._kept(prompt, model.pooling)
-    return [token for token, one in zip(model.backbone.tokenizer.convert_ids_to_tokens(prompt.ids), kept, strict=True) if one]
+    is_pooled = model.backbone._mark_pooled(prompt, model.pooling)
+    return [
+        token for token, one in zip(model.backbone.tokenizer.convert_ids_to_tokens(prompt.ids), is_pooled, strict=True) if one
+    ]
 
 
 @pytest.mark.parametrize("family", ["headless-bert", "roberta", "xlm-roberta", "t5"])
@@ -83,7 +85,7 @@ def test_changing_only_the_instruction_never_changes_what_is_pooled(make_sentenc
 
 
 @pytest.mark.parametrize("family", ["roberta", "t5", "xlm-roberta"])
-def test_the_first_word_stays_where_sentence_transformers_loses_it_at_the_border(make_sentence_model, family):
+def test_the_first_word_that_sentence_transformers_loses_is_pooled(make_sentence_model, family):
     folder = make_sentence_model(family)
     model = InBedder(folder)
     pooled = pooled_tokens(model, "I love cats", "Represent it: ")
@@ -105,7 +107,7 @@ def test_a_token_over_the_border_counts_as_the_texts(make_sentence_model):
     assert pooled_tokens(model, "s love", "cat") == ["cats", "love", "[SEP]"]
 
 
-def test_without_an_instruction_all_is_pooled_and_a_text_of_nothing_leaves_the_end(make_sentence_model):
+def test_without_an_instruction_or_a_text_special_tokens_are_pooled(make_sentence_model):
     model = InBedder(make_sentence_model())
     assert pooled_tokens(model, "I love cats", "") == ["[CLS]", "i", "love", "cats", "[SEP]"]
     assert pooled_tokens(model, "", "") == ["[CLS]", "[SEP]"]
@@ -125,19 +127,19 @@ def test_what_a_template_puts_behind_the_text_is_not_pooled(make_sentence_model,
 )
 def test_a_batch_gives_what_single_texts_give(make_sentence_model, family, mode):
     model = InBedder(make_sentence_model(family, mode, include_prompt=mode != "mean", dense=True))
-    together = model.encode(TEXTS, ASKED)
-    assert_close(together, np.stack([model.encode(text, ASKED) for text in TEXTS]))
-    assert_close(together, model.encode(TEXTS, ASKED, batch_size=2))
+    batch = model.encode(TEXTS, INSTRUCTION)
+    assert_close(batch, np.stack([model.encode(text, INSTRUCTION) for text in TEXTS]))
+    assert_close(batch, model.encode(TEXTS, INSTRUCTION, batch_size=2))
 
 
 @pytest.mark.parametrize("family", ["headless-bert", "roberta", "xlm-roberta", "t5", "llama", "qwen2", "opt"])
 @pytest.mark.parametrize("pooling", ["text-mean", "cls", "last-token", "weighted-mean"])
 def test_left_and_right_padding_give_the_same_vectors(make_sentence_model, family, pooling):
     right = InBedder(make_sentence_model(family), pooling=pooling)
-    vectors = right.encode(TEXTS, ASKED)
+    vectors = right.encode(TEXTS, INSTRUCTION)
     modules = SentenceModules()
     right.backbone = EmbeddingBackbone(right.backbone.model, right.backbone.tokenizer, modules, padding_side="left")
-    assert_close(right.encode(TEXTS, ASKED), vectors)
+    assert_close(right.encode(TEXTS, INSTRUCTION), vectors)
 
 
 def test_a_tokenizer_without_special_tokens_embeds_nothing_too(make_model, tmp_path):
@@ -153,7 +155,7 @@ def test_a_tokenizer_without_special_tokens_embeds_nothing_too(make_model, tmp_p
 @pytest.mark.parametrize("family", ["bert", "headless-bert", "roberta", "t5"])
 def test_any_encoder_folder_has_the_mean_over_the_text_and_length_one(make_model, family):
     model = InBedder(make_model(family), backbone="instructor")
-    vectors = model.encode(TEXTS, ASKED)
+    vectors = model.encode(TEXTS, INSTRUCTION)
     assert model.pooling == "text-mean" and model.template.name == "instructor"
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < 1e-5
     assert not hasattr(model.backbone.model, "decoder")
@@ -213,18 +215,18 @@ def test_an_adapter_over_an_encoder_is_merged(make_sentence_model, make_model, t
         (copy / file).unlink()
     model.save_pretrained(copy)
     assert InBedder(copy).backbone.kind == "embedding"
-    assert np.abs(InBedder(copy).encode(PLAIN, ASKED) - theirs(copy, PLAIN, ASKED)).max() < 1e-5
+    assert np.abs(InBedder(copy).encode(PLAIN, INSTRUCTION) - encode_reference(copy, PLAIN, INSTRUCTION)).max() < 1e-5
 
 
 def test_kept_vectors_know_modules_poolings_and_instructions(make_sentence_model, tmp_path):
     folder = make_sentence_model(dense=True)
     model = InBedder(folder, cache=tmp_path / "kept")
-    vectors = model.encode(PLAIN, ASKED)
-    assert np.array_equal(InBedder(folder, cache=tmp_path / "kept").encode(PLAIN, ASKED), vectors)
-    for other in ({"pooling": "mean"}, {"template": "e5-instruct"}):
-        again = InBedder(folder, cache=tmp_path / "kept", **other)
-        assert np.abs(again.encode(PLAIN, ASKED) - vectors).max() > 1e-3
-    copy = changed(folder, tmp_path, "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
+    vectors = model.encode(PLAIN, INSTRUCTION)
+    assert np.array_equal(InBedder(folder, cache=tmp_path / "kept").encode(PLAIN, INSTRUCTION), vectors)
+    for options in ({"pooling": "mean"}, {"template": "e5-instruct"}):
+        variant = InBedder(folder, cache=tmp_path / "kept", **options)
+        assert np.abs(variant.encode(PLAIN, INSTRUCTION) - vectors).max() > 1e-3
+    copy = copy_with_settings(folder, tmp_path, "2_Dense/config.json", activation_function="torch.nn.modules.linear.Identity")
     assert InBedder(copy).revision != model.revision
 
 
@@ -232,5 +234,5 @@ def test_the_bundled_base_equals_sentence_transformers():
     model = InBedder("all-MiniLM-L6-v2")
     assert (model.backbone.kind, model.pooling, model.tokenizer.max_length) == ("embedding", "mean", 256)
     texts = ["I love cats", "The delivery was late."]
-    for instruction in (None, ASKED):
-        assert np.abs(model.encode(texts, instruction) - theirs(base_folder(), texts, instruction)).max() < 1e-5
+    for instruction in (None, INSTRUCTION):
+        assert np.abs(model.encode(texts, instruction) - encode_reference(find_base_folder(), texts, instruction)).max() < 1e-5

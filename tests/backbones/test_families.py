@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM,
 
 from inbedder import InBedder
 from inbedder.backbones import adapters, hub, weights
-from inbedder.backbones.families import model_kind
+from inbedder.backbones.families import detect_kind
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import ModelOptions
@@ -28,12 +28,12 @@ from tests.conftest import CAUSAL, GOLDEN, MASKED, TEXTS
     ],
 )
 def test_the_kind_comes_from_the_configuration(config, kind):
-    assert model_kind(config) == kind
+    assert detect_kind(config) == kind
 
 
 def test_a_model_without_language_head_is_refused():
-    with pytest.raises(ModelError, match="no causal, masked or encoder-decoder language model"):
-        model_kind(ViTConfig(architectures=["ViTModel"]))
+    with pytest.raises(ModelError, match="is not a causal, masked or encoder-decoder language model"):
+        detect_kind(ViTConfig(architectures=["ViTModel"]))
 
 
 def test_the_name_of_the_folder_does_not_matter(make_model, tmp_path):
@@ -50,7 +50,7 @@ def test_an_unknown_model_says_what_to_do_without_network(name):
 
 def test_a_file_is_not_a_model(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"Give the folder that holds config.json"):
+    with pytest.raises(ModelError, match=r"Give the folder with config.json"):
         InBedder(tmp_path / "model.safetensors")
 
 
@@ -58,7 +58,7 @@ def test_pickled_weights_are_not_loaded(make_model, tmp_path):
     model = AutoModelForCausalLM.from_pretrained(make_model("opt"))
     model.config.save_pretrained(tmp_path)
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="holds pickled weights alone, which are not loaded"):
+    with pytest.raises(ModelError, match="only pickled weights, which inbedder does not load"):
         InBedder(tmp_path)
 
 
@@ -78,7 +78,7 @@ def test_a_device_that_is_not_there_is_named(make_model, device):
 
 
 def test_a_layer_that_is_not_there_is_refused_at_once(make_model):
-    with pytest.raises(ModelError, match="No layer 9"):
+    with pytest.raises(ModelError, match="There is no layer 9"):
         InBedder(make_model("bert"), layer=9)
 
 
@@ -97,7 +97,7 @@ def test_an_unknown_option_lists_the_known_ones(make_model, option, message):
 
 def test_layers_count_from_both_ends_and_others_are_refused():
     assert [check_layer(layer, 6) for layer in (0, 6, -1, -7)] == [0, 6, 6, 0]
-    with pytest.raises(ModelError, match="No layer 7: the model has layers 0"):
+    with pytest.raises(ModelError, match=r"There is no layer 7\. The model has layers 0"):
         check_layer(7, 6)
 
 
@@ -117,7 +117,7 @@ def test_a_cpu_that_is_held_back_does_not_compute_in_bfloat16(monkeypatch):
 
 
 @pytest.mark.parametrize("family", [*CAUSAL, *MASKED, "t5"])
-def test_bidirectional_states_change_with_the_last_token_and_causal_ones_do_not(make_model, family):
+def test_only_bidirectional_states_change_with_the_last_token(make_model, family):
     model = InBedder(make_model(family)).backbone.model
     body = model.encoder if family == "t5" else model.base_model
     ids = torch.arange(20, 32)[None].repeat(2, 1)
@@ -131,7 +131,7 @@ def test_bidirectional_states_change_with_the_last_token_and_causal_ones_do_not(
 
 
 def make_adapter(base: str, folder, model_class, **extra):
-    """A LoRA adapter with random weights and, under merged/, the model as peft itself merges it."""
+    """Save a LoRA adapter with random weights and, in merged/, the model as merged by peft."""
     torch.manual_seed(3)
     model = get_peft_model(
         model_class.from_pretrained(base), LoraConfig(**{"r": 4, "lora_alpha": 8, "target_modules": "all-linear", **extra})

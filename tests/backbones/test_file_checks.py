@@ -1,4 +1,4 @@
-"""What no loader opens: pickles, and files outside of a model's folder."""
+"""No loader opens pickles, or files outside a model's folder."""
 
 import ast
 import json
@@ -22,7 +22,7 @@ from inbedder_evaluation.mteb_encoder import load_mteb_model
 from inbedder_finetune.contrastive.contrastive_recipe import parse_recipe
 from inbedder_finetune.contrastive.train_contrastive import load_encoder
 from inbedder_finetune.recipe import Lora
-from inbedder_finetune.training_run import lora_config, with_adapters
+from inbedder_finetune.training_run import add_adapters, make_lora_config
 from tests.backbones.checkpoints import Marking, nothing_unpickled, plant
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ PACKAGES = [path for package in ("inbedder", "finetune", "evaluation") for path 
 
 
 def unpicklers(source):
-    """What in a file reads or writes pickles, or lets a library choose to."""
+    """Yield the names in a source file that read or write pickles, or allow a library to do so."""
     for node in ast.walk(ast.parse(source)):
         names = []
         if isinstance(node, ast.Import):
@@ -77,7 +77,7 @@ def test_the_planted_pickle_would_leave_its_mark(tmp_path, marker):
 
 
 def only_pickled(folder, copy, marker, name="pytorch_model.bin"):
-    """A copy of a model whose weights are a pickle."""
+    """Copy a model and replace its weights by a pickle."""
     shutil.copytree(folder, copy)
     (copy / "model.safetensors").unlink()
     plant(copy / name, marker)
@@ -85,7 +85,7 @@ def only_pickled(folder, copy, marker, name="pytorch_model.bin"):
 
 
 def index_of(folder, shard):
-    """Let an index name one shard for all weights."""
+    """Write an index that names one shard for all weights."""
     names = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     (folder / INDEX).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, shard)}))
@@ -97,7 +97,10 @@ def index_of(folder, shard):
 )
 def test_pickled_weights_are_refused_before_they_are_opened(make_model, tmp_path, marker, monkeypatch, family, backbone):
     copy = only_pickled(make_model(family), tmp_path / "copy", marker)
-    with nothing_unpickled(monkeypatch, marker), pytest.raises(ModelError, match="pickled weights alone, which are not loaded"):
+    with (
+        nothing_unpickled(monkeypatch, marker),
+        pytest.raises(ModelError, match="only pickled weights, which inbedder does not load"),
+    ):
         InBedder(copy, backbone=backbone)
 
 
@@ -106,7 +109,10 @@ def test_an_index_that_names_a_pickle_is_refused(make_model, tmp_path, marker, m
     copy = shutil.copytree(make_model(family), tmp_path / "copy")
     index_of(copy, "pytorch_model-00001-of-00001.bin")
     plant(copy / "pytorch_model-00001-of-00001.bin", marker)
-    with nothing_unpickled(monkeypatch, marker), pytest.raises(ModelError, match=r"names 'pytorch_model.*bin', and pickled"):
+    with (
+        nothing_unpickled(monkeypatch, marker),
+        pytest.raises(ModelError, match=r"names 'pytorch_model.*bin', but inbedder does not load pickled"),
+    ):
         InBedder(copy, backbone=backbone)
 
 
@@ -115,7 +121,7 @@ def test_an_index_that_leads_out_of_its_folder_is_refused(make_model, tmp_path, 
     copy = shutil.copytree(make_model("bert"), tmp_path / "copy")
     shutil.copy(copy / "model.safetensors", tmp_path / "outside.safetensors")
     index_of(copy, shard)
-    with pytest.raises(ModelError, match="leads out of its folder"):
+    with pytest.raises(ModelError, match="points outside its folder"):
         InBedder(copy)
 
 
@@ -123,10 +129,13 @@ def test_an_index_that_leads_out_of_its_folder_is_refused(make_model, tmp_path, 
     ("content", "message"),
     [
         ("{", "is damaged"),
-        ("[]", "must hold a table"),
+        ("[]", "must hold an object"),
         ('{"metadata": {}}', "must hold metadata and a weight_map"),
-        ('{"metadata": {}, "weight_map": {"a": 1}}', "names '1', and pickled weights are not loaded"),
-        ('{"metadata": {}, "weight_map": {"a": "b.safetensors"}}', r"b.safetensors is missing"),
+        ('{"metadata": {}, "weight_map": {"a": 1}}', "names '1', but inbedder does not load pickled weights"),
+        (
+            '{"metadata": {}, "weight_map": {"a": "b.safetensors"}}',
+            "b.safetensors, which model.safetensors.index.json names, is missing",
+        ),
     ],
 )
 def test_a_damaged_index_is_named(make_model, tmp_path, content, message):
@@ -137,7 +146,7 @@ def test_a_damaged_index_is_named(make_model, tmp_path, content, message):
         InBedder(copy)
 
 
-def test_shards_beside_their_index_are_loaded_and_links_of_a_hub_cache_are_followed(make_model, tmp_path):
+def test_shards_of_a_hub_cache_are_loaded_through_links(make_model, tmp_path):
     blob, snapshot = tmp_path / "blobs" / "1", tmp_path / "snapshots" / "main"
     blob.parent.mkdir()
     shutil.copytree(make_model("bert"), snapshot)
@@ -158,7 +167,7 @@ def test_a_configuration_that_names_other_weights_is_refused(make_model, tmp_pat
 
 
 def make_adapter(base, folder, model_class=AutoModelForMaskedLM):
-    """A LoRA adapter that peft saved."""
+    """Save a LoRA adapter with peft."""
     model = get_peft_model(model_class.from_pretrained(base), LoraConfig(r=4, lora_alpha=8, target_modules="all-linear"))
     model.save_pretrained(folder)
     return folder
@@ -172,11 +181,11 @@ def test_a_pickled_adapter_is_refused_before_it_is_opened(make_model, tmp_path, 
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps({**config, **change}))
     with nothing_unpickled(monkeypatch, marker):
-        with pytest.raises(ModelError, match=r"pickled weights \(adapter_model.bin\) are not loaded"):
+        with pytest.raises(ModelError, match=r"does not load pickled weights \(adapter_model.bin\)"):
             InBedder(adapter)
-        with pytest.raises(RecipeError, match="is no adapter of this recipe's shape"):
+        with pytest.raises(RecipeError, match="does not fit this recipe"):
             model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
-            with_adapters(model, lora_config(Lora(r=4, alpha=8)), str(adapter))
+            add_adapters(model, make_lora_config(Lora(r=4, alpha=8)), str(adapter))
 
 
 def test_an_adapter_on_a_pickled_base_or_on_another_adapter_is_refused(make_model, tmp_path, marker, monkeypatch):
@@ -186,15 +195,15 @@ def test_an_adapter_on_a_pickled_base_or_on_another_adapter_is_refused(make_mode
     for folder, stands_on in ((adapter, base), (second, adapter)):
         (folder / "inbedder.json").write_text(json.dumps({"base": str(stands_on)}))
     with nothing_unpickled(monkeypatch, marker):
-        with pytest.raises(ModelError, match="pickled weights alone"):
+        with pytest.raises(ModelError, match="only pickled weights"):
             InBedder(adapter)
-        with pytest.raises(ModelError, match="is an adapter itself"):
+        with pytest.raises(ModelError, match="is itself an adapter"):
             InBedder(second)
 
 
 @pytest.fixture
 def sentence_loaders(make_model):
-    """All that hand a folder to sentence-transformers."""
+    """Return the functions that pass a folder to sentence-transformers."""
     model = InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=2)
 
     def recipe(folder):
@@ -216,7 +225,7 @@ def test_pickled_modules_are_refused_by_all_that_load_them(
     plant(copy / place / "pytorch_model.bin", marker)
     with nothing_unpickled(monkeypatch, marker):
         for load in [*sentence_loaders, InBedder]:
-            with pytest.raises((ModelError, RecipeError), match=r"pickled weights .*(alone|not loaded)"):
+            with pytest.raises((ModelError, RecipeError), match=r"(only|does not load) pickled weights"):
                 load(copy)
 
 
@@ -229,7 +238,7 @@ def test_a_pickled_adapter_within_a_sentence_model_is_refused(
     plant(copy / "adapter_model.bin", marker)
     with nothing_unpickled(monkeypatch, marker):
         for load in [*sentence_loaders, InBedder]:
-            with pytest.raises((ModelError, RecipeError), match=r"pickled weights \(adapter_model.bin\) are not loaded"):
+            with pytest.raises((ModelError, RecipeError), match=r"does not load pickled weights \(adapter_model.bin\)"):
                 load(copy)
 
 
@@ -241,7 +250,7 @@ def test_modules_outside_of_the_folder_are_refused(make_sentence_model, sentence
     modules[2]["path"] = path
     (copy / "modules.json").write_text(json.dumps(modules))
     for load in [*sentence_loaders, InBedder]:
-        with pytest.raises((ModelError, RecipeError), match="leads out of its folder"):
+        with pytest.raises((ModelError, RecipeError), match="points outside its folder"):
             load(copy)
 
 
@@ -264,21 +273,21 @@ def test_a_conditional_encoder_with_pickled_weights_is_refused(make_model, tmp_p
     (place / "model.safetensors").unlink()
     plant(place / "pytorch_model.bin", marker)
     with nothing_unpickled(monkeypatch, marker):
-        with pytest.raises(ModelError, match="pickled weights alone"):
+        with pytest.raises(ModelError, match="only pickled weights"):
             ConditionalEncoder.load(tmp_path)
-        with pytest.raises(ModelError, match="pickled weights alone"):
+        with pytest.raises(ModelError, match="only pickled weights"):
             ConditionalEncoder.of_base(str(place), encoding)
 
 
 def test_vllm_is_given_no_pickle(make_model, tmp_path, marker, monkeypatch):
-    monkeypatch.setattr(vllm, "_version", lambda: "0")
+    monkeypatch.setattr(vllm, "_find_version", lambda: "0")
     copy = only_pickled(make_model("opt"), tmp_path / "copy", marker)
-    with pytest.raises(ModelError, match="pickled weights alone"):
+    with pytest.raises(ModelError, match="only pickled weights"):
         InBedder(copy, backbone="vllm")
     adapter = make_adapter(make_model("opt"), tmp_path / "adapter", AutoModelForCausalLM)
     (adapter / "adapter_model.safetensors").rename(tmp_path / "kept.safetensors")
     plant(adapter / "adapter_model.bin", marker)
-    with pytest.raises(ModelError, match=r"pickled weights \(adapter_model.bin\) are not loaded"):
+    with pytest.raises(ModelError, match=r"does not load pickled weights \(adapter_model.bin\)"):
         InBedder(adapter, backbone="vllm")
     assert InBedder(make_model("opt"), backbone="vllm").backbone.arguments["load_format"] == "safetensors"
     assert not marker.exists()

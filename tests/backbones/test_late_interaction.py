@@ -8,13 +8,13 @@ import torch
 from inbedder import InBedder
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
-from inbedder.backbones.packed_row import Parts, pack
-from inbedder.backbones.shared_prefix import why_not_shared
+from inbedder.backbones.packed_row import PromptParts, pack
+from inbedder.backbones.shared_prefix import explain_not_shared
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
-ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
+QUESTIONS = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 
 
 def settings_in(folder, **settings):
@@ -38,16 +38,16 @@ def test_a_folder_says_that_its_model_reads_text_and_question_apart(model):
 
 
 def test_a_packed_batch_gives_what_a_row_per_prompt_gives(model):
-    prompts = model.tokenizer(TEXTS, ASKED)
+    prompts = model.tokenizer(TEXTS, QUESTIONS)
     packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
     assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
 
 
 @pytest.mark.parametrize("scores", [1, 300, 1000, 10**6])
 def test_attention_in_parts_of_any_size_is_the_same(model, monkeypatch, scores):
-    whole = model.encode_many(TEXTS, INSTRUCTIONS)
-    monkeypatch.setattr("inbedder.backbones.packed_attention.SCORES", scores)
-    assert_close(model.encode_many(TEXTS, INSTRUCTIONS), whole)
+    expected = model.encode_many(TEXTS, INSTRUCTIONS)
+    monkeypatch.setattr("inbedder.backbones.packed_attention.MAX_SCORES", scores)
+    assert_close(model.encode_many(TEXTS, INSTRUCTIONS), expected)
 
 
 @pytest.mark.parametrize("words", [20, 60, 61, 62])
@@ -63,9 +63,9 @@ def test_a_device_without_attention_in_parts_gives_the_same(model, monkeypatch):
     assert_close(model.encode_many(TEXTS, INSTRUCTIONS), parts)
 
 
-def test_texts_with_different_numbers_of_questions_give_what_a_row_per_prompt_gives(model):
-    texts, asked = [TEXTS[0]] * 3 + [TEXTS[1]] + [TEXTS[2]] * 2, [*INSTRUCTIONS[:3], INSTRUCTIONS[0], *INSTRUCTIONS[2:]]
-    prompts = model.tokenizer(texts, asked)
+def test_texts_with_different_numbers_of_questions_are_packed(model):
+    texts, questions = [TEXTS[0]] * 3 + [TEXTS[1]] + [TEXTS[2]] * 2, [*INSTRUCTIONS[:3], INSTRUCTIONS[0], *INSTRUCTIONS[2:]]
+    prompts = model.tokenizer(texts, questions)
     packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
     assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
 
@@ -74,22 +74,22 @@ def test_texts_with_different_numbers_of_questions_give_what_a_row_per_prompt_gi
 @pytest.mark.parametrize("layer", [0, 1, -1])
 def test_a_batch_gives_what_single_texts_give(folder, pooling, layer):
     model = InBedder(folder, pooling=pooling, layer=layer)
-    alone = np.stack([model.encode(text, asked) for text, asked in zip(TEXTS, ASKED, strict=True)])
-    assert_close(model.encode(TEXTS, ASKED), alone)
+    singles = np.stack([model.encode(text, questions) for text, questions in zip(TEXTS, QUESTIONS, strict=True)])
+    assert_close(model.encode(TEXTS, QUESTIONS), singles)
 
 
-def test_average_generation_is_the_mean_of_masks_that_see_text_and_question_in_transformers_own_attention(model):
+def test_avg_gen_is_the_mean_of_masks_that_attend_to_text_and_question(model):
     (prompt,) = model.tokenizer(["I love cats"], ["Why?"])
     ids = prompt.ids.tolist()
     separator = ids[-1]
     text, question = [*ids[: prompt.instruction[0]], separator], [*ids[prompt.instruction[0] : prompt.response], separator]
     masks = [model.backbone.tokenizer.mask_token_id] * 3
     kinds = np.array([0] * len(text) + [1] * len(question) + [2] * 3)
-    seen = (kinds[:, None] == 2) | (kinds[:, None] == kinds)
+    attends = (kinds[:, None] == 2) | (kinds[:, None] == kinds)
     from transformers import AutoModelForMaskedLM
 
     plain = AutoModelForMaskedLM.from_pretrained(model.name, attn_implementation="eager").eval()
-    mask = torch.zeros(1, 1, *seen.shape).masked_fill(~torch.from_numpy(seen), torch.finfo(torch.float32).min)
+    mask = torch.zeros(1, 1, *attends.shape).masked_fill(~torch.from_numpy(attends), torch.finfo(torch.float32).min)
     with torch.inference_mode():
         states = plain.base_model(
             input_ids=torch.tensor([text + question + masks]),
@@ -101,14 +101,14 @@ def test_average_generation_is_the_mean_of_masks_that_see_text_and_question_in_t
 
 
 def test_many_instructions_read_each_text_and_each_question_once(model, monkeypatch):
-    assert why_not_shared(model.backbone, model.pooling, model.template) is None
-    apart = np.stack([model.encode(TEXTS, question) for question in INSTRUCTIONS])
+    assert explain_not_shared(model.backbone, model.pooling, model.template) is None
+    separate = np.stack([model.encode(TEXTS, question) for question in INSTRUCTIONS])
     tokens = []
     monkeypatch.setattr(
         "inbedder.backbones.late_interaction.pack",
-        lambda *given: tokens.append((packed := pack(*given)).is_mask.numel()) or packed,
+        lambda *arguments: tokens.append((packed := pack(*arguments)).is_mask.numel()) or packed,
     )
-    assert_close(model.encode_many(TEXTS, INSTRUCTIONS), apart)
+    assert_close(model.encode_many(TEXTS, INSTRUCTIONS), separate)
     prompts = [model.tokenizer(TEXTS, [question] * len(TEXTS)) for question in INSTRUCTIONS]
     texts = {prompt.ids[: prompt.instruction[0]].tobytes(): prompt.instruction[0] + 1 for prompt in prompts[0]}
     questions = {of_all[0].ids[of_all[0].instruction[0] : of_all[0].response].tobytes(): of_all[0] for of_all in prompts}
@@ -117,9 +117,11 @@ def test_many_instructions_read_each_text_and_each_question_once(model, monkeypa
     assert sum(tokens) == sum(texts.values()) + of_questions + masks
 
 
-def test_a_packed_row_holds_each_text_and_question_once_with_masks_numbered_behind_their_question():
+def test_a_packed_row_holds_each_text_and_question_once():
     first, second, question = (np.array(ids, dtype=np.int32) for ids in ([1, 7, 8, 2], [1, 2], [9, 2]))
-    packed = pack([Parts(first, question), Parts(second, question), Parts(first, first)], 2, 5, torch.device("cpu"))
+    packed = pack(
+        [PromptParts(first, question), PromptParts(second, question), PromptParts(first, first)], 2, 5, torch.device("cpu")
+    )
     assert packed.inputs["input_ids"][0].tolist() == [1, 7, 8, 2, 1, 2, 5, 5, 5, 5, 5, 5, 9, 2, 1, 7, 8, 2]
     assert packed.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 4, 5, 0, 1, 0, 1, 2, 3]
     assert packed.inputs["token_type_ids"][0].tolist() == [0] * 6 + [1] * 12
@@ -131,7 +133,7 @@ def test_a_text_states_do_not_depend_on_the_question(model):
     (short,), (long,) = (base.tokenizer(["I love cats"], [question]) for question in ("Why?", "What animals do they love most?"))
     states = []
     for prompt in (short, long):
-        inputs, _ = base.backbone._inputs([prompt])
+        inputs, _ = base.backbone._make_inputs([prompt])
         states.append(base.backbone.body(**inputs).last_hidden_state[0, : prompt.instruction[0] + 1].detach())
     assert_close(states[0].numpy(), states[1].numpy())
 
@@ -151,8 +153,8 @@ def test_an_exported_folder_reads_apart_too(model, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     model.save_sentence_transformer(tmp_path / "out")
-    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
-    assert_close(theirs.encode(["I love cats"], prompt="Why?"), model.encode(["I love cats"], "Why?"))
+    exported = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
+    assert_close(exported.encode(["I love cats"], prompt="Why?"), model.encode(["I love cats"], "Why?"))
 
 
 @pytest.mark.slow
@@ -160,5 +162,8 @@ def test_int8_vectors_are_near_those_of_float32(folder, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    int8, exact = InBedder(folder, backbone="onnx").encode(TEXTS, ASKED), InBedder(folder).encode(TEXTS, ASKED)
+    int8, exact = (
+        InBedder(folder, backbone="onnx").encode(TEXTS, QUESTIONS),
+        InBedder(folder).encode(TEXTS, QUESTIONS),
+    )
     assert ((int8 * exact).sum(1) / np.linalg.norm(int8, axis=1) / np.linalg.norm(exact, axis=1)).min() > 0.95

@@ -7,26 +7,26 @@ from tokenizers import processors
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from inbedder import InBedder
-from inbedder.backbones.masked import scoring_in_float32
+from inbedder.backbones.masked import with_float32_head
 from inbedder.errors import InputError, ModelError
 from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, MASKED, TEXTS, assert_close, wordpiece_tokenizer
 
-ASKED = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
+QUESTIONS = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 
 
 @pytest.mark.parametrize("family", MASKED)
 @pytest.mark.parametrize("pooling", ["avg-gen", "avg-ppt", "avg-all"])
 def test_a_batch_gives_what_single_texts_give(make_model, family, pooling):
     model = InBedder(make_model(family), pooling=pooling)
-    together = model.encode(TEXTS, ASKED)
-    alone = np.stack([model.encode(text, asked) for text, asked in zip(TEXTS, ASKED, strict=True)])
-    assert_close(together, alone)
+    batch = model.encode(TEXTS, QUESTIONS)
+    singles = np.stack([model.encode(text, instruction) for text, instruction in zip(TEXTS, QUESTIONS, strict=True)])
+    assert_close(batch, singles)
 
 
 @pytest.mark.parametrize("family", MASKED)
 @pytest.mark.parametrize("layer", [0, 1, 2])
-def test_average_generation_is_the_mean_of_transformers_states_at_the_masks(make_model, family, layer):
+def test_avg_gen_is_the_mean_of_transformers_states_at_the_masks(make_model, family, layer):
     folder = make_model(family)
     model = AutoModelForMaskedLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -40,7 +40,7 @@ def test_average_generation_is_the_mean_of_transformers_states_at_the_masks(make
 
 
 @pytest.mark.parametrize("family", MASKED)
-def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(make_model, family):
+def test_answers_are_the_likeliest_allowed_tokens_of_full_logits(make_model, family):
     folder = make_model(family)
     model = AutoModelForMaskedLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -50,7 +50,7 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
         rows = model(**inputs).logits[inputs["input_ids"] == tokenizer.mask_token_id].tolist()
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     names = {number: token for token, number in tokenizer.get_vocab().items()}
-    ids, said = inputs["input_ids"][0].tolist(), []
+    ids, answer_ids = inputs["input_ids"][0].tolist(), []
     follow = set(itertools.pairwise(ids))
 
     def stem(name):
@@ -59,25 +59,25 @@ def test_answers_are_the_likeliest_tokens_of_full_logits_that_may_stand_there(ma
     def may_stand(one):
         name = names.get(one, "")
         if one in tokenizer.all_special_ids:
-            return one == end and bool(said)
+            return one == end and bool(answer_ids)
         if family == "bert" and name.startswith("##") and len(name) > 2:
-            return bool(said) and (said[-1], one) in follow
+            return bool(answer_ids) and (answer_ids[-1], one) in follow
         if family != "bert":  # WordPiece alone tells pieces from words
-            return one not in said
-        heard = [stem(names.get(other, "")) for other in said if not names.get(other, "").startswith("##")]
-        is_new = one not in said and (not stem(name) or stem(name) not in heard)
+            return one not in answer_ids
+        heard = [stem(names.get(token_id, "")) for token_id in answer_ids if not names.get(token_id, "").startswith("##")]
+        is_new = one not in answer_ids and (not stem(name) or stem(name) not in heard)
         return is_new and (one in ids or not (len(name) == 1 and name.isascii() and name.isalpha()))
 
     for row in rows:
         best = max(filter(may_stand, range(len(row))), key=lambda one: row[one])
         if best == end:
             break
-        said.append(best)
-    assert InBedder(folder).answer(["I love cats"] * 2, "Why?") == [tokenizer.decode(said).strip()] * 2
+        answer_ids.append(best)
+    assert InBedder(folder).answer(["I love cats"] * 2, "Why?") == [tokenizer.decode(answer_ids).strip()] * 2
 
 
-class Told:
-    """A masked LM whose logits at the masks are given."""
+class FixedLogits:
+    """A masked LM with fixed logits at its masks."""
 
     def __init__(self, make_model, masks, prompt=()):
         self.backbone = InBedder(make_model("bert"), mask_length=len(masks)).backbone
@@ -88,15 +88,15 @@ class Told:
             for token, score in scores.items():
                 self.logits[0, mask, ids[token]] = score
 
-    def says(self, **sampling):
+    def answer(self, **sampling):
         numbers = torch.full((1, self.logits.shape[1]), 0.5)
         ids = self.backbone._read_masks(self.logits, self.prompt, Sampling(**sampling), numbers)[0, 0]
         return self.backbone.tokenizer.convert_ids_to_tokens(ids.tolist())
 
 
 def test_a_word_is_not_said_twice_and_nothing_follows_the_end(make_model):
-    told = Told(make_model, [{"cats": 3}, {"cats": 3, "love": 2}, {"[SEP]": 4, "dogs": 3}, {"dogs": 5}])
-    assert told.says() == ["cats", "love", "[SEP]", "[SEP]"]
+    head = FixedLogits(make_model, [{"cats": 3}, {"cats": 3, "love": 2}, {"[SEP]": 4, "dogs": 3}, {"dogs": 5}])
+    assert head.answer() == ["cats", "love", "[SEP]", "[SEP]"]
 
 
 @pytest.mark.parametrize("family", MASKED)
@@ -104,34 +104,34 @@ def test_words_are_scored_in_float32_by_a_model_in_sixteen_bits(make_model, fami
     model = InBedder(str(make_model(family)), dtype="bfloat16").backbone.model
     ids = torch.tensor([[5, 6, 7, 8]])
     with torch.no_grad():
-        scores, rounded = scoring_in_float32(model)(input_ids=ids).logits, model(input_ids=ids).logits
+        scores, rounded = with_float32_head(model)(input_ids=ids).logits, model(input_ids=ids).logits
     assert scores.dtype == torch.float32
     torch.testing.assert_close(scores.bfloat16(), rounded, atol=1e-2, rtol=2e-2)
     assert (scores != scores.bfloat16().float()).any()
     plain = InBedder(str(make_model(family)), dtype="float32").backbone.model
-    assert scoring_in_float32(plain) is plain
+    assert with_float32_head(plain) is plain
 
 
 def test_an_answer_begins_with_a_word_and_says_no_padding(make_model):
-    told = Told(make_model, [{"[SEP]": 9, "##s": 8, "[PAD]": 7, "dogs": 1}, {"[PAD]": 9, "[MASK]": 8, "love": 1}])
-    assert told.says() == ["dogs", "love"]
+    head = FixedLogits(make_model, [{"[SEP]": 9, "##s": 8, "[PAD]": 7, "dogs": 1}, {"[PAD]": 9, "[MASK]": 8, "love": 1}])
+    assert head.answer() == ["dogs", "love"]
 
 
 def test_a_piece_is_said_only_behind_what_it_follows_in_the_prompt(make_model):
     masks = [{"love": 3}, {"##s": 3, "dogs": 2}, {"##s": 3, "cats": 2}]
-    assert Told(make_model, masks).says() == ["love", "dogs", "cats"]
-    assert Told(make_model, masks, ["love", "##s"]).says() == ["love", "##s", "cats"]
+    assert FixedLogits(make_model, masks).answer() == ["love", "dogs", "cats"]
+    assert FixedLogits(make_model, masks, ["love", "##s"]).answer() == ["love", "##s", "cats"]
 
 
 def test_a_letter_is_said_only_where_the_prompt_has_it(make_model):
     masks = [{"e": 3, "cats": 2}, {"e": 3, "dogs": 2}]
-    assert Told(make_model, masks).says() == ["cats", "dogs"]
-    assert Told(make_model, masks, ["e"]).says() == ["e", "dogs"]
+    assert FixedLogits(make_model, masks).answer() == ["cats", "dogs"]
+    assert FixedLogits(make_model, masks, ["e"]).answer() == ["e", "dogs"]
 
 
 def test_words_of_one_stem_are_one_word(make_model):
-    told = Told(make_model, [{"delivery": 3}, {"delive": 3, "works": 2}, {"work": 3, "lamp": 2}])
-    assert told.says() == ["delivery", "works", "lamp"]
+    head = FixedLogits(make_model, [{"delivery": 3}, {"delive": 3, "works": 2}, {"work": 3, "lamp": 2}])
+    assert head.answer() == ["delivery", "works", "lamp"]
 
 
 def test_one_pass_a_batch_and_no_head(make_model):
@@ -162,11 +162,11 @@ def test_the_head_sees_the_masks_alone(make_model):
     assert shapes == [(len(TEXTS), 3, 32)]
 
 
-def test_drawn_answers_follow_their_seed(make_model):
+def test_sampled_answers_follow_their_seed(make_model):
     model = InBedder(make_model("bert"))
-    drawn = model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=3)
-    assert drawn == model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=3)
-    assert drawn != model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=4)
+    sampled_answers = model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=3)
+    assert sampled_answers == model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=3)
+    assert sampled_answers != model.answer(TEXTS[:2], "What?", n=4, temperature=2.0, seed=4)
     tiny_nucleus = model.answer(TEXTS[:2], "What?", n=2, temperature=1.0, top_p=1e-6)
     assert tiny_nucleus == model.answer(TEXTS[:2], "What?", n=2)
 
@@ -174,18 +174,18 @@ def test_drawn_answers_follow_their_seed(make_model):
 def test_filter_words_leave_out_masks_that_predict_them(make_model, monkeypatch):
     model = InBedder(make_model("bert"))
     prompt = model.tokenizer(["I love cats"], ["Why?"])
-    seen = {}
+    captured = {}
 
     def keep_head_input(_module, args):
-        seen["states"] = args[0][0]
+        captured["states"] = args[0][0]
 
     model.backbone.model.cls.register_forward_pre_hook(keep_head_input)
-    model.backbone.model.cls.register_forward_hook(lambda _m, _a, logits: seen.update(predicted=logits[0].argmax(-1)))
+    model.backbone.model.cls.register_forward_hook(lambda _m, _a, logits: captured.update(predicted=logits[0].argmax(-1)))
     model.backbone.answer(prompt, model.options.encoding.sampling)
-    unwanted = int(seen["predicted"][0])
-    kept = seen["predicted"] != unwanted
-    expected = seen["states"][kept if kept.any() else slice(None)].mean(0)
-    monkeypatch.setattr(model.tokenizer, "ids_of", lambda _words: [unwanted])
+    unwanted = int(captured["predicted"][0])
+    is_kept = captured["predicted"] != unwanted
+    expected = captured["states"][is_kept if is_kept.any() else slice(None)].mean(0)
+    monkeypatch.setattr(model.tokenizer, "find_token_ids", lambda _words: [unwanted])
     assert np.abs(expected.numpy() - model.encode("I love cats", "Why?", filter_words=["it"])).max() < 1e-5
 
 
@@ -206,13 +206,13 @@ def test_mask_tokens_written_in_a_text_are_not_pooled(make_model, family):
     with torch.inference_mode():
         states = reference(input_ids=ids, output_hidden_states=True).hidden_states[-1]
     assert np.abs(states[0, answer_masks].mean(0).numpy() - vector).max() < 1e-5
-    written = model.tokenizer.tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert mask_id in written  # the tokenizer itself would have made it a mask
+    plain_ids = model.tokenizer.tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert mask_id in plain_ids  # the tokenizer itself would have made it a mask
 
 
 @pytest.fixture
 def folder_without_end(make_model, tmp_path):
-    """Folder of a masked LM whose tokenizer has neither an end nor a separator."""
+    """Save a masked LM whose tokenizer has neither an end token nor a separator."""
     model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
     model.resize_token_embeddings(len(wordpiece_tokenizer()), mean_resizing=False)
     model.save_pretrained(tmp_path)
@@ -233,10 +233,10 @@ def test_without_an_end_token_answers_fill_every_mask_with_words(folder_without_
 
 def test_without_an_end_token_prompts_are_pooled_whole(folder_without_end):
     model = InBedder(folder_without_end, pooling="avg-ppt", mask_length=1)
-    whole = InBedder(folder_without_end, pooling="avg-all", mask_length=1).encode("I love cats", "Why?")
+    average = InBedder(folder_without_end, pooling="avg-all", mask_length=1).encode("I love cats", "Why?")
     mask = InBedder(folder_without_end, pooling="avg-gen", mask_length=1).encode("I love cats", "Why?")
     count = len(model.tokenizer(["I love cats"], ["Why?"])[0].ids)
-    assert np.abs(model.encode("I love cats", "Why?") - (whole * count - mask) / (count - 1)).max() < 1e-5
+    assert np.abs(model.encode("I love cats", "Why?") - (average * count - mask) / (count - 1)).max() < 1e-5
 
 
 def test_a_model_without_trained_head_embeds_but_does_not_answer(make_model):

@@ -24,32 +24,32 @@ def states(*shape, seed=1):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def computed_by_onednn(layer, given):
+def computed_by_onednn(layer, inputs):
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        layer(given)
+        layer(inputs)
     return any("mkldnn::_linear_pointwise" in event.key for event in profile.key_averages())
 
 
 @pytest.mark.parametrize("shape", [(1, 24), (7, 24), (3, 5, 24), (0, 24)])
 def test_a_prepacked_layer_gives_what_torch_gives(linear, shape):
     with torch.inference_mode():
-        given = states(*shape)
-        torch.testing.assert_close(PrepackedLinear(linear)(given), linear(given))
+        inputs = states(*shape)
+        torch.testing.assert_close(PrepackedLinear(linear)(inputs), linear(inputs))
 
 
 def test_gelu_is_part_of_the_layer_with_and_without_gradients(linear):
-    given, layer = states(7, 24), PrepackedLinear(linear, gelu=True)
+    inputs, layer = states(7, 24), PrepackedLinear(linear, gelu=True)
     with torch.inference_mode():
-        torch.testing.assert_close(layer(given), F.gelu(linear(given)))
-    torch.testing.assert_close(layer(given), F.gelu(linear(given)))
+        torch.testing.assert_close(layer(inputs), F.gelu(linear(inputs)))
+    torch.testing.assert_close(layer(inputs), F.gelu(linear(inputs)))
 
 
 def test_gradients_are_those_of_torch(linear):
-    given = states(7, 24)
-    PrepackedLinear(linear)(given).square().sum().backward()
-    found, linear.weight.grad = linear.weight.grad, None
-    linear(given).square().sum().backward()
-    torch.testing.assert_close(found, linear.weight.grad)
+    inputs = states(7, 24)
+    PrepackedLinear(linear)(inputs).square().sum().backward()
+    gradient, linear.weight.grad = linear.weight.grad, None
+    linear(inputs).square().sum().backward()
+    torch.testing.assert_close(gradient, linear.weight.grad)
 
 
 @pytest.mark.parametrize(
@@ -64,40 +64,40 @@ def test_gradients_are_those_of_torch(linear):
 )
 @torch.no_grad()
 def test_what_is_done_to_the_weights_later_counts(linear, change):
-    given, layer = states(7, 24), PrepackedLinear(linear)
+    inputs, layer = states(7, 24), PrepackedLinear(linear)
     change(layer)
-    torch.testing.assert_close(layer(given), F.linear(given, layer.weight, layer.bias))
+    torch.testing.assert_close(layer(inputs), F.linear(inputs, layer.weight, layer.bias))
 
 
 @torch.no_grad()
 def test_a_layer_of_another_precision_is_torchs(linear):
     layer = PrepackedLinear(linear).to(torch.bfloat16)
-    given = states(7, 24).bfloat16()
-    torch.testing.assert_close(layer(given), F.linear(given, layer.weight, layer.bias))
+    inputs = states(7, 24).bfloat16()
+    torch.testing.assert_close(layer(inputs), F.linear(inputs, layer.weight, layer.bias))
 
 
 @pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="oneDNN computes in bfloat16 on some CPUs alone")
 @pytest.mark.parametrize("gelu", [False, True])
 @torch.no_grad()
 def test_bfloat16_is_as_near_to_float32_as_torchs_own(linear, monkeypatch, gelu):
-    given, then = states(64, 24), F.gelu if gelu else lambda output: output
-    exact = then(linear(given))
+    inputs, activation = states(64, 24), F.gelu if gelu else lambda output: output
+    exact = activation(linear(inputs))
     linear = linear.bfloat16()
     monkeypatch.setattr(onednn_linear, "has_fast_bf16", lambda _device: True)
     layer = PrepackedLinear(linear, gelu=gelu)
-    assert computed_by_onednn(layer, given.bfloat16())
-    own, theirs = layer(given.bfloat16()).float(), then(linear(given.bfloat16())).float()
-    assert (own - exact).abs().mean() <= 1.1 * (theirs - exact).abs().mean()
+    assert computed_by_onednn(layer, inputs.bfloat16())
+    packed_output, torch_output = layer(inputs.bfloat16()).float(), activation(linear(inputs.bfloat16())).float()
+    assert (packed_output - exact).abs().mean() <= 1.1 * (torch_output - exact).abs().mean()
 
 
 @torch.no_grad()
 def test_a_copy_has_weights_of_its_own(linear):
     layer = PrepackedLinear(linear)
-    other = deepcopy(layer)
-    other.weight.mul_(2)
-    given = states(7, 24)
-    torch.testing.assert_close(layer(given), linear(given))
-    torch.testing.assert_close(other(given), F.linear(given, 2 * linear.weight, linear.bias))
+    layer_copy = deepcopy(layer)
+    layer_copy.weight.mul_(2)
+    inputs = states(7, 24)
+    torch.testing.assert_close(layer(inputs), linear(inputs))
+    torch.testing.assert_close(layer_copy(inputs), F.linear(inputs, 2 * linear.weight, linear.bias))
 
 
 @torch.no_grad()
@@ -128,6 +128,6 @@ def test_weights_keep_their_names_and_are_held_in_one_place(make_model):
 
 
 def test_a_large_model_is_left_as_it_is(make_model, monkeypatch):
-    monkeypatch.setattr(onednn_linear, "MOST_BYTES", 100)
+    monkeypatch.setattr(onednn_linear, "MAX_PREPACKED_BYTES", 100)
     model = InBedder(make_model("opt"), dtype="float32")
     assert not any(isinstance(module, PrepackedLinear) for module in model.backbone.model.modules())

@@ -49,16 +49,16 @@ def test_the_graph_is_made_once_and_kept_vectors_tell_precisions_apart(int8, mak
     from inbedder.backbones import onnx
 
     monkeypatch.setattr(onnx, "_export", None)
-    again = InBedder(make_model("bert"), backbone="onnx", cache=tmp_path)
-    assert again.precision == "int8"
-    again.encode(["a"], "What?")
+    second = InBedder(make_model("bert"), backbone="onnx", cache=tmp_path)
+    assert second.precision == "int8"
+    second.encode(["a"], "What?")
     exact = InBedder(make_model("bert"), cache=tmp_path)
     exact.encode(["a"], "What?")
     assert [space["precision"] for space in exact.store.info()] == ["int8", "float32"]
 
 
 def test_int8_says_what_it_is_for(make_model, monkeypatch):
-    with pytest.raises(ModelError, match="cannot be read as a masked one"):
+    with pytest.raises(ModelError, match="cannot be loaded as a masked one"):
         InBedder(make_model("opt"), backbone="onnx")
     from inbedder.backbones import onnx
 

@@ -15,7 +15,7 @@ from inbedder.options import ModelOptions
 
 
 def retrain(folder):
-    """Write other weights over those of a model, as an optimizer would."""
+    """Replace the weights of a model, as an optimizer would."""
     tensors = {name: tensor * 1.5 for name, tensor in load_file(folder / "model.safetensors").items()}
     save_file(tensors, folder / "new.safetensors", metadata={"format": "pt"})
     (folder / "new.safetensors").replace(folder / "model.safetensors")
@@ -42,9 +42,9 @@ def test_vectors_of_old_weights_are_not_kept_under_the_new_ones(folder, tmp_path
     assert np.abs(former - latter).max() > 1e-3
 
 
-def test_large_weights_are_read_when_the_revision_is_asked_for_and_refused_when_they_changed(folder, monkeypatch):
+def test_large_weights_are_hashed_late_and_refused_if_they_changed(folder, monkeypatch):
     expected = InBedder(folder).revision
-    monkeypatch.setattr(revision, "AT_ONCE", 0)
+    monkeypatch.setattr(revision, "MAX_EAGER_BYTES", 0)
     assert InBedder(folder).revision == expected
     model = InBedder(folder)
     retrain(folder)
@@ -53,13 +53,13 @@ def test_large_weights_are_read_when_the_revision_is_asked_for_and_refused_when_
 
 
 def test_weights_that_change_while_they_are_loaded_are_refused(folder):
-    found = find_model(ModelOptions(str(folder)))
+    resolved = find_model(ModelOptions(str(folder)))
     retrain(folder)
     with pytest.raises(ModelError, match="changed since the model was loaded"):
-        found.files.check()
+        resolved.files.check()
     (folder / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="changed since the model was loaded"):
-        _ = found.files.revision
+        _ = resolved.files.revision
 
 
 def test_settings_of_an_adapter_count_as_they_were_when_it_was_loaded(make_model, tmp_path):
@@ -87,7 +87,7 @@ def test_the_bundled_model_is_the_same_by_its_name_and_by_its_folder():
     assert InBedder("mini").spec.key() == InBedder(ADAPTERS["mini"]).spec.key()
 
 
-def test_the_dtype_of_a_model_and_the_version_of_transformers_do_not_change_its_files(make_model, tmp_path):
+def test_dtype_and_transformers_version_do_not_change_the_files_hash(make_model, tmp_path):
     shutil.copytree(make_model("bert"), tmp_path / "m")
     before = InBedder(tmp_path / "m").spec
     config = tmp_path / "m" / "config.json"

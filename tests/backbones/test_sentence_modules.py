@@ -7,26 +7,24 @@ import torch
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
-from tests.backbones.checkpoints import changed, theirs
+from tests.backbones.checkpoints import copy_with_settings, encode_reference
 from tests.conftest import TEXTS
 
-ASKED = "Represent the sentence for retrieving a duplicate sentence: "
+INSTRUCTION = "Represent the sentence for retrieving a duplicate sentence: "
 PLAIN = [text for text in TEXTS if "[MASK]" not in text]  # sentence-transformers makes special tokens of those in a text
 
 
 @pytest.mark.parametrize(("asked", "pooling"), [(None, "mean"), ("instructor", "text-mean")])
-def test_where_the_files_do_not_say_only_a_named_backbone_leaves_the_instruction_out(
-    make_sentence_model, tmp_path, asked, pooling
-):
-    folder = changed(make_sentence_model(), tmp_path, "1_Pooling/config.json", include_prompt=None)
-    assert InBedder(folder, backbone=asked).pooling == pooling
-    assert InBedder(folder, backbone=asked, pooling="text-mean").pooling == "text-mean"
+def test_without_include_prompt_only_a_named_backbone_skips_the_prompt(make_sentence_model, tmp_path, backbone, pooling):
+    folder = copy_with_settings(make_sentence_model(), tmp_path, "1_Pooling/config.json", include_prompt=None)
+    assert InBedder(folder, backbone=backbone).pooling == pooling
+    assert InBedder(folder, backbone=backbone, pooling="text-mean").pooling == "text-mean"
 
 
 def test_settings_of_older_versions_are_read(make_sentence_model, tmp_path):
     folder = make_sentence_model()
     old = {"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
-    copy = changed(
+    copy = copy_with_settings(
         folder, tmp_path, "1_Pooling/config.json", embedding_dimension=None, pooling_mode=None, include_prompt=None, **old
     )
     modules = json.loads((copy / "modules.json").read_text())
@@ -34,7 +32,7 @@ def test_settings_of_older_versions_are_read(make_sentence_model, tmp_path):
         module["type"] = f"sentence_transformers.models.{name}"
     (copy / "modules.json").write_text(json.dumps(modules))
     assert InBedder(copy).pooling == "cls"
-    assert np.abs(InBedder(copy).encode(PLAIN, ASKED) - theirs(copy, PLAIN, ASKED)).max() < 1e-5
+    assert np.abs(InBedder(copy).encode(PLAIN, INSTRUCTION) - encode_reference(copy, PLAIN, INSTRUCTION)).max() < 1e-5
 
 
 def test_the_folders_name_says_nothing(make_model, make_sentence_model, tmp_path):
@@ -46,7 +44,7 @@ def test_the_folders_name_says_nothing(make_model, make_sentence_model, tmp_path
 
 
 def test_a_checkpoint_that_was_fine_tuned_to_answer_keeps_its_kind(make_sentence_model, tmp_path):
-    folder = changed(make_sentence_model("bert"), tmp_path, "inbedder.json", mask_length=2)
+    folder = copy_with_settings(make_sentence_model("bert"), tmp_path, "inbedder.json", mask_length=2)
     assert InBedder(folder).backbone.kind == "masked"
     with pytest.raises(ModelError, match="was fine-tuned to answer"):
         InBedder(folder, backbone="instructor")
@@ -58,17 +56,17 @@ def test_a_checkpoint_that_was_fine_tuned_to_answer_keeps_its_kind(make_sentence
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
-        ("1_Pooling/config.json", {"pooling_mode": "max"}, "pools by max without the prompt. Known here: mean,"),
+        ("1_Pooling/config.json", {"pooling_mode": "max"}, "pools by max without the prompt. Supported: mean,"),
         ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "pools by cls and mean"),
         ("1_Pooling/config.json", {"pooling_mode": "cls"}, "pools by cls without the prompt"),
-        ("2_Dense/config.json", {"activation_function": "os.system"}, "activation_function os.system, which is not known here"),
-        ("2_Dense/config.json", {"use_residual": True}, "use_residual, which is not known here"),
+        ("2_Dense/config.json", {"activation_function": "os.system"}, "activation_function os.system, which is not supported"),
+        ("2_Dense/config.json", {"use_residual": True}, "use_residual, which is not supported"),
         ("sentence_bert_config.json", {"modality_config": {"message": {}}}, "through a chat template"),
     ],
 )
 def test_settings_that_are_not_known_are_refused(make_sentence_model, tmp_path, file, values, message):
     with pytest.raises(ModelError, match=message):
-        InBedder(changed(make_sentence_model(dense=True), tmp_path, file, **values))
+        InBedder(copy_with_settings(make_sentence_model(dense=True), tmp_path, file, **values))
 
 
 def test_other_modules_and_their_code_are_refused(make_sentence_model, tmp_path):
@@ -76,13 +74,13 @@ def test_other_modules_and_their_code_are_refused(make_sentence_model, tmp_path)
     modules = json.loads((copy / "modules.json").read_text())
     for kind in ("sentence_transformers.models.LSTM", "custom_code.Normalize"):
         (copy / "modules.json").write_text(json.dumps([*modules[:2], {**modules[2], "type": kind}]))
-        with pytest.raises(ModelError, match=rf"is made of .*{kind}. Known here is a Transformer"):
+        with pytest.raises(ModelError, match=rf"consists of .*{kind}. Supported: a Transformer"):
             InBedder(copy)
     (copy / "modules.json").write_text("[1]")
     with pytest.raises(ModelError, match="is malformed"):
         InBedder(copy)
     (copy / "modules.json").write_text("[")
-    with pytest.raises(ModelError, match="is no JSON"):
+    with pytest.raises(ModelError, match="is not valid JSON"):
         InBedder(copy)
 
 
@@ -93,7 +91,7 @@ def test_pickled_or_damaged_weights_of_a_module_are_refused(make_sentence_model,
         InBedder(copy)
     (copy / "2_Dense" / "model.safetensors").unlink()
     torch.save({}, copy / "2_Dense" / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"pickled weights .* are not loaded.*SentenceTransformer\(.*save_pretrained"):
+    with pytest.raises(ModelError, match=r"does not load pickled weights .*SentenceTransformer\(.*save_pretrained"):
         InBedder(copy)
 
 
@@ -106,7 +104,7 @@ def test_pickled_or_damaged_weights_of_a_module_are_refused(make_sentence_model,
 )
 def test_odd_settings_are_named(make_sentence_model, tmp_path, file, values, message):
     with pytest.raises(ModelError, match=message):
-        InBedder(changed(make_sentence_model(dense=True), tmp_path, file, **values))
+        InBedder(copy_with_settings(make_sentence_model(dense=True), tmp_path, file, **values))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null"])
@@ -123,14 +121,14 @@ def test_a_dense_of_another_model_is_refused(make_sentence_model, tmp_path):
 
     copy = shutil.copytree(make_sentence_model(dense=True), tmp_path / "copy")
     save_file({"linear.weight": torch.ones(16, 8), "linear.bias": torch.ones(16)}, copy / "2_Dense" / "model.safetensors")
-    with pytest.raises(ModelError, match=r"A Dense of .* takes vectors of 8 numbers, not of 32"):
+    with pytest.raises(ModelError, match=r"A Dense of .* takes vectors of 8 dimensions, not 32"):
         InBedder(copy)
 
 
 def test_an_empty_list_of_modules_is_refused(make_sentence_model, tmp_path):
     copy = shutil.copytree(make_sentence_model(), tmp_path / "copy")
     (copy / "modules.json").write_text("[]")
-    with pytest.raises(ModelError, match="is made of"):
+    with pytest.raises(ModelError, match="consists of"):
         InBedder(copy)
 
 
@@ -139,7 +137,7 @@ def test_an_encoder_with_missing_weights_is_refused(make_model, tmp_path):
 
     copy = shutil.copytree(make_model("headless-bert"), tmp_path / "copy")
     tensors = load_file(copy / "model.safetensors")
-    kept = {name: tensor for name, tensor in tensors.items() if "layer.1.output.dense" not in name}
-    save_file(kept, copy / "model.safetensors", metadata={"format": "pt"})
+    kept_tensors = {name: tensor for name, tensor in tensors.items() if "layer.1.output.dense" not in name}
+    save_file(kept_tensors, copy / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match="lacks weights of its encoder"):
         InBedder(copy, backbone="instructor")

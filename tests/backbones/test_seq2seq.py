@@ -12,7 +12,7 @@ PROMPT = "### Input:\nI love cats\n\n### Instruction:\nWhy?\n\n### Response:"
 
 @pytest.fixture
 def reference(make_model):
-    """Encoder states, decoder states and tokens of transformers' own greedy generation."""
+    """Compute encoder states, decoder states and tokens of transformers' greedy generation."""
     folder = make_model("t5")
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -39,21 +39,21 @@ def test_the_prompt_is_pooled_in_the_encoder(reference, layer):
 @pytest.mark.parametrize("layer", [1, 2])
 def test_the_answer_is_pooled_in_the_decoder(reference, layer):
     folder, _, states, predicted, special = reference
-    kept = [j for j, token in enumerate(predicted) if token not in special] or [0]
+    kept_positions = [j for j, token in enumerate(predicted) if token not in special] or [0]
     first = InBedder(folder, pooling="1st-gen", layer=layer).encode("I love cats", "Why?")
     average = InBedder(folder, pooling="avg-gen", layer=layer).encode("I love cats", "Why?")
     last = InBedder(folder, pooling="last-gen", layer=layer).encode("I love cats", "Why?")
     assert np.abs(states[layer][0, 0].numpy() - first).max() < 1e-5
-    assert np.abs(states[layer][0, kept].mean(0).numpy() - average).max() < 1e-5
-    assert np.abs(states[layer][0, kept[-1]].numpy() - last).max() < 1e-5
+    assert np.abs(states[layer][0, kept_positions].mean(0).numpy() - average).max() < 1e-5
+    assert np.abs(states[layer][0, kept_positions[-1]].numpy() - last).max() < 1e-5
 
 
 @pytest.mark.parametrize("pooling", ["1st-gen", "avg-gen", "last-gen", "avg-ppt"])
 def test_a_batch_gives_what_single_texts_give(make_model, pooling):
     model = InBedder(make_model("t5"), pooling=pooling)
-    together = model.encode(TEXTS, "What?")
-    alone = np.stack([model.encode(text, "What?") for text in TEXTS])
-    assert np.abs(together - alone).max() < 1e-4
+    batch = model.encode(TEXTS, "What?")
+    singles = np.stack([model.encode(text, "What?") for text in TEXTS])
+    assert np.abs(batch - singles).max() < 1e-4
 
 
 def test_there_is_no_avg_all(make_model):

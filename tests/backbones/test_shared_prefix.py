@@ -2,18 +2,18 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.backbones.shared_prefix import embed_shared, why_not_shared
+from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
 from tests.conftest import INSTRUCTIONS, TEXTS
 
 CAUSAL = ["opt", "gpt2", "llama", "qwen2"]
-MANY = [f"{one} {i}" for i in range(3) for one in INSTRUCTIONS]
+MANY_INSTRUCTIONS = [f"{one} {i}" for i in range(3) for one in INSTRUCTIONS]
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 @pytest.mark.parametrize("layer", [-1, 1])
 def test_shared_passes_equal_separate_ones(make_model, family, layer):
     model = InBedder(make_model(family), layer=layer)
-    assert why_not_shared(model.backbone, model.pooling, model.template) is None
+    assert explain_not_shared(model.backbone, model.pooling, model.template) is None
     shared = model.encode_many(TEXTS, INSTRUCTIONS, batch_size=3)
     separate = np.stack([model.encode(TEXTS, one, batch_size=3) for one in INSTRUCTIONS])
     assert np.abs(shared - separate).max() < 1e-4
@@ -21,19 +21,19 @@ def test_shared_passes_equal_separate_ones(make_model, family, layer):
 
 def test_instructions_go_in_groups_under_the_budget(make_model):
     model = InBedder(make_model("llama"))
-    prompts = [model.tokenizer([text] * len(MANY), MANY) for text in TEXTS[:3]]
-    whole = embed_shared(model.backbone, prompts, -1)
+    prompts = [model.tokenizer([text] * len(MANY_INSTRUCTIONS), MANY_INSTRUCTIONS) for text in TEXTS[:3]]
+    unlimited = embed_shared(model.backbone, prompts, -1)
     for budget in (1, 500):
-        assert (embed_shared(model.backbone, prompts, -1, budget) - whole).abs().max() < 1e-4
+        assert (embed_shared(model.backbone, prompts, -1, budget) - unlimited).abs().max() < 1e-4
 
 
 def test_a_text_that_is_cut_shares_what_is_left(make_model):
     model = InBedder(make_model("opt"), max_length=60)
     texts = ["many words " * 30, "few"]
     with pytest.warns(UserWarning, match="1 of 2 texts were cut"):
-        shared = model.encode_many(texts, MANY)
+        shared = model.encode_many(texts, MANY_INSTRUCTIONS)
     with pytest.warns(UserWarning, match="1 of 2 texts were cut"):
-        separate = np.stack([model.encode(texts, one) for one in MANY])
+        separate = np.stack([model.encode(texts, one) for one in MANY_INSTRUCTIONS])
     assert np.abs(shared - separate).max() < 1e-4
 
 

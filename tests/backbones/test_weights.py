@@ -1,4 +1,4 @@
-"""Damaged files and odd settings: refused by name, never a vector of random or missing weights."""
+"""Damaged files and invalid settings are refused by name; no vector comes from random or missing weights."""
 
 import json
 import shutil
@@ -18,16 +18,16 @@ from inbedder.options import ModelOptions
 
 @pytest.fixture
 def copy_of(make_model, tmp_path):
-    """A copy of a tiny model to be damaged."""
+    """Return a function that copies a tiny model."""
     return lambda family="bert": shutil.copytree(make_model(family), tmp_path / "copy")
 
 
-def rewrite(folder, change):
+def change_weights(folder, change):
     tensors = change(load_file(folder / "model.safetensors"))
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def settle(folder, file="config.json", **values):
+def change_config(folder, file="config.json", **values):
     settings = json.loads((folder / file).read_text()) if (folder / file).is_file() else {}
     (folder / file).write_text(json.dumps({**settings, **values}))
 
@@ -49,14 +49,14 @@ def settle(folder, file="config.json", **values):
 )
 def test_a_checkpoint_that_lacks_weights_of_its_body_is_refused(copy_of, family, backbone, part):
     folder = copy_of(family)
-    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
+    change_weights(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name})
     with pytest.raises(ModelError, match=r"lacks weights of its (body|encoder) .* so its vectors would be random"):
         InBedder(folder, backbone=backbone)
 
 
 def test_a_checkpoint_that_lacks_its_head_alone_embeds_and_does_not_answer(copy_of):
     folder = copy_of()
-    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")})
+    change_weights(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if name.startswith("bert.")})
     model = InBedder(folder)
     assert model.encode("a", "What?").shape == (32,) and not model.backbone.answers
 
@@ -67,14 +67,14 @@ def test_an_adapters_base_that_lacks_weights_is_refused_too(copy_of, tmp_path):
     folder = copy_of("opt")
     base = AutoModelForCausalLM.from_pretrained(folder)
     get_peft_model(base, LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
-    rewrite(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if "layers.1.fc1" not in name})
+    change_weights(folder, lambda tensors: {name: tensor for name, tensor in tensors.items() if "layers.1.fc1" not in name})
     with pytest.raises(ModelError, match="lacks weights of its body"):
         InBedder(tmp_path / "adapter")
 
 
 def test_a_conditional_encoder_that_lacks_weights_is_refused(make_model, tmp_path):
     ConditionalEncoder.of_base(make_model("bert"), Encoding()).save(tmp_path)
-    rewrite(tmp_path, lambda tensors: {name: tensor for name, tensor in tensors.items() if "layer.1" not in name})
+    change_weights(tmp_path, lambda tensors: {name: tensor for name, tensor in tensors.items() if "layer.1" not in name})
     with pytest.raises(ModelError, match="lacks weights of its encoder"):
         ConditionalEncoder.load(tmp_path)
 
@@ -84,19 +84,19 @@ def test_a_conditional_encoder_that_lacks_weights_is_refused(make_model, tmp_pat
     [
         ({"vocab_size": 10}, "has 131 tokens and vocab_size in its config.json is 10"),
         ({"vocab_size": 100_000}, r"do not fit its config.json: .*word_embeddings.weight is \(139, 32\) and should be"),
-        ({"vocab_size": "x"}, r"config.json is missing or cannot be used"),
+        ({"vocab_size": "x"}, r"config.json is missing or unusable"),
         ({"hidden_size": 16}, "do not fit its config.json"),
         ({"max_position_embeddings": 4}, "do not fit its config.json"),
-        ({"num_hidden_layers": 1}, "hold more blocks than its config.json says"),
+        ({"num_hidden_layers": 1}, "have more blocks than its config.json"),
         ({"num_hidden_layers": 3}, "lacks weights of its body"),
-        ({"num_attention_heads": 0}, "cannot be loaded as its config.json says"),
-        ({"hidden_act": "nope"}, "cannot be loaded as its config.json says"),
-        ({"model_type": "nope"}, "config.json is missing or cannot be used"),
+        ({"num_attention_heads": 0}, "does not load with its config.json"),
+        ({"hidden_act": "nope"}, "does not load with its config.json"),
+        ({"model_type": "nope"}, "config.json is missing or unusable"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(copy_of, values, message):
     folder = copy_of()
-    settle(folder, **values)
+    change_config(folder, **values)
     with pytest.raises(ModelError, match=message):
         InBedder(folder)
 
@@ -108,7 +108,7 @@ def test_a_configuration_that_does_not_fit_is_refused(copy_of, values, message):
 def test_a_damaged_json_file_is_named(copy_of, file, content):
     folder = copy_of("opt")
     (folder / file).write_text(content)
-    with pytest.raises(ModelError, match=rf"{file} is (damaged|missing or cannot be used)"):
+    with pytest.raises(ModelError, match=rf"{file} is (damaged|missing or unusable)"):
         InBedder(folder)
 
 
@@ -118,7 +118,7 @@ def test_a_model_without_its_tokenizer_is_refused(copy_of, family, files):
     folder = copy_of(family)
     for file in files:
         (folder / file).unlink()
-    with pytest.raises(ModelError, match=r"tokenizer.json is missing or (cannot be used|empty)"):
+    with pytest.raises(ModelError, match=r"tokenizer.json is missing or (unusable|empty)"):
         InBedder(folder)
 
 
@@ -137,7 +137,7 @@ def test_a_model_without_its_tokenizer_is_refused(copy_of, family, files):
 )
 def test_settings_of_another_kind_are_refused(copy_of, setting, message):
     folder = copy_of()
-    settle(folder, "inbedder.json", **setting)
+    change_config(folder, "inbedder.json", **setting)
     with pytest.raises(ModelError, match=message):
         InBedder(folder)
 
@@ -170,7 +170,7 @@ def test_a_conditional_encoder_takes_no_device_that_is_not_there(make_model, tmp
 
 
 def test_an_instruction_longer_than_the_models_limit_is_refused(make_model):
-    with pytest.raises(InputError, match=r"more than max_length=256. Shorten the instruction .*, where the model takes more"):
+    with pytest.raises(InputError, match=r"more than max_length=256. Shorten the instruction .*, if the model takes more"):
         InBedder(make_model("bert"), max_length=4096).encode(["I love cats"], "love " * 400)
 
 
@@ -179,7 +179,7 @@ def test_an_instruction_longer_than_the_models_limit_is_refused(make_model):
     [("bert", "causal"), ("bert", "seq2seq"), ("headless-bert", "causal"), ("opt", "masked"), ("t5", "causal"), ("opt", "onnx")],
 )
 def test_a_model_is_not_read_as_one_of_another_kind(make_model, family, backbone):
-    with pytest.raises(ModelError, match=r"is a \w+ LM and cannot be read as a \w+ one. Leave the backbone out"):
+    with pytest.raises(ModelError, match=r"is a \w+ LM and cannot be loaded as a \w+ one. Leave out backbone"):
         InBedder(make_model(family), backbone=backbone)
 
 
@@ -188,14 +188,14 @@ def test_code_of_a_repository_does_not_run(copy_of, tmp_path, part):
     folder, marker = copy_of("opt"), tmp_path / "marker"
     (folder / "custom.py").write_text(f"open({str(marker)!r}, 'w')\n")
     if part == "tokenizer":
-        settle(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "custom.T"]}, tokenizer_class="T")
+        change_config(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "custom.T"]}, tokenizer_class="T")
     elif part == "configuration":
-        settle(folder, auto_map={"AutoConfig": "custom.C"}, model_type="custom")
+        change_config(folder, auto_map={"AutoConfig": "custom.C"}, model_type="custom")
     else:
-        settle(folder, auto_map={"AutoModelForCausalLM": "custom.M"})
+        change_config(folder, auto_map={"AutoModelForCausalLM": "custom.M"})
     if part == "configuration":
         with pytest.raises(
-            ModelError, match=r"brings code of its own, which is not run. Read it, then give trust_remote_code=True"
+            ModelError, match=r"contains its own code, which inbedder does not run. Review it, then set trust_remote_code=True"
         ):
             InBedder(folder)
     else:  # transformers has a class of its own for it, and takes that
@@ -206,14 +206,14 @@ def test_code_of_a_repository_does_not_run(copy_of, tmp_path, part):
 def test_no_trust_reaches_configuration_tokenizer_and_model(make_model, monkeypatch):
     trusted = {}
     for kind in (AutoConfig, AutoTokenizer, AutoModelForCausalLM):
-        whole = kind.from_pretrained
+        original = kind.from_pretrained
 
-        def read(*names, _kind=kind, _whole=whole, **options):
+        def read(*names, _kind=kind, _original=original, **options):
             trusted[_kind] = options["trust_remote_code"]
-            return _whole(*names, **options)
+            return _original(*names, **options)
 
         monkeypatch.setattr(kind, "from_pretrained", read)
     for trust in (False, True):
-        found = find_model(ModelOptions(make_model("opt"), trust_remote_code=trust))
-        load_weights(found, "causal", AutoModelForCausalLM, ModelOptions(device="cpu"))
+        resolved = find_model(ModelOptions(make_model("opt"), trust_remote_code=trust))
+        load_weights(resolved, "causal", AutoModelForCausalLM, ModelOptions(device="cpu"))
         assert list(trusted.values()) == [trust] * 3
