@@ -1,4 +1,4 @@
-"""Large jobs: a table in, a folder of parquet parts out, by Ray Data on one machine or many."""
+"""Large jobs: embed a table into a folder of parquet parts with Ray Data, on one machine or many."""
 
 from inbedder.distributed.job import JobResult, Machines, embed_job
 

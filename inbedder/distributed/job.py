@@ -1,9 +1,9 @@
-"""Large jobs: a table in, a folder of parquet parts out, by Ray Data on one machine or many.
+"""Large jobs: embed a table into a folder of parquet parts with Ray Data, on one machine or many.
 
-A job survives what happens to it. A worker that dies is replaced and its rows are given to another; a killed job, run again,
-computes only the rows that have no vector yet; a row that cannot be embedded goes to a side file with the reason. At the end the
-parts are read once more: each id is there exactly once, and vectors and failures together are the rows of the input, or the job
-fails and says so. Parts are keyed by id, not in order: sort by id where the order matters. See ``folder`` for what is in it.
+A job survives crashes. A worker that dies is replaced, and another worker takes its rows; a killed job, run again, computes only
+the rows that have no vector yet; a row that cannot be embedded goes to a side file with the reason. At the end the parts are read
+again: each id must be there exactly once, and vectors and failures together must be the rows of the input, or the job raises an
+error. Parts are keyed by id, not in order: sort by id where the order matters. ``job_folder`` describes the files.
 """
 
 from __future__ import annotations
@@ -20,59 +20,72 @@ from typing import Any
 
 from inbedder import __version__
 from inbedder.distributed.job_folder import (
-    FAILED,
+    FAILED_FILE,
     Keys,
     Source,
     clear_failures,
     deduplicate_parts,
     gather_failures,
     open_job,
-    survey,
+    scan_source,
 )
-from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, shown
+from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, format_value
 from inbedder.io.files import is_same_file
 from inbedder.models.bundled import ADAPTERS
 from inbedder.options import Options
 from inbedder.prompting.templates import resolve_instruction
 
 SPARE_CPUS = 2
-"""For reading, cutting and writing, beside one per worker."""
-STORE_BYTES = 1 << 30
+"""CPUs for reading, splitting and writing, in addition to one per worker."""
+OBJECT_STORE_BYTES = 1 << 30
 """Shared memory for rows between two steps, of a Ray that is started here."""
-SHARD_ROWS = 4096
-"""Most rows in a part."""
+MAX_PART_ROWS = 4096
+"""Maximum number of rows in a part."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a run of a job came to."""
+    """The counts of one run of a job.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from inbedder.distributed import JobResult
+        >>> JobResult(Path("vectors"), rows=3, embedded=2, computed=2, failed=1, text_columns=("text",)).failed
+        1
+    """
 
     folder: Path
-    """The job's."""
+    """Folder of the job."""
     rows: int
-    """Of the input."""
+    """Rows of the input."""
     embedded: int
-    """Rows that have a vector now."""
+    """Rows that have a vector."""
     computed: int
-    """Of these, by this run."""
+    """Rows that this run embedded."""
     failed: int
-    """Rows without one; ``_failed.jsonl`` says why."""
+    """Rows without a vector; ``_failed.jsonl`` holds the reasons."""
     text_columns: tuple[str, ...]
-    """The column of the texts of each file, asked for or guessed."""
+    """Column of the texts of each file, as given or guessed."""
 
 
 @dataclass(frozen=True)
 class Machines:
-    """Where a job runs."""
+    """The workers of a job and where they run.
+
+    Example:
+        >>> from inbedder.distributed import Machines
+        >>> Machines(workers=4, threads=2).workers
+        4
+    """
 
     workers: int = 1
-    """Actors that hold the model."""
+    """Number of actors that hold the model."""
     address: str | None = None
-    """Of a running Ray cluster; None starts Ray on this machine. A cluster reads input and output at the same paths."""
+    """Address of a running Ray cluster; None starts Ray on this machine. A cluster reads input and output at the same paths."""
     threads: int | None = None
-    """Of each worker; None is ``OMP_NUM_THREADS``, else cores divided by workers."""
+    """Threads per worker; None takes ``OMP_NUM_THREADS``, else cores divided by workers."""
     gpus: float | None = None
-    """Of each worker; None is one where there are GPUs and the device does not say otherwise."""
+    """GPUs per worker; None takes one if there are GPUs and the device allows it."""
 
 
 def embed_job(
@@ -94,111 +107,118 @@ def embed_job(
 
     Args:
         source: A .csv, .tsv, .jsonl, .parquet or .txt file, or a folder of such files.
-        output: A new folder, or that of the same job, which goes on where it stopped.
-        instruction: A question, ``@name``, or None for no question, as ``InBedder.encode`` takes it.
-        model: As for ``InBedder``.
-        machines: Workers and where they are; None is one worker on this machine.
+        output: A new folder, or the folder of the same job, which then resumes.
+        instruction: A question, ``@name``, or None for vectors without a question.
+        model: A bundled model's name, a hub id or a folder.
+        machines: The workers; None runs one worker on this machine.
         text_column: The column of the texts; None guesses.
         id_column: A column of distinct whole numbers or texts; None takes the row number, from 1.
-        batch_size: Most texts in one pass of a model.
+        batch_size: Maximum number of texts in one pass of a model.
         normalize_embeddings: Scale vectors to length 1.
-        shard_rows: Most rows in a part, which is what a kill can cost each worker; None chooses by the number of rows.
-        show_progress_bar: None shows Ray's bars in a terminal.
+        shard_rows: Maximum number of rows in a part, and thus the work that a kill can cost each worker; None depends on the
+            number of rows.
+        show_progress_bar: Whether to show Ray's progress bars; None shows them in a terminal.
         **options: All other arguments of ``InBedder``.
 
     Returns:
         The counts.
 
     Raises:
-        MissingExtraError: Without Ray.
-        InputError: When the input, its ids, the folder or the machines are not what they should be.
+        MissingExtraError: When Ray is not installed.
+        InputError: When the input, its ids, the folder or the machines cannot be used.
         ModelError: When the model is not found or cannot be loaded.
         InbedderError: When rows are missing at the end.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from inbedder.distributed import embed_job
+        >>> _ = Path("reviews.txt").write_text("The box was crushed")
+        >>> result = embed_job("reviews.txt", "vectors", "What is the complaint about?", show_progress_bar=False)
+        >>> result.embedded, result.failed
+        (1, 0)
     """
-    where = machines or Machines()
-    if where.workers < 1 or batch_size < 1 or (shard_rows or 1) < 1:
+    machines = machines or Machines()
+    if machines.workers < 1 or batch_size < 1 or (shard_rows or 1) < 1:
         raise InputError("workers, batch_size and shard_rows must be at least 1.")
     if is_same_file(source, output):
-        raise InputError(f"{shown(os.fspath(output))} is the input itself. Give a new folder for the output.")
-    _need_ray()
+        raise InputError(f"{format_value(os.fspath(output))} is the input itself. Choose a new folder for the output.")
+    _require_ray()
     name, folder = os.fspath(model), Path(output).absolute()
     name = str(Path(name).absolute()) if name not in ADAPTERS and Path(name).is_dir() else name
-    settings = _settings_of(name, options)
+    model_description = _describe_options(name, options)
     encode: dict[str, Any] = {"batch_size": batch_size}
     encode["instruction"] = None if instruction is None else resolve_instruction(instruction)
     encode["normalize_embeddings"] = normalize_embeddings
-    rows = survey(os.fspath(source), text_column, id_column)
-    about = {
+    scanned = scan_source(os.fspath(source), text_column, id_column)
+    description = {
         "inbedder": __version__,
-        "input": rows.digest,
-        "text_column": [file.text_column for file in rows.files],
+        "input": scanned.digest,
+        "text_column": [file.text_column for file in scanned.files],
         "id_column": id_column,
         "instruction": encode["instruction"],
         "normalize_embeddings": normalize_embeddings,
-        **settings,
+        **model_description,
     }
-    size = shard_rows or max(batch_size, min(SHARD_ROWS, -(-rows.rows // (8 * where.workers))))
-    with open_job(folder, about):
-        done = deduplicate_parts(folder)
+    part_rows = shard_rows or max(batch_size, min(MAX_PART_ROWS, -(-scanned.rows // (8 * machines.workers))))
+    with open_job(folder, description):
+        done_keys = deduplicate_parts(folder)
         computed = 0
-        if len(done) < rows.rows:
+        if len(done_keys) < scanned.rows:
             bars = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-            computed = _compute(rows, folder, done, {"model": name, **options}, encode, where, size, bars)
-        return _verified(rows, folder, computed)
+            computed = _compute(scanned, folder, done_keys, {"model": name, **options}, encode, machines, part_rows, bars)
+        return _verify_parts(scanned, folder, computed)
 
 
-def _settings_of(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What is known of the vectors before a model is loaded; refuses a model that is not there before any work."""
-    from inbedder.backbones.revision import files_revision
+def _describe_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Describe the options and files that decide the vectors, without loading the model; refuse a model that does not exist."""
+    from inbedder.backbones.revision import get_files_revision
 
     requested = Options.parse(model=name, **options)
-    values = requested.deciding()
+    values = requested.get_deciding_options()
     plain = {key: asdict(value) if is_dataclass(value) else value for key, value in values.items()}  # type: ignore[arg-type]
-    return {**plain, "files": files_revision(name, requested.model.revision)}
+    return {**plain, "files": get_files_revision(name, requested.model.revision)}
 
 
 def _compute(
     source: Source,
     folder: Path,
-    done: Keys,
+    done_keys: Keys,
     model: dict[str, Any],
     encode: dict[str, Any],
-    where: Machines,
-    shard_rows: int,
+    machines: Machines,
+    part_rows: int,
     bars: bool,
 ) -> int:
-    """Run the pipeline over the rows that are not done; how many vectors it wrote."""
+    """Run the pipeline over the rows that are not done; return the number of vectors that it wrote."""
     if model.get("cache") is not None:
         model["cache"] = str(Path(model["cache"]).absolute())
-    with _ray_session(where) as (cpus, all_gpus):
+    with connect_ray(machines) as (cpus, all_gpus):
         from inbedder.distributed.pipeline import Plan, run_pipeline
 
         clear_failures(folder)
-        threads = where.threads or _asked_threads() or max(1, cpus // where.workers)
-        gpus = _gpus(where, model.get("device"), all_gpus)
+        threads = machines.threads or _read_omp_threads() or max(1, cpus // machines.workers)
+        gpus = _count_gpus(machines, model.get("device"), all_gpus)
         if gpus and str(model.get("device")).startswith("cuda"):
-            model["device"] = "cuda"  # a worker sees its own GPUs alone
-        sink = run_pipeline(Plan(source, folder, model, encode, where.workers, threads, gpus, shard_rows), done, bars)
-    if sink.cut:
-        warnings.warn(
-            TextCutWarning(f"{sink.cut} texts were cut to fit max_length; raise it, or split long texts.", sink.cut),
-            stacklevel=4,
-        )
+            model["device"] = "cuda"  # a worker sees only its own GPUs
+        sink = run_pipeline(Plan(source, folder, model, encode, machines.workers, threads, gpus, part_rows), done_keys, bars)
+    if sink.cut_texts:
+        message = f"{sink.cut_texts} texts were cut to fit max_length; raise it, or split long texts."
+        warnings.warn(TextCutWarning(message, sink.cut_texts), stacklevel=4)
     return sink.computed
 
 
-def _verified(source: Source, folder: Path, computed: int) -> JobResult:
-    """Read the parts again: each id once, no row lost."""
-    done = deduplicate_parts(folder)
-    failed = gather_failures(folder, done)
-    missing = source.rows - len(done) - failed
+def _verify_parts(source: Source, folder: Path, computed: int) -> JobResult:
+    """Read the parts again and check that each id occurs once and no row is missing."""
+    done_keys = deduplicate_parts(folder)
+    failed = gather_failures(folder, done_keys)
+    missing = source.rows - len(done_keys) - failed
     if missing:
-        raise InbedderError(f"{missing} of {source.rows} rows are missing in {folder}. Run the same command again to go on.")
+        raise InbedderError(f"{missing} of {source.rows} rows are missing in {folder}. Rerun the same command; it resumes.")
     columns = tuple(file.text_column for file in source.files)
-    return JobResult(folder, source.rows, len(done), computed, failed, columns)
+    return JobResult(folder, source.rows, len(done_keys), computed, failed, columns)
 
 
-def _need_ray() -> None:
+def _require_ray() -> None:
     try:
         import ray.data  # noqa: F401
     except ImportError as error:
@@ -206,67 +226,68 @@ def _need_ray() -> None:
 
 
 @contextmanager
-def _ray_session(where: Machines) -> Iterator[tuple[int, float]]:
-    """CPUs for models and GPUs of a Ray that is up: the caller's own, a cluster's, or one that is started here and ends here."""
+def connect_ray(machines: Machines) -> Iterator[tuple[int, float]]:
+    """Connect to the caller's Ray or to a cluster, or start Ray here and stop it at the end; yield CPUs for models, and GPUs."""
     import ray
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    ours = not ray.is_initialized()
-    if ours:
-        _start_ray(where, cores)
+    needs_start = not ray.is_initialized()
+    if needs_start:
+        _start_ray(machines, cores)
     try:
-        there = ray.cluster_resources()
-        if there.get("CPU", 0) < where.workers + SPARE_CPUS:
+        resources = ray.cluster_resources()
+        if resources.get("CPU", 0) < machines.workers + SPARE_CPUS:
             raise InputError(
-                f"Ray has {there.get('CPU', 0):.0f} CPUs; {where.workers} workers need one each, and reading and writing "
-                f"{SPARE_CPUS}. Ask for fewer workers, or add machines."
+                f"Ray has {resources.get('CPU', 0):.0f} CPUs; {machines.workers} workers need one each, and reading and writing "
+                f"need {SPARE_CPUS}. Use fewer workers, or add machines."
             )
-        yield (int(there["CPU"]) if where.address else cores), there.get("GPU", 0.0)
+        yield (int(resources["CPU"]) if machines.address else cores), resources.get("GPU", 0.0)
     finally:
-        if ours:
+        if needs_start:
             ray.shutdown()
 
 
-def _start_ray(where: Machines, cores: int) -> None:
+def _start_ray(machines: Machines, cores: int) -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its warnings would reach the terminal
     import ray
-    import ray.data  # which sets up its log
+    import ray.data  # sets up its log
 
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    here = {"num_cpus": max(cores, where.workers) + SPARE_CPUS, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    cpus = max(cores, machines.workers) + SPARE_CPUS
+    local_options = {"num_cpus": cpus, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}
     try:
-        if where.address:
-            ray.init(where.address, **quiet)
+        if machines.address:
+            ray.init(machines.address, **quiet)
         else:
-            ray.init("local", **here, **quiet)
+            ray.init("local", **local_options, **quiet)
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        failure = f"No Ray cluster answers at {where.address}" if where.address else "Ray did not start"
-        raise InputError(f"{failure} ({reason[0]}). Check --address, or look at it with: ray status") from error
+        failure = f"No Ray cluster answers at {machines.address}" if machines.address else "Ray did not start"
+        raise InputError(f"{failure} ({reason[0]}). Check --address, or inspect the cluster with: ray status") from error
     for handler in logging.getLogger("ray.data").handlers:
         if isinstance(handler, logging.StreamHandler) and type(handler).__module__.startswith("ray."):
-            handler.setLevel(logging.CRITICAL)  # Ray's own to the terminal: what went wrong is raised
+            handler.setLevel(logging.CRITICAL)  # errors are raised; Ray's own handler would print them as well
 
 
-def _asked_threads() -> int | None:
+def _read_omp_threads() -> int | None:
     setting = os.environ.get("OMP_NUM_THREADS", "")
     return int(setting) if setting.isdigit() and int(setting) > 0 else None
 
 
-def _gpus(where: Machines, device: str | None, there: float) -> float:
-    """GPUs of each worker."""
-    wanted = there > 0 and (device is None or device.startswith("cuda"))
-    gpus = where.gpus if where.gpus is not None else float(wanted)
-    if gpus * where.workers > there:
+def _count_gpus(machines: Machines, device: str | None, available: float) -> float:
+    """Count the GPUs of each worker."""
+    uses_gpu = available > 0 and (device is None or device.startswith("cuda"))
+    gpus = machines.gpus if machines.gpus is not None else float(uses_gpu)
+    if gpus * machines.workers > available:
         raise InputError(
-            f"{where.workers} workers need {gpus * where.workers:g} GPUs; Ray has {there:g}. "
-            "Ask for fewer workers, or for device cpu."
+            f"{machines.workers} workers need {gpus * machines.workers:g} GPUs; Ray has {available:g}. "
+            "Use fewer workers, or device cpu."
         )
     return gpus
 
 
-def summary_of(result: JobResult) -> str:
-    """The counts of a run in a line."""
-    failed = f"; {result.failed} rows failed, see {result.folder / FAILED}" if result.failed else ""
+def summarize_job(result: JobResult) -> str:
+    """Summarize the counts of a run in one line."""
+    failed = f"; {result.failed} rows failed, see {result.folder / FAILED_FILE}" if result.failed else ""
     return f"{result.folder}: {result.embedded} of {result.rows} rows embedded, {result.computed} of them now{failed}."

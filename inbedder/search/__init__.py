@@ -1,4 +1,4 @@
-"""Search: one index of generic vectors, reranked by what is asked."""
+"""Search: one index of generic vectors, reranked under any instruction."""
 
 from inbedder.search.index import Index
 

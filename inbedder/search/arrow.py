@@ -1,4 +1,4 @@
-"""Vectors and rows as arrow holds them, and back."""
+"""Conversions between rows and vectors and their Arrow arrays and tables."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.search.index_rows import GENERIC, ID, TEXT, Rows, typed
+from inbedder.search.index_rows import GENERIC, ID, TEXT, Rows, to_typed_array
 from inbedder.vectors import Vectors
 
 
-def schema_of(rows: Rows, width: int) -> Any:
-    """The columns of a new table.
+def build_schema(rows: Rows, dimension: int) -> Any:
+    """Build the schema of a new table.
 
     Args:
-        rows: What will stand in it.
-        width: Length of its generic vectors.
+        rows: The rows that the table will hold.
+        dimension: Length of its generic vectors.
 
     Returns:
         A pyarrow schema.
@@ -24,16 +24,16 @@ def schema_of(rows: Rows, width: int) -> Any:
     import pyarrow as pa
 
     fields = [pa.field(ID, pa.string(), nullable=False), pa.field(TEXT, pa.string(), nullable=False)]
-    fields += [pa.field(name, typed(values, name=name).type) for name, values in rows.columns.items()]
-    return pa.schema([*fields, pa.field(GENERIC, pa.list_(pa.float32(), width))])
+    fields += [pa.field(name, to_typed_array(values, name=name).type) for name, values in rows.columns.items()]
+    return pa.schema([*fields, pa.field(GENERIC, pa.list_(pa.float32(), dimension))])
 
 
-def table_of(columns: Mapping[str, Any], schema: Any) -> Any:
-    """Rows as the engine takes them.
+def build_table(columns: Mapping[str, Any], schema: Any) -> Any:
+    """Build a table of rows to append or merge.
 
     Args:
         columns: Values by name.
-        schema: The table's, whose metadata are left out.
+        schema: The schema of the index's table; its metadata is left out.
 
     Returns:
         A pyarrow table.
@@ -44,15 +44,15 @@ def table_of(columns: Mapping[str, Any], schema: Any) -> Any:
     return pa.table([columns[field.name] for field in fields], schema=pa.schema(fields))
 
 
-def fixed(vectors: Vectors) -> Any:
-    """Turn vectors, float32, shape (n, d), into a pyarrow array of n fixed-size lists."""
+def to_list_array(vectors: Vectors) -> Any:
+    """Convert vectors, float32, shape (n, d), to a pyarrow array of n fixed-size lists."""
     import pyarrow as pa
 
     return pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(vectors, dtype=np.float32).ravel(), vectors.shape[1])
 
 
-def matrix(column: Any) -> Vectors:
-    """Turn a pyarrow column of n fixed-size lists without nulls into an array, float32, shape (n, d)."""
-    width = column.type.list_size
+def to_matrix(column: Any) -> Vectors:
+    """Convert a pyarrow column of n fixed-size lists without nulls to an array, float32, shape (n, d)."""
+    dimension = column.type.list_size
     chunks = [np.asarray(chunk.flatten(), dtype=np.float32) for chunk in column.chunks]
-    return np.concatenate([*chunks, np.empty(0, dtype=np.float32)]).reshape(-1, width)
+    return np.concatenate([*chunks, np.empty(0, dtype=np.float32)]).reshape(-1, dimension)

@@ -1,4 +1,4 @@
-"""``Index``: generic vectors of texts, built once; a query comes with what is asked, and the nearest texts are read again."""
+"""``Index``: generic vectors of texts, built once; each search reranks the nearest texts under its own instruction."""
 
 from __future__ import annotations
 
@@ -15,37 +15,46 @@ import numpy as np
 import inbedder.search.index_checks as checks
 import inbedder.search.model_vectors as model_vectors
 from inbedder.embedder import InBedder
-from inbedder.encoding.guided import guided as guided_map
-from inbedder.errors import InputError, shown_names
+from inbedder.encoding.guided import encode_guided
+from inbedder.errors import InputError, format_names
 from inbedder.prompting.templates import resolve_instruction
-from inbedder.search.arrow import fixed, matrix, schema_of, table_of
-from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, typed
+from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
+from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
 from inbedder.search.lance_engine import import_lancedb, lock
-from inbedder.search.query import search as find_rows
-from inbedder.search.storage import BUILT, CACHE, KEPT, Storage
-from inbedder.vectors import Vectors, unit
+from inbedder.search.query import search_rows
+from inbedder.search.storage import BUILT_KEY, CACHE_FOLDER, VERSION_RETENTION, Storage
+from inbedder.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
 
-BATCH = 4096
+BATCH_ROWS = 4096
 """Rows that are embedded and committed together."""
 
 
 class Index:
-    """Texts that are searched by what is asked of them. Any number of processes may search; one at a time may write."""
+    """A folder of texts to search under any instruction. Any number of processes may search; one at a time may write.
+
+    Example:
+        >>> from inbedder.search import Index
+        >>> texts = ["The battery died after a week", "The box was crushed", "Great price"]
+        >>> index = Index.create("first.index", texts)
+        >>> rows = index.search("My parcel was damaged", "What is the complaint about?", k=2)
+        >>> rows["text"].tolist()[0]
+        'The box was crushed'
+    """
 
     def __init__(self, storage: Storage, model: InBedder | None = None) -> None:
-        """Take an open table; ``Index.create`` and ``Index.open`` are what to call.
+        """Wrap an open table; call ``Index.create`` or ``Index.open`` instead.
 
         Args:
             storage: The table.
-            model: The model that it was built with; None loads it when it is needed.
+            model: The model that it was built with; None loads the model when it is needed.
 
         Raises:
-            InputError: When the model is another.
+            InputError: When the table was built with another model.
         """
         self.storage, self._model = storage, model
         if model is not None:
@@ -53,12 +62,12 @@ class Index:
 
     @cached_property
     def model(self) -> InBedder:
-        """The model that the index was built with; what it reads is kept in the index's folder."""
+        """The model that the index was built with; it caches vectors in the index's folder."""
         model = self._model
         if model is None:
             model = self.storage.spec.load(InBedder)
             self.storage.spec.check(model.spec, "The index was built", model_vectors.ADVICE)
-        return model_vectors.with_cache(model, self.storage.folder / CACHE)
+        return model_vectors.with_cache(model, self.storage.folder / CACHE_FOLDER)
 
     @classmethod
     def create(
@@ -72,17 +81,17 @@ class Index:
         id_column: str | None = None,
         show_progress_bar: bool | None = None,
     ) -> Index:
-        """Build an index, or go on with a build that was interrupted.
+        """Build an index, or resume an interrupted build.
 
         Args:
-            folder: Where it shall lie.
+            folder: Path of the index.
             data: A list of texts or a table: a list of dicts, a pandas frame or a pyarrow table.
             model: An ``InBedder`` or the name of one.
-            columns: Columns to keep beside the texts; None keeps all.
+            columns: Columns to store with the texts; None stores all.
             text_column: The column of the texts.
-            id_column: The column of the ids. None takes "id" where there is one, else a hash of each row, by which a build that
-                is begun again knows what is done.
-            show_progress_bar: As for ``InBedder.encode``.
+            id_column: The column of the ids. None takes the column "id" if there is one, else a hash of each row, by which a
+                resumed build knows the rows that it has.
+            show_progress_bar: Whether to show a progress bar; None shows one for long work in a terminal.
 
         Returns:
             The index.
@@ -90,6 +99,12 @@ class Index:
         Raises:
             InputError: When the data or the folder cannot be used, or another process writes there.
             MissingExtraError: When LanceDB is not installed.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> rows = [{"text": "The box was crushed", "stars": 2}, {"text": "Great price", "stars": 5}]
+            >>> len(Index.create("created.index", rows))
+            2
         """
         import_lancedb()
         rows = read_rows(data, text_column=text_column, id_column=id_column, columns=columns)
@@ -97,13 +112,13 @@ class Index:
             raise InputError("An index needs at least one text.")
         embedder = InBedder(model) if isinstance(model, str) else model
         path = Path(folder)
-        width = len(model_vectors.generic_vectors(embedder, rows.texts[:1])[0])
+        dimension = len(model_vectors.encode_generic(embedder, rows.texts[:1])[0])
         with lock(path):
-            index = cls(Storage.create(path, schema_of(rows, width), embedder.spec), embedder)
+            index = cls(Storage.create(path, build_schema(rows, dimension), embedder.spec), embedder)
             index._append(rows, show_progress_bar)
             index.storage.compact(timedelta(milliseconds=1))  # nobody reads older versions of an unfinished index
             index.storage.make_indexes()
-            index.storage.note(TEXT, **{BUILT: "yes"})
+            index.storage.set_metadata(TEXT, **{BUILT_KEY: "yes"})
         return index
 
     @classmethod
@@ -111,8 +126,8 @@ class Index:
         """Open an index.
 
         Args:
-            folder: Where it lies.
-            model: The model that it was built with, where it is loaded already; None loads it when it is needed.
+            folder: Path of the index.
+            model: The model that it was built with, if it is already loaded; None loads it when it is needed.
 
         Returns:
             The index, which shows what other processes commit.
@@ -120,11 +135,17 @@ class Index:
         Raises:
             InputError: When there is no index, or it was built with another model.
             MissingExtraError: When LanceDB is not installed.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> _ = Index.create("opened.index", ["The box was crushed", "Great price"])
+            >>> len(Index.open("opened.index"))
+            2
         """
         import_lancedb()
         index = cls(Storage.open(folder), model)
         if not index.storage.is_built:
-            logger.warning("%s: its build did not finish. Build it again with the same table; what is done is kept.", folder)
+            logger.warning("%s: the build did not finish. Build it again with the same table; committed rows are kept.", folder)
         return index
 
     def __len__(self) -> int:
@@ -139,65 +160,77 @@ class Index:
         columns: Sequence[str] | None = None,
         show_progress_bar: bool | None = None,
     ) -> int:
-        """Add rows. Those whose id is there already are left as they are, so an interrupted call is made again.
+        """Add rows, and skip rows whose id is already in the index; repeat an interrupted call to complete it.
 
         Args:
-            data: As for ``create``.
-            text_column: As for ``create``.
-            id_column: As for ``create``.
-            columns: Columns to keep; None keeps those of the index. Those that the data lack are empty.
-            show_progress_bar: As for ``InBedder.encode``.
+            data: A list of texts or a table: a list of dicts, a pandas frame or a pyarrow table.
+            text_column: The column of the texts.
+            id_column: The column of the ids; None takes the column "id" if there is one, else a hash of each row.
+            columns: Columns to store; None stores those of the index. Columns that the data lack stay empty.
+            show_progress_bar: Whether to show a progress bar; None shows one for long work in a terminal.
 
         Returns:
-            How many rows were added.
+            Number of rows added.
 
         Raises:
             InputError: When a column or value does not fit, or another process writes.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("grown.index", ["The box was crushed"])
+            >>> index.add(["The box was crushed", "Great price"])
+            1
         """
         rows = read_rows(data, text_column=text_column, id_column=id_column, columns=columns)
-        new = [name for name in rows.columns if name not in self.storage.columns]
-        if new:
-            there = shown_names(self.storage.columns)
-            raise InputError(f"The index has no column {shown_names(new)}. Name those to keep in columns=, of: {there}.")
+        unknown = [name for name in rows.columns if name not in self.storage.columns]
+        if unknown:
+            names = format_names(self.storage.columns)
+            raise InputError(f"The index has no column {format_names(unknown)}. Select columns with columns=, from: {names}.")
         with lock(self.storage.folder):
             return self._append(rows, show_progress_bar)
 
     def _append(self, rows: Rows, show_progress_bar: bool | None) -> int:
-        """Embed and commit the rows whose ids are not there yet, batch by batch; gives their number."""
+        """Embed and commit the rows whose ids are new, batch by batch; return their number."""
         import pyarrow as pa
 
-        there, schema = set(self.storage.ids()), self.storage.table.schema
-        new = [number for number, name in enumerate(rows.ids) if name not in there]
-        columns = {name: typed(values, schema.field(name).type, name) for name, values in rows.columns.items()}
-        for start in range(0, len(new), BATCH):
-            numbers = new[start : start + BATCH]
+        stored_ids, schema = set(self.storage.list_ids()), self.storage.table.schema
+        new = [number for number, name in enumerate(rows.ids) if name not in stored_ids]
+        columns = {name: to_typed_array(values, schema.field(name).type, name) for name, values in rows.columns.items()}
+        for start in range(0, len(new), BATCH_ROWS):
+            numbers = new[start : start + BATCH_ROWS]
             texts = [rows.texts[number] for number in numbers]
-            filled: dict[str, Any] = {ID: [rows.ids[number] for number in numbers], TEXT: texts}
-            filled |= {name: column.take(pa.array(numbers)) for name, column in columns.items()}
-            filled |= self._vectors(texts, show_progress_bar)
-            empty = {field.name: pa.nulls(len(numbers), field.type) for field in schema if field.name not in filled}
-            whole = filled | empty
-            self.storage.append(table_of(whole, schema))
+            batch: dict[str, Any] = {ID: [rows.ids[number] for number in numbers], TEXT: texts}
+            batch |= {name: column.take(pa.array(numbers)) for name, column in columns.items()}
+            batch |= self._embed_texts(texts, show_progress_bar)
+            batch |= {field.name: pa.nulls(len(numbers), field.type) for field in schema if field.name not in batch}
+            self.storage.append(build_table(batch, schema))
         return len(new)
 
-    def _vectors(self, texts: list[str], show_progress_bar: bool | None) -> dict[str, Any]:
-        """The columns of vectors, generic and instructed."""
-        found = {GENERIC: fixed(model_vectors.generic_vectors(self.model, texts, show_progress_bar))}
-        for name, known in self.storage.instructed.items():
-            found[name] = fixed(model_vectors.instructed_vectors(self.model, texts, known["instruction"], show_progress_bar))
-        return found
+    def _embed_texts(self, texts: list[str], show_progress_bar: bool | None) -> dict[str, Any]:
+        """Compute the columns of vectors, generic and instructed."""
+        columns = {GENERIC: to_list_array(model_vectors.encode_generic(self.model, texts, show_progress_bar))}
+        for name, metadata in self.storage.instructed.items():
+            vectors = model_vectors.encode_instructed(self.model, texts, metadata["instruction"], show_progress_bar)
+            columns[name] = to_list_array(vectors)
+        return columns
 
     def delete(self, ids: Sequence[str]) -> int:
-        """Remove rows.
+        """Delete rows.
 
         Args:
-            ids: Their ids; those that are not there are passed over.
+            ids: Their ids; unknown ids are ignored.
 
         Returns:
-            How many were there.
+            Number of rows deleted.
 
         Raises:
             InputError: When another process writes.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("pruned.index", [{"id": "a", "text": "Late"}, {"id": "b", "text": "Broken"}])
+            >>> index.delete(["b", "unknown"]), len(index)
+            (1, 1)
         """
         if isinstance(ids, str):
             raise InputError("delete takes a list of ids.")
@@ -205,89 +238,103 @@ class Index:
             return self.storage.remove([str(name) for name in ids])
 
     def update(self, records: Sequence[Mapping[str, Any]]) -> int:
-        """Change rows: texts, which are embedded again, or other columns. Each batch is committed whole.
+        """Change texts, which are embedded again, or other columns. Each batch is committed as a whole.
 
         Args:
             records: One dict per row: "id", and the columns that change ("text" for the text).
 
         Returns:
-            How many rows were changed.
+            Number of rows changed.
 
         Raises:
-            InputError: When an id or a column is not there, a value does not fit, or another process writes.
+            InputError: When an id or a column is unknown, a value does not fit, or another process writes.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("changed.index", [{"id": "a", "text": "Late"}, {"id": "b", "text": "Broken"}])
+            >>> index.update([{"id": "a", "text": "Two weeks late"}])
+            1
         """
         changes = {str(record[ID]): dict(record) for record in records if ID in record}
         if len(changes) < len(records):
-            raise InputError('update takes one dict per row, each with another "id".')
+            raise InputError('update takes one dict per row, each with an "id" of its own.')
         unknown = sorted({name for change in changes.values() for name in change} - set(self.storage.columns))
         if unknown:
-            there = shown_names(self.storage.columns)
-            raise InputError(f"The index has no column {shown_names(unknown)}. Its columns are: {there}.")
+            names = format_names(self.storage.columns)
+            raise InputError(f"The index has no column {format_names(unknown)}. Its columns are: {names}.")
         with lock(self.storage.folder):
-            missing = sorted(set(changes) - set(self.storage.ids()))
+            missing = sorted(set(changes) - set(self.storage.list_ids()))
             if missing:
-                raise InputError(f"There is no row with the id {shown_names(missing)}. Add it, or leave it out.")
-            for start in range(0, len(changes), BATCH):
-                self._change(dict(list(changes.items())[start : start + BATCH]))
+                raise InputError(f"There is no row with the id {format_names(missing)}. Add it, or leave it out.")
+            for start in range(0, len(changes), BATCH_ROWS):
+                self._change(dict(list(changes.items())[start : start + BATCH_ROWS]))
         return len(changes)
 
     def _change(self, changes: Mapping[str, dict[str, Any]]) -> None:
-        found = self.storage.take(list(changes))
-        rows = [{**row, **changes[row[ID]], ID: row[ID]} for row in found.to_pylist()]
-        own = [name for name in self.storage.columns if name not in (ID, TEXT)]
-        checked = read_rows([{name: row[name] for name in (ID, TEXT, *own)} for row in rows])
-        arrays = {name: typed(checked.columns[name], found.schema.field(name).type, name) for name in own}
-        arrays |= {ID: checked.ids, TEXT: checked.texts} | self._vectors(checked.texts, False)
-        self.storage.merge(table_of(arrays, found.schema))
+        """Commit a batch of changes, by id."""
+        stored = self.storage.take(list(changes))
+        records = [{**record, **changes[record[ID]], ID: record[ID]} for record in stored.to_pylist()]
+        columns = [name for name in self.storage.columns if name not in (ID, TEXT)]
+        rows = read_rows([{name: record[name] for name in (ID, TEXT, *columns)} for record in records])
+        arrays = {name: to_typed_array(rows.columns[name], stored.schema.field(name).type, name) for name in columns}
+        arrays |= {ID: rows.ids, TEXT: rows.texts} | self._embed_texts(rows.texts, False)
+        self.storage.merge(build_table(arrays, stored.schema))
 
     def instruct(self, instruction: str, *, sample: int | None = None, show_progress_bar: bool | None = None) -> str:
-        """Add a column of vectors under an instruction, so that searches under it read the query alone.
+        """Add a column of vectors under an instruction, so that searches under it encode only the query.
 
-        An interrupted call is made again and goes on; searches meanwhile read what is missing.
+        Repeat an interrupted call to complete it; until then, searches encode the texts whose vector is missing.
 
         Args:
             instruction: A question, or ``@name``.
-            sample: How many texts are read, the others' vectors being mapped from the generic ones (see ``guided``); None
-                reads every text.
-            show_progress_bar: As for ``InBedder.encode``.
+            sample: Number of texts to encode; the vectors of the others are mapped from the generic ones (see ``guided``). None
+                encodes every text.
+            show_progress_bar: Whether to show a progress bar; None shows one for long work in a terminal.
 
         Returns:
             The column's name.
 
         Raises:
             InputError: When the sample is too small, or another process writes.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("instructed.index", ["The box was crushed", "Great price"])
+            >>> column = index.instruct("What is the complaint about?")
+            >>> index.info()["instructions"][0]["missing"]
+            0
         """
         import pyarrow as pa
 
-        name = model_vectors.column_of(instruction)
+        name = model_vectors.name_column(instruction)
         with lock(self.storage.folder):
             if name not in self.storage.instructed:
-                width = len(model_vectors.instructed_vectors(self.model, ["a"], instruction)[0])
-                facts = {"instruction": resolve_instruction(instruction), "read": "all" if sample is None else str(sample)}
-                self.storage.add_column(pa.field(name, pa.list_(pa.float32(), width), metadata=facts))
-            missing = sorted(self.storage.ids(f"{name} IS NULL"))
-            mapped = None if sample is None or not missing else self._mapped(instruction, sample)
-            for start in range(0, len(missing), BATCH):
-                ids = missing[start : start + BATCH]
-                if mapped is None:
+                dimension = len(model_vectors.encode_instructed(self.model, ["a"], instruction)[0])
+                metadata = {"instruction": resolve_instruction(instruction), "read": "all" if sample is None else str(sample)}
+                self.storage.add_column(pa.field(name, pa.list_(pa.float32(), dimension), metadata=metadata))
+            missing = sorted(self.storage.list_ids(f"{name} IS NULL"))
+            mapped_vectors = None if sample is None or not missing else self._map_sample(instruction, sample)
+            for start in range(0, len(missing), BATCH_ROWS):
+                ids = missing[start : start + BATCH_ROWS]
+                if mapped_vectors is None:
                     rows = self.storage.take(ids, [ID, TEXT])
-                    ids = rows[ID].to_pylist()
-                    vectors = model_vectors.instructed_vectors(self.model, rows[TEXT].to_pylist(), instruction, show_progress_bar)
+                    ids, texts = rows[ID].to_pylist(), rows[TEXT].to_pylist()
+                    vectors = model_vectors.encode_instructed(self.model, texts, instruction, show_progress_bar)
                 else:
-                    vectors = np.stack([mapped[name] for name in ids])
-                self.storage.merge(pa.table({ID: ids, name: fixed(vectors)}))
+                    vectors = np.stack([mapped_vectors[row_id] for row_id in ids])
+                self.storage.merge(pa.table({ID: ids, name: to_list_array(vectors)}))
         return name
 
-    def _mapped(self, instruction: str, sample: int) -> dict[str, Vectors]:
-        """Vectors under an instruction by id, of which a sample was read."""
+    def _map_sample(self, instruction: str, sample: int) -> dict[str, Vectors]:
+        """Encode a sample under an instruction and map the generic vectors of all rows; return vectors by id."""
         rows = self.storage.table.search().select([ID, TEXT, GENERIC]).limit(None).to_arrow().sort_by(ID)
         texts = rows[TEXT].to_pylist()
-        vectors = guided_map(
-            lambda places: model_vectors.instructed_vectors(self.model, [texts[place] for place in places], instruction),
-            matrix(rows[GENERIC]),
+        vectors = encode_guided(
+            lambda indices: model_vectors.encode_instructed(self.model, [texts[index] for index in indices], instruction),
+            to_matrix(rows[GENERIC]),
             sample=sample,
         )
-        return dict(zip(rows[ID].to_pylist(), unit(np.asarray(vectors)), strict=True))
+        return dict(zip(rows[ID].to_pylist(), normalize_vectors(np.asarray(vectors)), strict=True))
 
     def search(
         self,
@@ -300,54 +347,79 @@ class Index:
         *,
         weight: float | str = "auto",
     ) -> pd.DataFrame:
-        """Find the rows nearest to a query in what is asked.
+        """Find the rows most similar to a query under an instruction.
 
         Args:
-            query: What is searched for.
-            instruction: What is asked of the query and the texts, a question or ``@name``; None leaves the generic order.
-            k: How many rows.
-            candidates: How many of the rows that are nearest by generic vectors are read under the instruction.
+            query: The text to search for.
+            instruction: The question about query and texts, or ``@name``; None keeps the generic order.
+            k: Maximum number of rows to return.
+            candidates: Number of rows nearest by generic vectors that are reranked under the instruction.
             where: An SQL filter on the columns, such as "stars < 3".
-            hybrid: Whether the candidates are found by their words too (BM25), fused by reciprocal rank.
-            weight: Of the generic score beside the instructed one, from 0 to 1, or "auto" (``ranking``, evaluation/README.md).
+            hybrid: Whether BM25 also finds candidates; the two lists are fused by reciprocal rank.
+            weight: Weight of the generic score, from 0 to 1, or "auto"; the instructed score has the remainder.
 
         Returns:
-            At most k rows, the best first: id, text, the other columns, score, generic_score, and under an instruction
+            At most k rows, the best first: id, text, the other columns, score and generic_score; with an instruction also
             instructed_score and the model's answer.
 
         Raises:
             InputError: When the index is empty, the filter or the query cannot be used, or a number is out of range.
             MissingExtraError: When pandas is not installed.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> rows = [{"text": "The box was crushed", "stars": 2}, {"text": "Great price", "stars": 5}]
+            >>> index = Index.create("searched.index", rows)
+            >>> index.search("damaged parcel", "What is the complaint about?", where="stars < 3")["text"].tolist()
+            ['The box was crushed']
         """
-        return find_rows(
+        return search_rows(
             self.storage, self.model, query, instruction, k=k, candidates=candidates, where=where, hybrid=hybrid, weight=weight
         )
 
-    def compact(self, keep: timedelta = KEPT) -> None:
-        """Merge small files, bring the search indexes up to date and remove old versions.
+    def compact(self, keep: timedelta = VERSION_RETENTION) -> None:
+        """Merge small files, update the search indexes and remove old versions.
 
         Args:
-            keep: How long versions stay that newer ones replaced; who reads one of them may go on for so long.
+            keep: Age at which replaced versions are removed; processes that read a younger one can continue.
 
         Raises:
             InputError: When another process writes, or the disk is full.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("compact.index", ["The box was crushed", "Great price"])
+            >>> index.compact()
+            >>> len(index)
+            2
         """
         with lock(self.storage.folder):
             self.storage.compact(keep)
             self.storage.make_indexes()
 
     def verify(self) -> list[str]:
-        """Read everything and check it.
+        """Read the whole index and check it.
 
         Returns:
-            What is wrong, one line each; nothing when all is well.
+            One line per problem; empty for a sound index.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> Index.create("verified.index", ["The box was crushed", "Great price"]).verify()
+            []
         """
-        return checks.verify(self.storage)
+        return checks.verify_index(self.storage)
 
     def info(self) -> dict[str, Any]:
-        """What the index holds.
+        """Describe the index.
 
         Returns:
             Rows, columns, model, engine, instructions, versions, bytes on disk and whether the build has finished.
+
+        Example:
+            >>> from inbedder.search import Index
+            >>> index = Index.create("described.index", ["The box was crushed", "Great price"])
+            >>> index.info()["rows"], index.info()["engine"]
+            (2, 'exact: every vector is compared')
         """
-        return checks.info(self.storage)
+        return checks.describe_index(self.storage)

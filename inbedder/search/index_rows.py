@@ -1,4 +1,4 @@
-"""What goes into an index: texts or a table as ids, texts and typed columns."""
+"""Rows of an index before they have vectors: ids, texts and typed columns of a list or table."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from inbedder.errors import InputError, shown, shown_names
-from inbedder.io.columns import why_no_text
+from inbedder.errors import InputError, format_names, format_value
+from inbedder.io.columns import explain_missing_text
 from inbedder.io.outputs import import_parquet
 from inbedder.prompting.tokenization import clean_text
 
 ID, TEXT, GENERIC, INSTRUCTED = "id", "text", "generic", "instructed_"
-FOUND = ("score", "generic_score", "instructed_score", "answer")
+RESULT_COLUMNS = ("score", "generic_score", "instructed_score", "answer")
 """Columns that a search adds to its rows."""
-WHOLE, DECIMAL = re.compile(r"0|-?[1-9]\d{0,17}"), re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
+DECIMAL_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 Record = Mapping[str, Any]
 Data = Any
 """Texts (a list of strings) or a table: a list of dicts, a pandas frame or a pyarrow table."""
@@ -29,7 +30,7 @@ class Rows:
     """Rows of an index before they have vectors."""
 
     ids: list[str]
-    """n different ids."""
+    """n distinct ids."""
     texts: list[str]
     """n texts."""
     columns: dict[str, list[Any]]
@@ -42,40 +43,40 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
     Args:
         data: A list of strings, or a table: a list of dicts, a pandas frame or a pyarrow table.
         text_column: The table's column of texts.
-        id_column: The table's column of ids. None takes the column "id" where there is one, else a hash of the row, so that the
-            same row has the same id whenever it is read; equal rows of one table are numbered.
+        id_column: The table's column of ids. None takes the column "id" if there is one, else a hash of each row, so that the
+            same row always has the same id; equal rows of one table are numbered.
         columns: Other columns to keep; None keeps all.
 
     Returns:
         The rows.
 
     Raises:
-        InputError: When a text, an id or a column is missing, an id is there twice, or a column's name is taken.
+        InputError: When a text, an id or a column is missing, an id occurs twice, or a column's name is reserved.
     """
-    records = _records(data, text_column)
+    records = _list_records(data, text_column)
     names = list(dict.fromkeys(str(name) for record in records for name in record))
     for name in [text_column, *([id_column] if id_column else []), *(columns or [])]:
         if records and name not in names:
-            raise InputError(f"No column {shown(name)}. The columns are: {shown_names(names)}.")
+            raise InputError(f"No column {format_value(name)}. The columns are: {format_names(names)}.")
     if id_column is None and ID in names:
         id_column = ID
-    kept = [name for name in (names if columns is None else columns) if name not in (text_column, id_column)]
-    for name in kept:
-        if name in (ID, TEXT, GENERIC, *FOUND) or name.startswith((INSTRUCTED, "_")):
-            raise InputError(f"A column cannot be called {shown(name)}, which an index uses itself. Rename it or leave it out.")
+    other_columns = [name for name in (names if columns is None else columns) if name not in (text_column, id_column)]
+    for name in other_columns:
+        if name in (ID, TEXT, GENERIC, *RESULT_COLUMNS) or name.startswith((INSTRUCTED, "_")):
+            raise InputError(f"A column cannot be called {format_value(name)}: an index uses this name. Rename or omit it.")
     texts = []
     for number, record in enumerate(records, start=1):
-        if (reason := why_no_text(record.get(text_column))) is not None:
+        if (reason := explain_missing_text(record.get(text_column))) is not None:
             raise InputError(f"Row {number}: the text {reason}. Leave such rows out.")
         texts.append(clean_text(str(record[text_column])))
-    values = {name: [_plain(record.get(name)) for record in records] for name in kept}
-    ids = _hashed(texts, values) if id_column is None else _given(records, id_column)
+    values = {name: [_clean_cell(record.get(name)) for record in records] for name in other_columns}
+    ids = _hash_rows(texts, values) if id_column is None else _read_ids(records, id_column)
     return Rows(ids, texts, values)
 
 
-def _records(data: Data, text_column: str) -> list[Record]:
+def _list_records(data: Data, text_column: str) -> list[Record]:
     if isinstance(data, (str, bytes)):
-        raise InputError("An index is made of a list of texts or a table, not of one string. A file is read by inbedder index.")
+        raise InputError("Index.create takes a list of texts or a table, not one string. For a file, run: inbedder index build")
     if hasattr(data, "to_pylist"):
         return list(data.to_pylist())
     if hasattr(data, "to_dict"):
@@ -88,68 +89,70 @@ def _records(data: Data, text_column: str) -> list[Record]:
     return [{text_column: item} for item in items]
 
 
-def _plain(value: Any) -> Any:
-    """A value as arrow takes it: no number is None, an empty cell too."""
-    if hasattr(value, "tolist"):  # of numpy
+def _clean_cell(value: Any) -> Any:
+    """Convert a cell to a plain Python value; NaN and an empty cell become None."""
+    if hasattr(value, "tolist"):  # a numpy scalar
         value = value.tolist()
     if value is None or type(value).__name__ == "NAType" or value != value or value == "":
         return None
     return clean_text(value) if isinstance(value, str) else value
 
 
-def _given(records: Sequence[Record], id_column: str) -> list[str]:
-    found = [_plain(record.get(id_column)) for record in records]
-    for number, value in enumerate(found, start=1):
+def _read_ids(records: Sequence[Record], id_column: str) -> list[str]:
+    values = [_clean_cell(record.get(id_column)) for record in records]
+    for number, value in enumerate(values, start=1):
         if value is None:
-            raise InputError(f"Row {number} has no id in column {shown(id_column)}.")
-    ids = [str(value) for value in found]
-    twice = [name for name, count in Counter(ids).items() if count > 1]
-    if twice:
-        raise InputError(f"Ids have to differ, and column {shown(id_column)} holds these more than once: {shown_names(twice)}.")
+            raise InputError(f"Row {number} has no id in column {format_value(id_column)}.")
+    ids = [str(value) for value in values]
+    duplicates = [name for name, count in Counter(ids).items() if count > 1]
+    if duplicates:
+        names = format_names(duplicates)
+        raise InputError(f"Ids must be unique, but column {format_value(id_column)} holds these more than once: {names}.")
     return ids
 
 
-def _hashed(texts: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    ids, met = [], Counter[str]()
+def _hash_rows(texts: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    ids, counts = [], Counter[str]()
     for row, text in enumerate(texts):
         cells = {name: str(values[row]) for name, values in sorted(columns.items()) if values[row] is not None}
         digest = blake2b(json.dumps([text, cells]).encode(), digest_size=8).hexdigest()
-        met[digest] += 1
-        ids.append(digest if met[digest] == 1 else f"{digest}-{met[digest]}")
+        counts[digest] += 1
+        ids.append(digest if counts[digest] == 1 else f"{digest}-{counts[digest]}")
     return ids
 
 
-def typed(values: Sequence[Any], wanted: Any = None, name: str = "") -> Any:
-    """Values as a column of one type.
+def to_typed_array(values: Sequence[Any], arrow_type: Any = None, name: str = "") -> Any:
+    """Convert values to an array of one type.
 
     Args:
         values: n values; strings that are all whole numbers or all decimals, as in a .csv, become numbers.
-        wanted: The arrow type that the column has already; None finds one.
+        arrow_type: The column's arrow type; None infers one.
         name: The column, for messages.
 
     Returns:
         A pyarrow array of n values.
 
     Raises:
-        InputError: When a value does not fit the wanted type.
+        InputError: When a value does not fit the type.
     """
     pa, _ = import_parquet()
-    given = [value for value in values if value is not None]
-    strings = [value for value in given if isinstance(value, str)]
-    if strings and (wanted is not None or len(strings) == len(given)):
-        for pattern, number in ((WHOLE, int), (DECIMAL, float)):
-            is_wanted = wanted is None or (pa.types.is_integer(wanted) if number is int else pa.types.is_floating(wanted))
-            if is_wanted and all(pattern.fullmatch(value) for value in strings):
+    cells = [value for value in values if value is not None]
+    strings = [value for value in cells if isinstance(value, str)]
+    if strings and (arrow_type is not None or len(strings) == len(cells)):
+        for pattern, number in ((WHOLE_NUMBER, int), (DECIMAL_NUMBER, float)):
+            fits = arrow_type is None or (pa.types.is_integer(arrow_type) if number is int else pa.types.is_floating(arrow_type))
+            if fits and all(pattern.fullmatch(value) for value in strings):
                 values = [number(value) if isinstance(value, str) else value for value in values]
                 break
-    if not given:
-        return pa.nulls(len(values), wanted or pa.string())
+    if not cells:
+        return pa.nulls(len(values), arrow_type or pa.string())
     try:
-        return pa.array(values, wanted)
+        return pa.array(values, arrow_type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        if wanted is None or pa.types.is_string(wanted):
+        if arrow_type is None or pa.types.is_string(arrow_type):
             return pa.array(
                 [value if value is None or isinstance(value, str) else json.dumps(value, default=str) for value in values],
                 pa.string(),
             )
-        raise InputError(f"Column {shown(name)} holds {wanted}, and a new value is not: {error}. Mend the value.") from error
+        message = f"Column {format_value(name)} holds {arrow_type}, but a new value does not: {error}. Correct the value."
+        raise InputError(message) from error

@@ -1,4 +1,4 @@
-"""LanceDB: imported when it is needed, one writer at a time, its errors in the package's words."""
+"""LanceDB: a lazy import, a lock for one writer at a time, and its errors as InputError."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InputError, MissingExtraError, shown
+from inbedder.errors import InputError, MissingExtraError, format_value
 
-LOCK = "writer.lock"
-FULL = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
-"""How the engine's messages tell of a full disk."""
+LOCK_FILE = "writer.lock"
+DISK_FULL_CODES = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
+"""Parts of the engine's messages that mean a full disk."""
 
 
 def import_lancedb() -> Any:
@@ -28,7 +28,7 @@ def import_lancedb() -> Any:
 
 
 def connect(path: Path) -> Any:
-    """The database in a folder; its tables show what other processes commit."""
+    """Connect to the database in a folder; its tables show what other processes commit."""
     return import_lancedb().connect(str(path), read_consistency_interval=timedelta(0))
 
 
@@ -37,37 +37,37 @@ def lock(folder: Path) -> Iterator[None]:
     """Hold the right to write to an index.
 
     Args:
-        folder: The index; it is made when it is not there.
+        folder: The index; the folder is created if needed.
 
     Yields:
         Nothing.
 
     Raises:
-        InputError: When somebody else holds it, or the folder cannot be written to.
+        InputError: When another process holds the lock, or the folder cannot be written to.
     """
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{shown(str(folder))} is a file. Give a new folder for the index.")
+        raise InputError(f"{format_value(str(folder))} is a file. Choose a new folder for the index.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK).open("a")
+        file = (folder / LOCK_FILE).open("a")
     except OSError as error:
-        raise InputError(f"Cannot write to {shown(str(folder))}: {error.strerror}.") from error
+        raise InputError(f"Cannot write to {format_value(str(folder))}: {error.strerror}.") from error
     with file:
         try:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on this system: nobody is kept out
+        except ImportError:  # Windows: writers are not kept apart
             pass
         except OSError as error:
-            message = f"Another process is writing to {shown(str(folder))}. Wait until it is done; searching goes on."
+            message = f"Another process is writing to {format_value(str(folder))}. Wait until it is done; searches still work."
             raise InputError(message) from error
         yield
 
 
 @contextmanager
-def engine_errors(folder: Path) -> Iterator[None]:
-    """Say in the package's words what the engine could not do.
+def translate_engine_errors(folder: Path) -> Iterator[None]:
+    """Raise the engine's errors as InputError.
 
     Args:
         folder: The index.
@@ -84,8 +84,7 @@ def engine_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         message = str(error)
-        if any(sign in message for sign in FULL):
-            raise InputError(
-                f"The disk of {shown(str(folder))} is full. Every row that was committed is kept; make room and run it again."
-            ) from error
-        raise InputError(f"{shown(str(folder))}: {message[:500]}. Check it with: inbedder index verify") from error
+        if any(code in message for code in DISK_FULL_CODES):
+            advice = "Every committed row is kept; free some space and try again."
+            raise InputError(f"The disk of {format_value(str(folder))} is full. {advice}") from error
+        raise InputError(f"{format_value(str(folder))}: {message[:500]}. Check it with: inbedder index verify") from error

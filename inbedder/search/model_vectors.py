@@ -1,4 +1,4 @@
-"""The vectors of an index's model."""
+"""Vectors and scores of the model that an index was built with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InputError
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.index_rows import INSTRUCTED
-from inbedder.vectors import Vectors, row_cosines, unit
+from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 ADVICE = "Pass the model that it was built with, or build a new index."
 
@@ -23,7 +23,7 @@ def with_cache(model: InBedder, folder: Path) -> InBedder:
 
     Args:
         model: A model; one that has a cache keeps it.
-        folder: Where the cache is otherwise.
+        folder: The folder of the new cache.
 
     Returns:
         The model, its weights shared; without a cache where the folder cannot be written.
@@ -32,55 +32,55 @@ def with_cache(model: InBedder, folder: Path) -> InBedder:
         return model
     try:
         return model.replace(cache=folder)
-    except InputError:  # the index can be read and not written to
+    except InputError:  # the index is read-only
         return model
 
 
-def generic_vectors(model: InBedder, texts: Sequence[str], show_progress_bar: bool | None = None) -> Vectors:
-    """Vectors that know no instruction: of the model's base, where it has one.
+def encode_generic(model: InBedder, texts: Sequence[str], show_progress_bar: bool | None = None) -> Vectors:
+    """Encode texts without an instruction, with the model's base encoder where it has one.
 
     Args:
         model: The model.
         texts: n texts.
-        show_progress_bar: As for ``InBedder.encode``.
+        show_progress_bar: Whether to show a progress bar; None shows one in a terminal.
 
     Returns:
         float32 of length 1, shape (n, k).
     """
-    return unit(model.encode(list(texts), show_progress_bar=show_progress_bar))
+    return normalize_vectors(model.encode(list(texts), show_progress_bar=show_progress_bar))
 
 
-def instructed_vectors(model: InBedder, texts: Sequence[str], instruction: str, show_progress_bar: bool | None = None) -> Vectors:
-    """Vectors under an instruction.
+def encode_instructed(model: InBedder, texts: Sequence[str], instruction: str, show_progress_bar: bool | None = None) -> Vectors:
+    """Encode texts under an instruction.
 
     Args:
         model: The model.
         texts: n texts.
         instruction: A question, or ``@name``.
-        show_progress_bar: As for ``InBedder.encode``.
+        show_progress_bar: Whether to show a progress bar; None shows one in a terminal.
 
     Returns:
         float32 of length 1, shape (n, d).
     """
-    return unit(model.encode(list(texts), resolve_instruction(instruction), show_progress_bar=show_progress_bar))
+    return normalize_vectors(model.encode(list(texts), resolve_instruction(instruction), show_progress_bar=show_progress_bar))
 
 
-def column_of(instruction: str) -> str:
+def name_column(instruction: str) -> str:
     """Name the column of the vectors under an instruction by a hash of its question."""
     return INSTRUCTED + blake2b(resolve_instruction(instruction).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def instructed_scores(model: InBedder, query: str, texts: Sequence[str], instruction: str) -> NDArray[np.float64]:
-    """How near texts are to a query in what is asked.
+def score_texts(model: InBedder, query: str, texts: Sequence[str], instruction: str) -> NDArray[np.float64]:
+    """Score texts by their similarity to a query under an instruction.
 
     Args:
         model: The model.
-        query: What is searched for.
+        query: The text to search for.
         texts: n texts.
         instruction: A question, or ``@name``.
 
     Returns:
         Cosines, shape (n,).
     """
-    vectors = instructed_vectors(model, [query, *texts], instruction, False)
-    return row_cosines(vectors[1:], np.broadcast_to(vectors[0], vectors[1:].shape))
+    vectors = encode_instructed(model, [query, *texts], instruction, False)
+    return compute_row_cosines(vectors[1:], np.broadcast_to(vectors[0], vectors[1:].shape))

@@ -1,4 +1,4 @@
-"""A query's answer: candidates by generic vectors, put in order by what is asked."""
+"""One search: find candidates by generic vectors, then rerank them under the instruction."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 import inbedder.search.model_vectors as model_vectors
-from inbedder.arguments import whole_number
+from inbedder.arguments import check_integer
 from inbedder.embedder import InBedder
-from inbedder.errors import InputError, MissingExtraError, shown
-from inbedder.search.arrow import matrix
+from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import TEXT
-from inbedder.search.ranking import candidates as find_candidates
-from inbedder.search.ranking import mixed
+from inbedder.search.ranking import find_candidates, mix_scores
 from inbedder.search.storage import Storage
-from inbedder.vectors import row_cosines
+from inbedder.vectors import compute_row_cosines
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def search(
+def search_rows(
     storage: Storage,
     model: InBedder,
     query: str,
@@ -39,13 +38,13 @@ def search(
     Args:
         storage: The index.
         model: Its model.
-        query: What is searched for.
-        instruction: What is asked of query and texts; None leaves the generic order.
-        k: How many rows.
-        candidates: How many are read again under the instruction.
+        query: The text to search for.
+        instruction: The question about query and texts; None keeps the generic order.
+        k: Maximum number of rows to return.
+        candidates: Number of candidates to rerank under the instruction.
         where: An SQL filter on the columns.
-        hybrid: Whether BM25 has a say in the candidates.
-        weight: As ``ranking.mixed`` takes it.
+        hybrid: Whether BM25 also finds candidates.
+        weight: Weight of the generic score, from 0 to 1, or "auto".
 
     Returns:
         At most k rows, the best first.
@@ -58,41 +57,42 @@ def search(
         import pandas as pd
     except ImportError as error:
         raise MissingExtraError("pandas", "search") from error
-    k, candidates = whole_number("k", k, 1), whole_number("candidates", candidates, 1)
+    k, candidates = check_integer("k", k, 1), check_integer("candidates", candidates, 1)
     if not isinstance(query, str) or not query.strip():
-        raise InputError(f"The query has to be a text, not {shown(query)}.")
-    own, instructed = storage.columns, storage.instructed
-    known = None if instruction is None else model_vectors.column_of(instruction)
-    known = known if known in instructed else None
-    vector = model_vectors.generic_vectors(model, [query], False)[0]
-    columns = [*own, *([known] if known else [])]
+        raise InputError(f"The query must be a non-empty string, not {format_value(query)}.")
+    columns, vector_column = storage.columns, None
+    if instruction is not None and (name := model_vectors.name_column(instruction)) in storage.instructed:
+        vector_column = name
+    vector = model_vectors.encode_generic(model, [query], False)[0]
+    selection = [*columns, *([vector_column] if vector_column else [])]
     count = k if instruction is None else max(k, candidates)
-    found, generic = find_candidates(storage, vector, query if hybrid else None, count, where, columns)
-    texts = found[TEXT].to_pylist()
+    cells, generic = find_candidates(storage, vector, query if hybrid else None, count, where, selection)
+    texts = cells[TEXT].to_pylist()
     if not texts and not len(storage):
-        raise InputError(f"{shown(str(storage.folder))} holds no rows. Add some first.")
+        raise InputError(f"{format_value(str(storage.folder))} holds no rows. Add some first.")
     scores: dict[str, NDArray[Any]] = {"generic_score": generic}
     if instruction is None:
-        scores["score"] = np.asarray(found.get("_relevance_score", generic))
+        scores["score"] = np.asarray(cells.get("_relevance_score", generic))
     elif texts:
-        scores["instructed_score"] = _instructed(model, query, texts, instruction, found[known] if known else None)
-        scores["score"], _ = mixed(scores["instructed_score"], generic, weight)
+        vectors = cells[vector_column] if vector_column else None
+        scores["instructed_score"] = _score_candidates(model, query, texts, instruction, vectors)
+        scores["score"], _ = mix_scores(scores["instructed_score"], generic, weight)
     else:
         scores["instructed_score"] = scores["score"] = generic
     order = np.argsort(-scores["score"], kind="stable")[:k]
-    rows = {name: found[name].take(order).to_pylist() for name in own}
+    rows = {name: cells[name].take(order).to_pylist() for name in columns}
     rows |= {name: scores[name][order].tolist() for name in ("score", "generic_score", "instructed_score") if name in scores}
     if instruction is not None and model.backbone.answers:
         rows["answer"] = list(model.answer(rows[TEXT], instruction, show_progress_bar=False)) if rows[TEXT] else []
     return pd.DataFrame(rows)
 
 
-def _instructed(model: InBedder, query: str, texts: list[str], instruction: str, column: Any) -> NDArray[Any]:
-    """Cosine of the query and each text under the instruction; vectors that a column holds are not computed."""
-    missing = [row for row in range(len(texts)) if column is None or not column[row].is_valid]
-    read = model_vectors.instructed_vectors(model, [query, *(texts[row] for row in missing)], instruction, False)
-    vectors = np.empty((len(texts), read.shape[1]), dtype=np.float32)
-    if column is not None:
-        vectors[np.setdiff1d(np.arange(len(texts)), missing)] = matrix(column.drop_null())
-    vectors[missing] = read[1:]
-    return row_cosines(vectors, np.broadcast_to(read[0], vectors.shape))
+def _score_candidates(model: InBedder, query: str, texts: list[str], instruction: str, stored: Any) -> NDArray[Any]:
+    """Compute the cosine of the query and each text under the instruction, encoding only texts without a stored vector."""
+    missing = [row for row in range(len(texts)) if stored is None or not stored[row].is_valid]
+    encoded = model_vectors.encode_instructed(model, [query, *(texts[row] for row in missing)], instruction, False)
+    vectors = np.empty((len(texts), encoded.shape[1]), dtype=np.float32)
+    if stored is not None:
+        vectors[np.setdiff1d(np.arange(len(texts)), missing)] = to_matrix(stored.drop_null())
+    vectors[missing] = encoded[1:]
+    return compute_row_cosines(vectors, np.broadcast_to(encoded[0], vectors.shape))

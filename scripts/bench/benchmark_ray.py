@@ -34,7 +34,7 @@ from pyarrow import parquet
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-from inbedder.distributed.job import Machines, _ray_session, embed_job
+from inbedder.distributed.job import Machines, connect_ray, embed_job
 
 WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
 ASKED = "What does the customer complain about?"
@@ -71,7 +71,7 @@ def speed(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
     """Seconds of the same job with one worker and with two."""
     source, warm_up = write_texts(folder / "speed.csv", rows, 60), write_texts(folder / "short.csv", max(1, rows // 20), 60)
     found: list[dict[str, Any]] = []
-    with _ray_session(Machines(workers=2)):
+    with connect_ray(Machines(workers=2)):
         for number in range(-1, rounds):  # the first is a short warm-up
             texts, count = (warm_up, max(1, rows // 20)) if number < 0 else (source, rows)
             pair = {}

@@ -33,12 +33,11 @@ import torch
 
 from inbedder import InBedder
 from inbedder.search import Index
-from inbedder.search.arrow import fixed, matrix, schema_of, table_of
+from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
 from inbedder.search.index_rows import Rows
-from inbedder.search.model_vectors import about
-from inbedder.search.ranking import candidates
+from inbedder.search.ranking import find_candidates
 from inbedder.search.storage import Storage
-from inbedder.vectors import Vectors, unit
+from inbedder.vectors import Vectors, normalize_vectors
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "What does the customer talk about?"
@@ -48,7 +47,7 @@ WIDTH, CENTRES, BATCH, REPEATS, CANDIDATES = 384, 200, 20_000, 5, 200
 
 def made_up(count: int, draw: np.random.Generator, centres: Vectors) -> Vectors:
     """Random vectors of length 1 around centres."""
-    return unit(
+    return normalize_vectors(
         centres[draw.integers(len(centres), size=count)] + draw.normal(size=(count, WIDTH), scale=0.05).astype(np.float32)
     )
 
@@ -57,17 +56,19 @@ def build(folder: Path, count: int, model: InBedder) -> Storage:
     """An index of made-up vectors."""
     with (ROOT / "inbedder" / "demo_texts" / "reviews.csv").open(encoding="utf-8") as file:
         texts = [row["text"] for row in csv.DictReader(file)]
-    schema = schema_of(Rows([], [], {}), WIDTH)
-    storage = Storage.create(folder, schema, about(model))
+    schema = build_schema(Rows([], [], {}), WIDTH)
+    storage = Storage.create(folder, schema, model.spec)
     draw = np.random.default_rng(0)
-    centres = unit(draw.normal(size=(CENTRES, WIDTH)).astype(np.float32))
+    centres = normalize_vectors(draw.normal(size=(CENTRES, WIDTH)).astype(np.float32))
     for start in range(0, count, BATCH):
         numbers = range(start, min(start + BATCH, count))
         columns = {"id": [str(number) for number in numbers], "text": [f"{texts[n % len(texts)]} ({n})" for n in numbers]}
-        storage.append(table_of({**columns, "generic": fixed(made_up(len(numbers), draw, centres))}, storage.table.schema))
+        storage.append(
+            build_table({**columns, "generic": to_list_array(made_up(len(numbers), draw, centres))}, storage.table.schema)
+        )
     storage.compact(timedelta(milliseconds=1))
     storage.make_indexes()
-    storage.note("text", built="yes")
+    storage.set_metadata("text", built="yes")
     return storage
 
 
@@ -84,10 +85,10 @@ def milliseconds(function: Callable[[], Any], repeats: int = REPEATS) -> list[fl
 def approximate_recall(storage: Storage) -> float:
     """Of the exactly nearest rows those that the index finds, over made-up queries."""
     draw = np.random.default_rng(1)
-    centres = unit(np.random.default_rng(0).normal(size=(CENTRES, WIDTH)).astype(np.float32))
+    centres = normalize_vectors(np.random.default_rng(0).normal(size=(CENTRES, WIDTH)).astype(np.float32))
     shares = []
     for vector in made_up(10, draw, centres):
-        found = candidates(storage, vector, None, CANDIDATES, None, ["id"])[0]["id"].to_pylist()
+        found = find_candidates(storage, vector, None, CANDIDATES, None, ["id"])[0]["id"].to_pylist()
         search = storage.table.search(vector, vector_column_name="generic").distance_type("cosine").bypass_vector_index()
         exact = search.select(["id", "_distance"]).limit(CANDIDATES).to_arrow()["id"].to_pylist()
         shares.append(len(set(found) & set(exact)) / CANDIDATES)
@@ -100,9 +101,9 @@ def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
     began = time.perf_counter()
     storage = build(folder, count, model)
     seconds = round(time.perf_counter() - began, 1)
-    vector = matrix(pa.chunked_array([fixed(np.ones((1, WIDTH), dtype=np.float32))]))[0]
+    vector = to_matrix(pa.chunked_array([to_list_array(np.ones((1, WIDTH), dtype=np.float32))]))[0]
     columns = ["id", "text"]
-    engine = milliseconds(lambda: candidates(storage, vector, None, CANDIDATES, None, columns), 10)
+    engine = milliseconds(lambda: find_candidates(storage, vector, None, CANDIDATES, None, columns), 10)
     cold, warm = [], []
     busy = 0.0
     for query in QUERIES:

@@ -11,39 +11,39 @@ import numpy as np
 import pytest
 
 from inbedder import InBedder
-from inbedder.distributed.job import Machines, _settings_of, embed_job, summary_of
-from inbedder.distributed.job_folder import survey
+from inbedder.distributed.job import Machines, _describe_options, embed_job, summarize_job
+from inbedder.distributed.job_folder import scan_source
 from inbedder.errors import InputError, MissingExtraError, ModelError, TextCutWarning
-from inbedder.models.install import base_of, installed_folder
+from inbedder.models.install import find_installed_folder, get_base_name
 from tests.conftest import assert_close
 
-ASKED = "What animals do they love?"
+QUESTION = "What animals do they love?"
 
 
-def jsonl(path, rows):
+def write_jsonl(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
 @pytest.fixture
-def many(tmp_path):
-    """600 rows with ids."""
-    return jsonl(tmp_path / "many.jsonl", [{"key": f"k{i}", "text": f"I love {i} cats and dogs"} for i in range(600)])
+def source_file(tmp_path):
+    """A file of 600 rows with ids."""
+    return write_jsonl(tmp_path / "rows.jsonl", [{"key": f"k{i}", "text": f"I love {i} cats and dogs"} for i in range(600)])
 
 
-def parts(folder):
+def list_parts(folder):
     return sorted(folder.glob("part-*.parquet"))
 
 
-def rows_of(folder):
+def read_parts(folder):
     from pyarrow import parquet
 
-    return [row for path in parts(folder) for row in parquet.read_table(path).to_pylist()]
+    return [row for path in list_parts(folder) for row in parquet.read_table(path).to_pylist()]
 
 
 def wait_for_parts(folder, count):
     deadline = time.monotonic() + 120
-    while len(parts(folder)) < count and time.monotonic() < deadline:
+    while len(list_parts(folder)) < count and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -57,7 +57,7 @@ def test_a_job_does_not_write_into_its_input(tmp_path):
     assert os.listdir(tmp_path / "rows") == ["a.txt"]
 
 
-def test_without_ray_the_error_holds_the_install_line(tmp_path, monkeypatch, capsys):
+def test_without_ray_the_error_gives_the_install_command(tmp_path, monkeypatch, capsys):
     from inbedder import cli
 
     (tmp_path / "a.txt").write_text("cats\n")
@@ -74,7 +74,7 @@ def test_without_ray_the_error_holds_the_install_line(tmp_path, monkeypatch, cap
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--workers", "2"], "--workers is for --engine ray"),
         (["--id-column", "x"], "--id-column is for --engine ray"),
@@ -84,7 +84,7 @@ def test_without_ray_the_error_holds_the_install_line(tmp_path, monkeypatch, cap
         (["--engine", "ray", "-o", "out", "--guided", "50"], "leave it out"),
     ],
 )
-def test_options_that_do_not_fit_together_are_a_usage_error(tmp_path, monkeypatch, capsys, arguments, says):
+def test_options_that_do_not_fit_together_are_a_usage_error(tmp_path, monkeypatch, capsys, arguments, message):
     from inbedder import cli
 
     monkeypatch.chdir(tmp_path)
@@ -93,18 +93,18 @@ def test_options_that_do_not_fit_together_are_a_usage_error(tmp_path, monkeypatc
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 2
-    assert says in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 class TestWithRayInstalled:
-    """No Ray runs here, its pieces alone."""
+    """Ray is imported but never started."""
 
     @pytest.fixture(autouse=True)
     def installed(self):
         pytest.importorskip("ray.data")
 
     @pytest.mark.parametrize(
-        ("options", "error", "says"),
+        ("options", "error", "message"),
         [
             ({"model": "no/such-model"}, ModelError, "Cannot load the model 'no/such-model'"),
             ({"poling": "avg-gen"}, InputError, "There is no option 'poling'"),
@@ -112,109 +112,111 @@ class TestWithRayInstalled:
             ({"text_column": "txt"}, InputError, "No column 'txt'"),
         ],
     )
-    def test_a_mistake_is_found_before_ray_starts_and_leaves_no_folder(self, tmp_path, make_model, options, error, says):
-        source = jsonl(tmp_path / "a.jsonl", [{"text": "cats"}])
-        with pytest.raises(error, match=says):
+    def test_an_error_before_ray_starts_leaves_no_folder(self, tmp_path, make_model, options, error, message):
+        source = write_jsonl(tmp_path / "a.jsonl", [{"text": "cats"}])
+        with pytest.raises(error, match=message):
             embed_job(source, tmp_path / "out", **{"model": make_model("bert"), **options})
         assert not (tmp_path / "out").exists()
 
-    def test_the_reader_leaves_out_what_is_done_and_names_what_is_wrong(self, tmp_path):
-        from inbedder.distributed.job_folder import id_key
+    def test_the_reader_omits_done_rows_and_says_why_others_fail(self, tmp_path):
+        from inbedder.distributed.job_folder import to_key
         from inbedder.distributed.pipeline import read_file
 
         path = tmp_path / "a.jsonl"
         path.write_text('{"key": "a", "text": "cats"}\n{bad\n{"key": "b", "text": 5}\n{"key": "c", "text": "\\ud800!"}\n')
-        source = survey(str(path), "text", "key")
-        (table,) = read_file(source, source.files[0], np.array([id_key("a")]))
+        source = scan_source(str(path), "text", "key")
+        (table,) = read_file(source, source.files[0], np.array([to_key("a")]))
         rows = table.to_pylist()
         assert [(row["row"], row["id"], row["text"]) for row in rows] == [(2, None, None), (3, "b", None), (4, "c", "\ufffd!")]
         assert rows[0]["reason"].startswith("not JSON")
         assert rows[1]["reason"] == "column 'text' is 5, not text."
 
-    def test_a_row_that_the_model_fails_on_does_not_take_others_with_it(self, make_model, tmp_path):
+    def test_a_row_that_fails_does_not_affect_others(self, make_model, tmp_path):
         import pyarrow
 
         from inbedder.distributed.pipeline import Embedder
 
-        worker = Embedder(tmp_path, {"model": make_model("bert"), "dtype": "float32"}, {"instruction": ASKED}, 1)
-        plain = worker.model.encode
+        worker = Embedder(tmp_path, {"model": make_model("bert"), "dtype": "float32"}, {"instruction": QUESTION}, 1)
+        encode = worker.model.encode
         texts = [f"{i} cats" for i in range(9)]
 
-        def fails(some, **options):
-            if texts[4] in some:
+        def fail_at_one(batch, **options):
+            if texts[4] in batch:
                 raise RuntimeError("out of memory")
-            return plain(some, **options)
+            return encode(batch, **options)
 
-        worker.model.encode = fails
+        worker.model.encode = fail_at_one
         table = pyarrow.table({"row": range(9), "id": range(9), "text": texts, "reason": pyarrow.nulls(9, pyarrow.string())})
-        found = worker(table).to_pylist()
-        assert [row["reason"] for row in found] == [None] * 4 + ["RuntimeError: out of memory"] + [None] * 4
-        good = [row for row in found if row["reason"] is None]
-        assert_close([row["embedding"] for row in good], plain([row["text"] for row in good], ASKED))
+        rows = worker(table).to_pylist()
+        assert [row["reason"] for row in rows] == [None] * 4 + ["RuntimeError: out of memory"] + [None] * 4
+        embedded = [row for row in rows if row["reason"] is None]
+        assert_close([row["embedding"] for row in embedded], encode([row["text"] for row in embedded], QUESTION))
 
 
 @pytest.mark.slow
 class TestWithRay:
-    """Real workers; Ray is started once."""
+    """Ray starts once and runs real workers."""
 
     @pytest.fixture(scope="class", autouse=True)
     def ray_is_up(self):
         pytest.importorskip("ray.data")
-        from inbedder.distributed.job import _ray_session
+        from inbedder.distributed.job import connect_ray
 
-        with _ray_session(Machines(workers=2)):
+        with connect_ray(Machines(workers=2)):
             yield
 
     @pytest.fixture
-    def job(self, many, tmp_path, make_model):
+    def job(self, source_file, tmp_path, make_model):
         def run(**options):
-            given = {"model": make_model("bert"), "dtype": "float32", "machines": Machines(2, threads=1), "shard_rows": 50}
-            return embed_job(options.pop("source", many), tmp_path / "out", ASKED, id_column="key", **{**given, **options})
+            defaults = {"model": make_model("bert"), "dtype": "float32", "machines": Machines(2, threads=1), "shard_rows": 50}
+            return embed_job(
+                options.pop("source", source_file), tmp_path / "out", QUESTION, id_column="key", **{**defaults, **options}
+            )
 
         run.folder = tmp_path / "out"
         return run
 
-    def test_parts_are_whole_and_equal_to_encode_and_a_rerun_computes_what_is_missing(self, tmp_path, job, make_model):
+    def test_parts_equal_encode_and_a_rerun_computes_missing_rows(self, tmp_path, job, make_model):
         rows = [{"key": i, "text": f"I love {i} cats " * (1 + i % 90)} for i in range(200)]
         rows[7]["text"], rows[9]["text"] = None, 5
-        source = jsonl(tmp_path / "a.jsonl", rows)
+        source = write_jsonl(tmp_path / "a.jsonl", rows)
         with pytest.warns(TextCutWarning, match="texts were cut"):
             first = job(source=source)
         assert (first.rows, first.embedded, first.computed, first.failed) == (200, 198, 198, 2)
-        assert "198 of 200 rows embedded, 198 of them now; 2 rows failed" in summary_of(first)
-        failed = [json.loads(line) for line in (job.folder / "_failed.jsonl").open()]
-        assert [(one["id"], one["row"]) for one in failed] == [(7, 8), (9, 10)]
-        found = sorted(rows_of(job.folder), key=lambda row: row["id"])
-        assert [row["id"] for row in found] == [i for i in range(200) if i not in (7, 9)]
+        assert "198 of 200 rows embedded, 198 of them now; 2 rows failed" in summarize_job(first)
+        failures = [json.loads(line) for line in (job.folder / "_failed.jsonl").open()]
+        assert [(failure["id"], failure["row"]) for failure in failures] == [(7, 8), (9, 10)]
+        embedded = sorted(read_parts(job.folder), key=lambda row: row["id"])
+        assert [row["id"] for row in embedded] == [i for i in range(200) if i not in (7, 9)]
         with pytest.warns(TextCutWarning):
-            plain = InBedder(make_model("bert"), dtype="float32").encode([row["text"] for row in found], ASKED)
-        assert_close([row["embedding"] for row in found], plain)
-        parts(job.folder)[1].unlink()
+            expected = InBedder(make_model("bert"), dtype="float32").encode([row["text"] for row in embedded], QUESTION)
+        assert_close([row["embedding"] for row in embedded], expected)
+        list_parts(job.folder)[1].unlink()
         with pytest.warns(TextCutWarning):
-            again = job(source=source)
-        assert (again.embedded, again.computed) == (198, 50)
+            second = job(source=source)
+        assert (second.embedded, second.computed) == (198, 50)
         with pytest.raises(InputError, match="belongs to another job: its max_length"):
             job(source=source, max_length=64)
 
-    @pytest.mark.skipif(installed_folder(base_of("small")) is None, reason="needs: inbedder models install small")
-    def test_the_bundled_decoder_reads_as_in_one_process(self, tmp_path, job):
+    @pytest.mark.skipif(find_installed_folder(get_base_name("small")) is None, reason="needs: inbedder models install small")
+    def test_the_bundled_decoder_gives_the_vectors_of_one_process(self, tmp_path, job):
         texts = ["I love cats", "The train was late again", "🐈 " * 40, "Great soup, rude waiter"]
-        source = jsonl(tmp_path / "few.jsonl", [{"key": i, "text": text} for i, text in enumerate(texts)])
-        done = job(source=source, model="small", machines=Machines(1, threads=2), shard_rows=2)
-        assert (done.embedded, len(parts(job.folder))) == (4, 2)
-        found = sorted(rows_of(job.folder), key=lambda row: row["id"])
-        assert_close([row["embedding"] for row in found], InBedder("small", dtype="float32").encode(texts, ASKED), 1e-4)
+        source = write_jsonl(tmp_path / "few.jsonl", [{"key": i, "text": text} for i, text in enumerate(texts)])
+        result = job(source=source, model="small", machines=Machines(1, threads=2), shard_rows=2)
+        assert (result.embedded, len(list_parts(job.folder))) == (4, 2)
+        rows = sorted(read_parts(job.folder), key=lambda row: row["id"])
+        assert_close([row["embedding"] for row in rows], InBedder("small", dtype="float32").encode(texts, QUESTION), 1e-4)
 
-    def test_a_model_that_cannot_be_used_is_told_in_our_words(self, job):
-        with pytest.raises(ModelError, match="No layer 99"):
+    def test_a_workers_model_error_is_raised_as_a_model_error(self, job):
+        with pytest.raises(ModelError, match="There is no layer 99"):
             job(layer=99)
 
-    def test_a_worker_killed_in_the_middle_loses_nothing_and_the_finished_job_is_not_run_again(self, job, monkeypatch):
+    def test_a_killed_worker_loses_nothing_and_a_finished_job_is_not_rerun(self, job, monkeypatch):
         killed = []
 
         def kill():
             wait_for_parts(job.folder, 1)
-            killed.extend(workers_below(os.getpid())[:1])
+            killed.extend(list_workers(os.getpid())[:1])
             os.kill(killed[0], signal.SIGKILL)
 
         killer = threading.Thread(target=kill)
@@ -223,26 +225,26 @@ class TestWithRay:
         killer.join()
         assert killed
         assert (result.embedded, result.computed, result.failed) == (600, 600, 0)
-        assert sorted(row["id"] for row in rows_of(job.folder)) == sorted(f"k{i}" for i in range(600))
-        monkeypatch.setattr("inbedder.distributed.pipeline.run_pipeline", None)  # a finished job asks for no worker
+        assert sorted(row["id"] for row in read_parts(job.folder)) == sorted(f"k{i}" for i in range(600))
+        monkeypatch.setattr("inbedder.distributed.pipeline.run_pipeline", None)  # a finished job starts no worker
         assert (job(batch_size=1).embedded, job(batch_size=1).computed) == (600, 0)
 
-    def test_after_a_kill_of_the_driver_the_next_run_computes_what_is_missing(self, job, many, make_model):
+    def test_after_a_kill_of_the_driver_the_next_run_computes_missing_rows(self, job, source_file, make_model):
         options = ["--engine", "ray", "--workers", "2", "--threads", "1", "--id-column", "key", "--text-column", "text"]
         options += ["--batch-size", "1", "--dtype", "float32", "--model", make_model("bert"), "-o", str(job.folder)]
-        driver = subprocess.Popen([sys.executable, "-m", "inbedder", "embed", str(many), "-i", ASKED, *options])
+        driver = subprocess.Popen([sys.executable, "-m", "inbedder", "embed", str(source_file), "-i", QUESTION, *options])
         wait_for_parts(job.folder, 2)
         driver.kill()
         driver.wait()
-        done = len(rows_of(job.folder))
+        done_rows = len(read_parts(job.folder))
         result = job(batch_size=1)
-        assert 0 < done < 600
-        assert 0 < result.computed <= 600 - done
-        assert sorted(row["id"] for row in rows_of(job.folder)) == sorted(f"k{i}" for i in range(600))
+        assert 0 < done_rows < 600
+        assert 0 < result.computed <= 600 - done_rows
+        assert sorted(row["id"] for row in read_parts(job.folder)) == sorted(f"k{i}" for i in range(600))
 
 
-def workers_below(driver):
-    """Process ids of actors that hold a model, of the Ray that a process started."""
+def list_workers(driver):
+    """List the process ids of actors that hold a model, below a driver process."""
     parents, names = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -252,15 +254,17 @@ def workers_below(driver):
             except OSError:
                 continue
 
-    def ours(process):
+    def is_below_driver(process):
         while process in parents and process != driver:
             process = parents[process]
         return process == driver
 
-    return sorted(one for one, name in names.items() if b"Embedder" in name and name.startswith(b"ray::") and ours(one))
+    return sorted(
+        pid for pid, name in names.items() if b"Embedder" in name and name.startswith(b"ray::") and is_below_driver(pid)
+    )
 
 
-def test_where_vectors_are_kept_is_no_part_of_what_a_job_is(make_model):
-    plain = _settings_of(make_model("opt"), {})
-    assert _settings_of(make_model("opt"), {"cache": "kept", "cache_size": "5G", "device": "cpu"}) == plain
-    assert _settings_of(make_model("opt"), {"layer": 1}) != plain
+def test_the_cache_and_the_device_do_not_change_the_job(make_model):
+    plain = _describe_options(make_model("opt"), {})
+    assert _describe_options(make_model("opt"), {"cache": "kept", "cache_size": "5G", "device": "cpu"}) == plain
+    assert _describe_options(make_model("opt"), {"layer": 1}) != plain

@@ -1,4 +1,4 @@
-"""An index of a few reviews made with a tiny model."""
+"""An index of six reviews, built with a tiny model."""
 
 import pytest
 

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.search.index_rows import read_rows, typed
+from inbedder.search.index_rows import read_rows, to_typed_array
 
 TABLE = [{"text": "a b", "n": 1}, {"text": "c", "n": None}]
 
@@ -20,7 +20,7 @@ def test_plain_texts_have_no_columns():
     assert (rows.texts, rows.columns) == (["a", "b"], {})
 
 
-def test_a_row_has_the_same_id_whenever_it_is_read_and_equal_rows_are_numbered():
+def test_a_row_always_has_the_same_id_and_equal_rows_are_numbered():
     rows = read_rows(["a", "b", "a"])
     assert rows.ids[2] == rows.ids[0] + "-2"
     assert read_rows(["b", "a"]).ids == [rows.ids[1], rows.ids[0]]
@@ -36,7 +36,7 @@ def test_a_column_called_id_holds_the_ids():
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("one string", {}, "not of one string"),
+        ("one string", {}, "not one string"),
         ([{"text": "a"}, "b"], {}, "mixed"),
         ([{"text": "a"}, {"text": " "}], {}, "Row 2: the text is empty"),
         ([{"text": 3}], {}, "Row 1: the text is 3, not text"),
@@ -48,12 +48,12 @@ def test_a_column_called_id_holds_the_ids():
         ([{"id": None, "text": "a"}], {}, "Row 1 has no id"),
     ],
 )
-def test_data_that_cannot_be_used_are_told_of(data, options, message):
+def test_data_that_cannot_be_used_is_refused(data, options, message):
     with pytest.raises(InputError, match=message):
         read_rows(data, **options)
 
 
-def test_columns_that_are_not_asked_for_are_left_out():
+def test_columns_that_are_not_selected_are_left_out():
     assert read_rows([{"text": "a", "score": 1, "n": 2}], columns=["n"]).columns == {"n": [2]}
 
 
@@ -71,11 +71,11 @@ def test_columns_that_are_not_asked_for_are_left_out():
     ],
 )
 def test_columns_get_the_type_of_their_values(values, kind):
-    assert str(typed(values).type) == kind
+    assert str(to_typed_array(values).type) == kind
 
 
 def test_a_column_of_numbers_keeps_its_type_when_strings_are_added():
-    assert typed(["3", None], pa.int64(), "n").to_pylist() == [3, None]
-    assert typed(["3"], pa.string(), "n").to_pylist() == ["3"]
+    assert to_typed_array(["3", None], pa.int64(), "n").to_pylist() == [3, None]
+    assert to_typed_array(["3"], pa.string(), "n").to_pylist() == ["3"]
     with pytest.raises(InputError, match="Column 'n' holds int64"):
-        typed(["x"], pa.int64(), "n")
+        to_typed_array(["x"], pa.int64(), "n")

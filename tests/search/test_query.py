@@ -6,82 +6,82 @@ from inbedder.search import Index
 from tests.search.conftest import QUESTION, REVIEWS
 
 
-def cosines(vectors, vector):
+def compute_cosines(vectors, vector):
     return (vectors @ vector) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(vector)
 
 
-def test_without_an_instruction_rows_come_by_generic_cosine(index, tiny):
-    found = index.search("My battery is dead", k=6)
-    expected = cosines(tiny.encode(found["text"].tolist()), tiny.encode("My battery is dead"))
-    np.testing.assert_allclose(found["generic_score"], expected, atol=1e-5)
-    assert found["score"].is_monotonic_decreasing
-    assert list(found.columns) == ["id", "text", "stars", "shop", "score", "generic_score"]
+def test_without_an_instruction_generic_cosines_order_the_rows(index, tiny):
+    rows = index.search("My battery is dead", k=6)
+    expected = compute_cosines(tiny.encode(rows["text"].tolist()), tiny.encode("My battery is dead"))
+    np.testing.assert_allclose(rows["generic_score"], expected, atol=1e-5)
+    assert rows["score"].is_monotonic_decreasing
+    assert list(rows.columns) == ["id", "text", "stars", "shop", "score", "generic_score"]
 
 
-def test_under_an_instruction_rows_come_by_the_instructed_cosine_with_answers(index, tiny):
-    found = index.search("My battery is dead", QUESTION, k=6)
-    texts = found["text"].tolist()
-    expected = cosines(tiny.encode(texts, QUESTION), tiny.encode("My battery is dead", QUESTION))
-    np.testing.assert_allclose(found["instructed_score"], expected, atol=1e-5)
-    assert found["score"].is_monotonic_decreasing
-    assert found["answer"].tolist() == tiny.answer(texts, QUESTION)
+def test_under_an_instruction_rows_have_instructed_cosines_and_answers(index, tiny):
+    rows = index.search("My battery is dead", QUESTION, k=6)
+    texts = rows["text"].tolist()
+    expected = compute_cosines(tiny.encode(texts, QUESTION), tiny.encode("My battery is dead", QUESTION))
+    np.testing.assert_allclose(rows["instructed_score"], expected, atol=1e-5)
+    assert rows["score"].is_monotonic_decreasing
+    assert rows["answer"].tolist() == tiny.answer(texts, QUESTION)
 
 
-def test_a_column_of_vectors_gives_the_scores_of_reading(index):
-    read = index.search("battery", QUESTION, k=6)
+def test_a_stored_column_gives_the_same_scores_as_encoding(index):
+    expected = index.search("battery", QUESTION, k=6)
     index.instruct(QUESTION)
-    held = index.search("battery", QUESTION, k=6)
-    assert held["id"].tolist() == read["id"].tolist()
-    np.testing.assert_allclose(held["score"], read["score"], atol=1e-5)
+    rows = index.search("battery", QUESTION, k=6)
+    assert rows["id"].tolist() == expected["id"].tolist()
+    np.testing.assert_allclose(rows["score"], expected["score"], atol=1e-5)
 
 
 def test_the_weight_mixes_both_scores(index):
-    found = index.search("battery", QUESTION, k=6, weight=0.25)
-    np.testing.assert_allclose(found["score"], 0.75 * found["instructed_score"] + 0.25 * found["generic_score"], atol=1e-6)
+    rows = index.search("battery", QUESTION, k=6, weight=0.25)
+    np.testing.assert_allclose(rows["score"], 0.75 * rows["instructed_score"] + 0.25 * rows["generic_score"], atol=1e-6)
     assert index.search("battery", QUESTION, k=6, weight=1)["id"].tolist() == index.search("battery", k=6)["id"].tolist()
 
 
-def test_only_the_candidates_are_read_again(index):
+def test_only_the_candidates_are_reranked(index):
     generic = index.search("battery", k=2)["id"].tolist()
     assert sorted(index.search("battery", QUESTION, k=2, candidates=2)["id"]) == sorted(generic)
 
 
-def test_more_rows_asked_for_than_candidates_are_given(index):
+def test_k_may_be_larger_than_the_number_of_candidates(index):
     assert len(index.search("battery", QUESTION, k=5, candidates=2)) == 5
 
 
-def test_a_filter_leaves_rows_out_before_the_candidates_are_chosen(index):
-    found = index.search("battery", QUESTION, k=6, candidates=2, where="stars >= 4 AND shop = 'south'")
-    assert sorted(found["stars"]) == [4, 5]
+def test_a_filter_applies_before_the_candidates_are_chosen(index):
+    rows = index.search("battery", QUESTION, k=6, candidates=2, where="stars >= 4 AND shop = 'south'")
+    assert sorted(rows["stars"]) == [4, 5]
 
 
 def test_a_filter_that_no_row_passes_gives_an_empty_frame(index):
-    found = index.search("battery", QUESTION, where="stars > 9")
-    assert len(found) == 0
-    assert {"id", "text", "score", "instructed_score", "answer"} <= set(found.columns)
+    rows = index.search("battery", QUESTION, where="stars > 9")
+    assert len(rows) == 0
+    assert {"id", "text", "score", "instructed_score", "answer"} <= set(rows.columns)
 
 
 @pytest.mark.parametrize("where", ["nope < 3", "stars <", "stars = 'a' OR", "shop < > 3"])
-def test_a_bad_filter_is_told_with_the_columns(index, where):
+def test_a_bad_filter_is_refused_and_the_columns_are_named(index, where):
     with pytest.raises(InputError, match=r"cannot be used.*'stars'"):
         index.search("battery", where=where)
 
 
-def test_words_find_what_vectors_do_not(index, tiny):
+def test_bm25_finds_what_vectors_do_not(index, tiny):
     index.add([{"text": f"Filler {number} about nothing"} for number in range(30)] + [{"text": "The zebra clause"}])
-    found = index.search("zebra", k=3, hybrid=True)
-    assert found["text"].iloc[0] == "The zebra clause" or "The zebra clause" in found["text"].tolist()
-    assert found["score"].is_monotonic_decreasing
+    rows = index.search("zebra", k=3, hybrid=True)
+    assert rows["text"].iloc[0] == "The zebra clause" or "The zebra clause" in rows["text"].tolist()
+    assert rows["score"].is_monotonic_decreasing
 
 
 def test_hybrid_candidates_are_reranked_under_the_instruction(index):
-    found = index.search("battery", QUESTION, k=3, hybrid=True, weight=0)
-    assert found["score"].tolist() == found["instructed_score"].tolist()
-    assert len(found) == 3
+    rows = index.search("battery", QUESTION, k=3, hybrid=True, weight=0)
+    assert rows["score"].tolist() == rows["instructed_score"].tolist()
+    assert len(rows) == 3
 
 
-def test_an_empty_index_is_told_of(index):
-    index.delete(index.storage.ids())
+def test_searching_an_empty_index_is_refused(index):
+    index.delete(index.storage.list_ids())
     with pytest.raises(InputError, match="holds no rows"):
         index.search("battery")
 
@@ -95,17 +95,17 @@ def test_an_empty_index_is_told_of(index):
         ({"instruction": QUESTION, "weight": "half"}, "weight must be"),
     ],
 )
-def test_options_out_of_range_are_told_of(index, options, message):
+def test_options_out_of_range_are_refused(index, options, message):
     with pytest.raises(InputError, match=message):
         index.search("battery", **options)
 
 
-def test_a_query_that_is_no_text_is_refused(index):
-    with pytest.raises(InputError, match="has to be a text"):
+def test_an_empty_query_is_refused(index):
+    with pytest.raises(InputError, match="non-empty string"):
         index.search(" ")
 
 
-def test_a_repeated_search_reads_nothing(index, monkeypatch):
+def test_a_repeated_search_encodes_nothing(index, monkeypatch):
     first = index.search("battery", QUESTION, k=3)
     monkeypatch.setattr(type(index.model.backbone), "embed", lambda *_: 1 / 0)
     monkeypatch.setattr(type(index.model.backbone), "answer", lambda *_: 1 / 0)
@@ -113,7 +113,7 @@ def test_a_repeated_search_reads_nothing(index, monkeypatch):
 
 
 def test_many_rows_are_found_through_an_approximate_index(tmp_path, tiny, monkeypatch):
-    monkeypatch.setattr("inbedder.search.storage.EXACT_BELOW", 300)
+    monkeypatch.setattr("inbedder.search.storage.MIN_INDEXED_ROWS", 300)
     texts = [f"The {thing} number {number} is new" for thing in ("box", "lamp", "bed", "phone") for number in range(90)]
     index = Index.create(tmp_path / "i", texts, tiny)
     assert index.info()["engine"] == "IvfPq over 360 rows; 0 newer rows are compared exactly"
