@@ -64,13 +64,14 @@ def _of_corpus(known: KnownSet, folder: Path, limit: int) -> list[LabelledSet]:
 
 
 def _of_one_label(known: KnownSet, folder: Path, limit: int) -> list[LabelledSet]:
-    if known.kind not in ("clustering", "classification"):
+    instruction = instructions_of("standard").get(known.name)
+    if known.kind not in ("clustering", "classification") or instruction is None:
         return []
     text, label = (known.columns or COLUMNS[known.kind]).values()
     rows = [(str(row[text]), str(row[label])) for row in read_rows(str(folder / str(known.file))) if row.get(text)]
     rows = Random(0).sample(rows, limit) if len(rows) > limit else rows
     texts, labels = (list(column) for column in zip(*rows, strict=True))
-    return [LabelledSet(known.name, instructions_of("standard")[known.name], texts, labels)]
+    return [LabelledSet(known.name, instruction, texts, labels)]
 
 
 def measure_sets(

@@ -1,8 +1,8 @@
 """C-STS: the trained encoders and ablations, the models without training, and the curve over training size.
 
-    python scripts/train/csts_experiments.py table -o finetune/results/csts.json          (C-STS paper, tables 2, 3 and 10)
-    python scripts/train/csts_experiments.py curve -o finetune/results/csts.json          (figure 3)
-    python scripts/train/csts_experiments.py table -o finetune/results/csts.json --data finetune/written/csts.csv
+    python scripts/train/csts_experiments.py table -o runs/csts.json                     (C-STS paper, tables 2, 3 and 10)
+    python scripts/train/csts_experiments.py curve -o runs/csts.json                     (figure 3)
+    python scripts/train/csts_experiments.py table -o runs/csts.json            --data finetune/written/csts.csv
     python scripts/train/csts_experiments.py split csts_train_reannotated.csv.gz -o csts-real.csv
     python scripts/train/csts_experiments.py untrained -o finetune/results/csts_untrained.json --data csts-real.csv
     python scripts/train/csts_experiments.py real -o finetune/results/csts_real.json --data csts-real.csv

@@ -53,4 +53,4 @@ for task in stsb sick sts13 titles banking77 IntentEmotion InstructSTSB triplets
 inbedder evaluate "${models[@]}" --model mini --baseline all-MiniLM-L6-v2 --data DATA --limit 300 --seeds 1 "${tasks[@]}" \
     -o $runs/measured.json
 python scripts/train/instructor_results.py $runs finetune/results/instructor.json
-python -m inbedder_evaluation.sweeps gibberish --model $runs/data-cube-0 --model $runs/drawn-0 --data DATA -o finetune/results/gibberish.json
+python -m inbedder_evaluation.sweeps gibberish --model $runs/data-cube-0 --model $runs/drawn-0 --data DATA -o $runs/gibberish.json
