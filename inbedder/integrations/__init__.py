@@ -1,1 +1,1 @@
-"""One thin file per other package whose pipelines gain the instruction."""
+"""Adapters for other packages: one module each, named after the package."""

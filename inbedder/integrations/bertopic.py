@@ -1,9 +1,9 @@
-"""For BERTopic: an embedding backend under an instruction, and topics named by answers.
+"""An adapter for BERTopic: an embedding backend under an instruction, and topics named by answers.
 
 backend = InstructedBackend("What is the complaint about?")
 BERTopic(embedding_model=backend, representation_model=AnswerRepresentation("What is the complaint about?")).fit(texts)
 
-``InstructedBackend()`` embeds without an instruction. BERTopic ignores a bare ``InBedder`` and uses a default model of its own.
+``InstructedBackend()`` embeds without an instruction. BERTopic ignores an unwrapped ``InBedder`` and uses its own default model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.shared_models import DocumentBackend, loaded
+from inbedder.integrations.shared_models import DocumentBackend, load_shared
 
 try:
     from bertopic.backend import BaseEmbedder
@@ -26,20 +26,33 @@ Topics = Mapping[Any, list[tuple[str, float]]]
 
 
 class InstructedBackend(DocumentBackend, BaseEmbedder):
-    """Embeds documents under an instruction, and words without one."""
+    """A backend that embeds documents under an instruction.
+
+    Example:
+        >>> from inbedder.integrations.bertopic import InstructedBackend
+        >>> backend = InstructedBackend("What is the complaint about?")
+        >>> backend.embed_documents(["The box was crushed", "Two weeks late"], verbose=False).shape
+        (2, 384)
+    """
 
 
 class AnswerRepresentation(BaseRepresentation):
-    """Names each topic by the answers that its representative documents give most often."""
+    """A representation that names each topic by the most frequent answers of its representative documents.
+
+    Example:
+        >>> from inbedder.integrations.bertopic import AnswerRepresentation
+        >>> AnswerRepresentation("What is the complaint about?", top_n_answers=3).top_n_answers
+        3
+    """
 
     def __init__(self, instruction: str, model: str | InBedder = "mini", nr_docs: int = 20, top_n_answers: int = 10) -> None:
-        """Take a model that answers.
+        """Store the parameters; the model is loaded when it first answers.
 
         Args:
-            instruction: What is asked of the documents.
+            instruction: The question to answer for each document.
             model: An ``InBedder`` or the name of one.
-            nr_docs: Most representative documents that are asked, per topic.
-            top_n_answers: Most answers of a name.
+            nr_docs: Maximum number of representative documents per topic.
+            top_n_answers: Maximum number of answers in a name.
         """
         self.instruction = instruction
         self.model = model
@@ -50,21 +63,21 @@ class AnswerRepresentation(BaseRepresentation):
         """Name topics.
 
         Args:
-            topic_model: The BERTopic.
+            topic_model: The BERTopic model.
             documents: A table of documents and their topics.
-            c_tf_idf: Of the topics.
+            c_tf_idf: The c-TF-IDF matrix of the topics.
             topics: Words and weights of each topic.
 
         Returns:
-            Answers and their shares among the representative documents of each topic, the most frequent first; a topic whose
-            documents get no answer keeps its words.
+            For each topic, answers and their shares among its representative documents, the most frequent first. A topic
+            without answers keeps its words.
         """
-        found, *_ = topic_model._extract_representative_docs(c_tf_idf, documents, topics, 500, self.nr_docs)
-        texts = [text for rows in found.values() for text in rows]
-        answers = iter(loaded(self.model).answer(texts, self.instruction, show_progress_bar=False))
-        named = {}
-        for topic, rows in found.items():
+        documents_by_topic, *_ = topic_model._extract_representative_docs(c_tf_idf, documents, topics, 500, self.nr_docs)
+        texts = [text for rows in documents_by_topic.values() for text in rows]
+        answers = iter(load_shared(self.model).answer(texts, self.instruction, show_progress_bar=False))
+        named_topics = {}
+        for topic, rows in documents_by_topic.items():
             counts = Counter(answer for answer in (str(next(answers)).strip() for _ in rows) if answer)
             ranked = [(answer, count / counts.total()) for answer, count in counts.most_common(self.top_n_answers)]
-            named[topic] = ranked or topics[topic][: topic_model.top_n_words]
-        return named
+            named_topics[topic] = ranked or topics[topic][: topic_model.top_n_words]
+        return named_topics

@@ -1,8 +1,8 @@
-"""For KeyBERT: an embedding backend under an instruction.
+"""An adapter for KeyBERT: an embedding backend under an instruction.
 
 KeyBERT(model=InstructedBackend("What is the complaint about?")).extract_keywords(text)
 
-``InstructedBackend()`` embeds without an instruction. KeyBERT ignores a bare ``InBedder`` and uses a default model of its own.
+``InstructedBackend()`` embeds without an instruction. KeyBERT ignores an unwrapped ``InBedder`` and uses its own default model.
 """
 
 from __future__ import annotations
@@ -17,4 +17,10 @@ except ImportError as error:
 
 
 class InstructedBackend(DocumentBackend, BaseEmbedder):
-    """Embeds documents and candidate words under one instruction, so that words near to what is asked are found."""
+    """A backend that embeds documents and candidate words under one instruction, so that keywords match the question.
+
+    Example:
+        >>> from inbedder.integrations.keybert import InstructedBackend
+        >>> InstructedBackend("What is the complaint about?").embed(["The box was crushed"]).shape
+        (1, 384)
+    """

@@ -1,4 +1,4 @@
-"""For LanceDB: a reranker under an instruction, and an embedding function that is registered as "inbedder".
+"""An adapter for LanceDB: a reranker under an instruction, and an embedding function registered as "inbedder".
 
 table.search(vector).rerank(InstructedReranker("What is the complaint about?"), query_string="battery died").to_pandas()
 get_registry().get("inbedder").create(name="mini", instruction="What is the complaint about?")
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.shared_models import loaded
-from inbedder.search.model_vectors import instructed_scores
+from inbedder.integrations.shared_models import load_shared
+from inbedder.search.model_vectors import score_texts
 
 try:
     import pyarrow as pa
@@ -25,7 +25,16 @@ if TYPE_CHECKING:
 
 
 class InstructedReranker(Reranker):
-    """Orders the results of LanceDB's own searches by what is asked."""
+    """A reranker of LanceDB's own searches that orders results by their similarity to the query under an instruction.
+
+    Example:
+        >>> import pyarrow
+        >>> from inbedder.integrations.lancedb import InstructedReranker
+        >>> results = pyarrow.table({"text": ["Great price", "The box was crushed"]})
+        >>> ranked = InstructedReranker("What is the complaint about?").rerank_vector("My parcel was damaged", results)
+        >>> ranked["text"].to_pylist()
+        ['The box was crushed', 'Great price']
+    """
 
     def __init__(
         self, instruction: str, model: str | InBedder = "mini", column: str = "text", return_score: str = "relevance"
@@ -33,19 +42,19 @@ class InstructedReranker(Reranker):
         """Load the model.
 
         Args:
-            instruction: What is asked of the query and the texts, a question or ``@name``.
+            instruction: The question about query and texts, or ``@name``.
             model: An ``InBedder`` or the name of one.
             column: The results' column of texts.
-            return_score: "relevance", or "all" to keep LanceDB's scores too.
+            return_score: "relevance", or "all" to keep LanceDB's scores as well.
         """
         super().__init__(return_score)
         self.instruction, self.column = instruction, column
-        self.model = loaded(model)
+        self.model = load_shared(model)
 
-    def _ordered(self, query: str, results: pa.Table) -> pa.Table:
+    def _order_results(self, query: str, results: pa.Table) -> pa.Table:
         if not len(results):
             return self._keep_relevance_score(self._handle_empty_results(results))
-        scores = instructed_scores(self.model, query, results[self.column].to_pylist(), self.instruction)
+        scores = score_texts(self.model, query, results[self.column].to_pylist(), self.instruction)
         results = results.append_column("_relevance_score", pa.array(scores, type=pa.float32()))
         return self._keep_relevance_score(results).sort_by([("_relevance_score", "descending")])
 
@@ -53,52 +62,59 @@ class InstructedReranker(Reranker):
         """Order the results of a vector search.
 
         Args:
-            query: What is searched for.
-            vector_results: The results.
+            query: The text to search for.
+            vector_results: The results to order.
 
         Returns:
             The same rows, the best first, with ``_relevance_score``.
         """
-        return self._ordered(query, vector_results)
+        return self._order_results(query, vector_results)
 
     def rerank_fts(self, query: str, fts_results: pa.Table) -> pa.Table:
         """Order the results of a full-text search.
 
         Args:
-            query: What is searched for.
-            fts_results: The results.
+            query: The text to search for.
+            fts_results: The results to order.
 
         Returns:
             The same rows, the best first, with ``_relevance_score``.
         """
-        return self._ordered(query, fts_results)
+        return self._order_results(query, fts_results)
 
     def rerank_hybrid(self, query: str, vector_results: pa.Table, fts_results: pa.Table) -> pa.Table:
         """Order the results of both searches, each row once.
 
         Args:
-            query: What is searched for.
-            vector_results: Of the vector search.
-            fts_results: Of the full-text search.
+            query: The text to search for.
+            vector_results: The results of the vector search.
+            fts_results: The results of the full-text search.
 
         Returns:
             The rows, the best first, with ``_relevance_score``.
         """
         merge = self.merge_results if self.score == "relevance" else self._merge_and_keep_scores
-        return self._ordered(query, merge(vector_results, fts_results))
+        return self._order_results(query, merge(vector_results, fts_results))
 
 
 @register("inbedder")
 class InbedderEmbeddings(TextEmbeddingFunction):
-    """Vectors of a column of texts, and of queries, under one instruction."""
+    """An embedding function that fills a vector column from a text column and embeds queries, under one instruction.
+
+    Example:
+        >>> from lancedb.embeddings import get_registry
+        >>> import inbedder.integrations.lancedb
+        >>> get_registry().get("inbedder").create(name="mini").ndims()
+        384
+    """
 
     name: str = "mini"
-    """The model."""
+    """Name of the model."""
     instruction: str | None = None
-    """What is asked of every text; None gives generic vectors."""
+    """The question about every text; None gives generic vectors."""
 
     def ndims(self) -> int:
-        """Length of a vector."""
+        """Return the length of a vector."""
         return len(self.generate_embeddings(["a"])[0])
 
     def generate_embeddings(self, texts: Sequence[str]) -> list[Any]:
@@ -110,4 +126,4 @@ class InbedderEmbeddings(TextEmbeddingFunction):
         Returns:
             n vectors of length 1.
         """
-        return list(loaded(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))
+        return list(load_shared(self.name).encode(list(texts), self.instruction, normalize_embeddings=True))

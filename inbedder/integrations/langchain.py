@@ -1,4 +1,4 @@
-"""For LangChain: embeddings under an instruction, and a compressor that keeps the documents nearest in what is asked.
+"""An adapter for LangChain: embeddings under an instruction, and a compressor that keeps the most relevant documents.
 
 InMemoryVectorStore.from_texts(texts, InstructedEmbeddings("What is the complaint about?")).similarity_search("battery")
 ContextualCompressionRetriever(base_retriever=retriever, base_compressor=InstructedCompressor(instruction="@topic"))
@@ -11,8 +11,8 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.shared_models import loaded
-from inbedder.search.model_vectors import instructed_scores
+from inbedder.integrations.shared_models import load_shared
+from inbedder.search.model_vectors import score_texts
 
 try:
     from langchain_core.documents import BaseDocumentCompressor, Document
@@ -23,7 +23,13 @@ except ImportError as error:
 
 
 class InstructedEmbeddings(Embeddings):
-    """Vectors of length 1, of documents and of queries."""
+    """Embeddings of documents and queries, of length 1.
+
+    Example:
+        >>> from inbedder.integrations.langchain import InstructedEmbeddings
+        >>> len(InstructedEmbeddings("What is the complaint about?").embed_query("The box was crushed"))
+        384
+    """
 
     def __init__(
         self,
@@ -33,21 +39,21 @@ class InstructedEmbeddings(Embeddings):
         query_instruction: str | None = None,
         batch_size: int = 32,
     ) -> None:
-        """Take a model.
+        """Load the model.
 
         Args:
-            instruction: What is asked of every document; None is the model's own prompt of a document.
+            instruction: The question about every document; None takes the model's own document prompt.
             model: An ``InBedder`` or the name of one.
-            query_instruction: What is asked of queries; None is what documents are asked, or the model's own prompt of a query.
-            batch_size: Most texts in one pass.
+            query_instruction: The question about queries; None takes ``instruction``, or the model's own query prompt.
+            batch_size: Batch size.
         """
         self.instruction = instruction
         self.query_instruction = instruction if query_instruction is None else query_instruction
-        self.model = loaded(model)
+        self.model = load_shared(model)
         self.batch_size = batch_size
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Embed what is searched through.
+        """Embed documents.
 
         Args:
             texts: n texts.
@@ -59,7 +65,7 @@ class InstructedEmbeddings(Embeddings):
         return list(self.model.encode_document(texts, self.instruction, **options).tolist())
 
     def embed_query(self, text: str) -> list[float]:
-        """Embed what is searched for.
+        """Embed a query.
 
         Args:
             text: The query.
@@ -71,30 +77,39 @@ class InstructedEmbeddings(Embeddings):
 
 
 class InstructedCompressor(BaseDocumentCompressor):
-    """Orders documents by the cosine of query and document under an instruction, and keeps the first."""
+    """A compressor that keeps the documents most similar to the query under an instruction.
+
+    Example:
+        >>> from langchain_core.documents import Document
+        >>> from inbedder.integrations.langchain import InstructedCompressor
+        >>> documents = [Document("Great price"), Document("The box was crushed")]
+        >>> compressor = InstructedCompressor(instruction="What is the complaint about?", k=1)
+        >>> compressor.compress_documents(documents, "My parcel was damaged")[0].page_content
+        'The box was crushed'
+    """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     instruction: str
-    """What is asked of the query and the documents, a question or ``@name``."""
+    """The question about query and documents, or ``@name``."""
     embedder: Any = Field(default_factory=InBedder)
-    """An ``InBedder``."""
+    """An ``InBedder``; by default ``mini``."""
     k: int = 10
-    """How many documents are kept."""
+    """Maximum number of documents to keep."""
 
     def compress_documents(self, documents: Sequence[Document], query: str, callbacks: Any = None) -> list[Document]:
         """Keep the k best documents.
 
         Args:
-            documents: What a retriever found.
-            query: What was searched for.
-            callbacks: LangChain's, not used.
+            documents: The documents that a retriever returned.
+            query: The retriever's query.
+            callbacks: Ignored.
 
         Returns:
             Copies, the best first, with ``relevance_score`` in their metadata.
         """
         if not documents:
             return []
-        scores = instructed_scores(self.embedder, query, [document.page_content for document in documents], self.instruction)
+        scores = score_texts(self.embedder, query, [document.page_content for document in documents], self.instruction)
         best = sorted(zip(scores.tolist(), documents, strict=True), key=lambda pair: -pair[0])[: self.k]
         return [
             document.model_copy(update={"metadata": {**document.metadata, "relevance_score": score}}) for score, document in best

@@ -1,4 +1,4 @@
-"""For LlamaIndex: embeddings of nodes and queries under an instruction.
+"""An adapter for LlamaIndex: embeddings of nodes and queries under an instruction.
 
 Settings.embed_model = InstructedEmbedding(instruction="What is the complaint about?")
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.shared_models import loaded
+from inbedder.integrations.shared_models import load_shared
 
 try:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -21,31 +21,38 @@ except ImportError as error:
 
 
 class InstructedEmbedding(BaseEmbedding):
-    """Vectors of length 1, of nodes and of queries; the default of neither is the model's own pair of prompts."""
+    """Embeddings of nodes and queries, of length 1; without instructions, the model's own prompts of documents and queries.
 
-    instruction: str | None = Field(default=None, description="What is asked of every node; None is the model's own prompt.")
-    query_instruction: str | None = Field(default=None, description="What is asked of queries; None is what nodes are asked.")
+    Example:
+        >>> from inbedder.integrations.llama_index import InstructedEmbedding
+        >>> embedding = InstructedEmbedding(instruction="What is the complaint about?")
+        >>> len(embedding.get_text_embedding("The box was crushed"))
+        384
+    """
+
+    instruction: str | None = Field(default=None, description="The question about every node; None takes the model's own prompt.")
+    query_instruction: str | None = Field(default=None, description="The question about queries; None takes ``instruction``.")
     _model: InBedder = PrivateAttr()
 
     def __init__(self, model: str | InBedder = "mini", **fields: Any) -> None:
-        """Take a model.
+        """Load the model.
 
         Args:
             model: An ``InBedder`` or the name of one.
-            **fields: ``instruction``, ``query_instruction``, and LlamaIndex's ``embed_batch_size`` and the like.
+            **fields: ``instruction``, ``query_instruction``, and LlamaIndex's own fields such as ``embed_batch_size``.
         """
-        taken = loaded(fields.pop("model_name", model))
-        super().__init__(model_name=taken.name, **fields)
-        self._model = taken
+        embedder = load_shared(fields.pop("model_name", model))
+        super().__init__(model_name=embedder.name, **fields)
+        self._model = embedder
 
     @classmethod
     def class_name(cls) -> str:
-        """What LlamaIndex calls this class."""
+        """Return the name under which LlamaIndex stores this class."""
         return "InstructedEmbedding"
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        asked = self.instruction if self.query_instruction is None else self.query_instruction
-        return list(self._model.encode_query(query, asked, normalize_embeddings=True).tolist())
+        instruction = self.instruction if self.query_instruction is None else self.query_instruction
+        return list(self._model.encode_query(query, instruction, normalize_embeddings=True).tolist())
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return await asyncio.to_thread(self._get_query_embedding, query)

@@ -1,4 +1,4 @@
-"""For the ``rerankers`` package: a ranker under an instruction.
+"""An adapter for the ``rerankers`` package: a ranker under an instruction.
 
 InstructedRanker("What is the complaint about?").rank("battery died", docs=texts).top_k(3)
 """
@@ -10,8 +10,8 @@ from typing import Any
 
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError
-from inbedder.integrations.shared_models import loaded
-from inbedder.search.model_vectors import instructed_scores
+from inbedder.integrations.shared_models import load_shared
+from inbedder.search.model_vectors import score_texts
 
 try:
     from rerankers.models.ranker import BaseRanker
@@ -22,29 +22,36 @@ except ImportError as error:
 
 
 class InstructedRanker(BaseRanker):
-    """Ranks documents by the cosine of query and document under an instruction."""
+    """A ranker of documents by the cosine of query and document under an instruction.
+
+    Example:
+        >>> from inbedder.integrations.rerankers import InstructedRanker
+        >>> ranker = InstructedRanker("What is the complaint about?")
+        >>> ranker.rank("My parcel was damaged", docs=["Great price", "The box was crushed"]).top_k(1)[0].text
+        'The box was crushed'
+    """
 
     def __init__(self, instruction: str, model: str | InBedder = "mini") -> None:
         """Load the model.
 
         Args:
-            instruction: What is asked of the query and the documents, a question or ``@name``.
+            instruction: The question about query and documents, or ``@name``.
             model: An ``InBedder`` or the name of one.
         """
         self.instruction = instruction
-        self.model = loaded(model)
+        self.model = load_shared(model)
 
     def score(self, query: str, doc: str) -> float:
         """Score one document.
 
         Args:
-            query: What is searched for.
+            query: The text to search for.
             doc: The document's text.
 
         Returns:
             The cosine.
         """
-        return float(instructed_scores(self.model, query, [doc], self.instruction)[0])
+        return float(score_texts(self.model, query, [doc], self.instruction)[0])
 
     def rank(
         self, query: str, docs: Any, doc_ids: Sequence[str] | Sequence[int] | None = None, metadata: list[Any] | None = None
@@ -52,10 +59,10 @@ class InstructedRanker(BaseRanker):
         """Rank documents.
 
         Args:
-            query: What is searched for.
+            query: The text to search for.
             docs: Texts or documents of ``rerankers``.
-            doc_ids: Their ids; None counts from 0.
-            metadata: Of each document.
+            doc_ids: Their ids; None numbers them from 0.
+            metadata: Metadata of each document.
 
         Returns:
             The documents, the best first.
@@ -63,7 +70,7 @@ class InstructedRanker(BaseRanker):
         if isinstance(docs, list) and not docs:
             return RankedResults(results=[], query=query, has_scores=True)
         documents = prep_docs(docs, doc_ids, metadata)
-        scores = instructed_scores(self.model, query, [document.text for document in documents], self.instruction).tolist()
+        scores = score_texts(self.model, query, [document.text for document in documents], self.instruction).tolist()
         ordered = sorted(zip(scores, documents, strict=True), key=lambda pair: -pair[0])
         results = [Result(document=document, score=score, rank=rank) for rank, (score, document) in enumerate(ordered, start=1)]
         return RankedResults(results=results, query=query, has_scores=True)

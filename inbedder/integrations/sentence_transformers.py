@@ -1,4 +1,4 @@
-"""For sentence-transformers: the module of the folders that ``model.save_sentence_transformer`` writes for readings of its own.
+"""An adapter for sentence-transformers: the module that exported folders name when built-in modules cannot express the model.
 
 SentenceTransformer(folder, trust_remote_code=True).encode(texts, prompt="What is the complaint about?")
 """
@@ -23,7 +23,16 @@ except ImportError as error:
 
 
 class AnswerVectors(InputModule):
-    """From texts and a prompt, the instruction, to vectors: an ``InBedder`` as the one module of a SentenceTransformer."""
+    """The only module of an exported SentenceTransformer: an ``InBedder`` whose instruction is the prompt.
+
+    Example:
+        >>> from sentence_transformers import SentenceTransformer
+        >>> from inbedder import InBedder
+        >>> InBedder().save_sentence_transformer("mini-folder")
+        >>> model = SentenceTransformer("mini-folder", trust_remote_code=True)
+        >>> model.encode(["The box was crushed"], prompt="What is the complaint about?").shape
+        (1, 384)
+    """
 
     save_in_root = False
 
@@ -39,15 +48,15 @@ class AnswerVectors(InputModule):
         self.tokenizer = embedder.backbone.tokenizer
 
     def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **_options: Any) -> dict[str, Any]:
-        """Keep texts and prompt as they are.
+        """Pass texts and prompt on unchanged.
 
         Args:
             inputs: n texts.
             prompt: The instruction, or None.
-            **_options: sentence-transformers', not used.
+            **_options: Ignored.
 
         Returns:
-            What ``forward`` takes.
+            The features of ``forward``.
         """
         return {"texts": list(inputs), "instruction": prompt or None}
 
@@ -55,27 +64,27 @@ class AnswerVectors(InputModule):
         """Embed the texts.
 
         Args:
-            features: Of ``preprocess``.
-            **_options: sentence-transformers', not used.
+            features: The result of ``preprocess``.
+            **_options: Ignored.
 
         Returns:
-            With ``sentence_embedding``, float32, shape (n, d), on the model's device.
+            The features and ``sentence_embedding``, float32, shape (n, d), on the model's device.
         """
         vectors = self.embedder.encode(features["texts"], features["instruction"], show_progress_bar=False)
         features["sentence_embedding"] = torch.from_numpy(vectors).to(self.embedder.device)
         return features
 
     def get_embedding_dimension(self) -> int:
-        """Length of a vector."""
+        """Return the length of a vector."""
         return self.embedder.get_sentence_embedding_dimension()
 
     def save(self, output_path: str, *_args: Any, **_options: Any) -> None:
-        """Refuse: ``InBedder`` writes such folders.
+        """Refuse to save: ``InBedder`` exports such folders.
 
         Args:
-            output_path: Not used.
-            *_args: Not used.
-            **_options: Not used.
+            output_path: Ignored.
+            *_args: Ignored.
+            **_options: Ignored.
 
         Raises:
             ModelError: Always.
@@ -88,15 +97,15 @@ class AnswerVectors(InputModule):
 
         Args:
             model_name_or_path: The folder or hub id.
-            subfolder: Where in it the model is.
-            **options: token, cache_folder, revision and local_files_only of a repository are used.
+            subfolder: Subfolder of the model.
+            **options: token, cache_folder, revision and local_files_only of a repository; others are ignored.
 
         Returns:
             The module.
         """
-        known = {name: options.get(name) for name in ("token", "cache_folder", "revision")}
+        repository_options = {name: options.get(name) for name in ("token", "cache_folder", "revision")}
         folder = cls.load_dir_path(
-            model_name_or_path, subfolder=subfolder, local_files_only=bool(options.get("local_files_only")), **known
+            model_name_or_path, subfolder=subfolder, local_files_only=bool(options.get("local_files_only")), **repository_options
         )
         spec = VectorSpec.from_json((Path(str(folder)) / SPEC_FILE).read_text(encoding="utf-8"))
         return cls(spec.load(InBedder, model=str(folder), revision=None))

@@ -1,4 +1,4 @@
-"""What adapters share: models by name, each loaded once, since others copy, clone and pickle; a backend that embeds documents."""
+"""Code that adapters share: models that are loaded once per name, and the backend of BERTopic and KeyBERT."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from inbedder.embedder import InBedder
 from inbedder.vectors import Vectors
 
 
-def loaded(model: str | os.PathLike[str] | InBedder, cache: str | os.PathLike[str] | None = None) -> InBedder:
-    """A model by name, loaded once, or one that is loaded already.
+def load_shared(model: str | os.PathLike[str] | InBedder, cache: str | os.PathLike[str] | None = None) -> InBedder:
+    """Load a model once per name, or return a model that is already loaded.
+
+    Adapters share models this way because other packages copy, clone and pickle their parts.
 
     Args:
-        model: An ``InBedder``, or a name as it takes it.
-        cache: A folder that keeps vectors, as ``InBedder`` takes it; for a name.
+        model: An ``InBedder``, or a bundled model's name, a hub id or a folder.
+        cache: A folder that caches vectors; ignored for an ``InBedder``.
 
     Returns:
         The model.
     """
-    return model if isinstance(model, InBedder) else _named(os.fspath(model), None if cache is None else os.fspath(cache))
+    return model if isinstance(model, InBedder) else _load_by_name(os.fspath(model), None if cache is None else os.fspath(cache))
 
 
 @lru_cache(maxsize=4)
-def _named(name: str, cache: str | None) -> InBedder:
+def _load_by_name(name: str, cache: str | None) -> InBedder:
     return InBedder(name, cache=cache)
 
 
 class DocumentBackend:
-    """What the embedding backends of BERTopic and KeyBERT share; it stands before their own base class."""
+    """The embedding backend of BERTopic and KeyBERT; adapters list it before the other package's base class."""
 
     embedding_model: Any
 
     def __init__(self, instruction: str | None = None, model: str | InBedder = "mini") -> None:
-        """Take a model.
+        """Load the model.
 
         Args:
-            instruction: What is asked of every document, as ``InBedder.encode`` takes it.
+            instruction: The question about every document, or None.
             model: An ``InBedder`` or the name of one.
         """
-        super().__init__(loaded(model))  # type: ignore[call-arg]  # the other package's base class keeps it as embedding_model
+        super().__init__(load_shared(model))  # type: ignore[call-arg]  # the other package's base class stores it as embedding_model
         self.instruction = instruction
 
     def embed(self, documents: Sequence[str], verbose: bool = False) -> Vectors:

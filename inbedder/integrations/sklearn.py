@@ -1,4 +1,4 @@
-"""For scikit-learn: a transformer from texts to their vectors under an instruction.
+"""An adapter for scikit-learn: a transformer from texts to vectors under an instruction.
 
 make_pipeline(InstructedVectorizer(instruction="What is the complaint about?"), LogisticRegression()).fit(texts, labels)
 """
@@ -10,16 +10,23 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from inbedder.arguments import entries
+from inbedder.arguments import check_list
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.integrations.shared_models import loaded
+from inbedder.integrations.shared_models import load_shared
 from inbedder.prompting.templates import check_strings
 from inbedder.vectors import Vectors
 
 
 class InstructedVectorizer(TransformerMixin, BaseEstimator):
-    """Texts to vectors; nothing is fitted. Clones share the model, and pickles hold its name, not its weights."""
+    """A transformer from texts to vectors that fits nothing. Clones share the model; pickles hold its name, not its weights.
+
+    Example:
+        >>> from inbedder.integrations.sklearn import InstructedVectorizer
+        >>> vectorizer = InstructedVectorizer("What is the complaint about?")
+        >>> vectorizer.fit_transform(["The box was crushed", "Two weeks late"]).shape
+        (2, 384)
+    """
 
     def __init__(
         self,
@@ -33,11 +40,11 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         """Set parameters; the model is loaded when it is first used.
 
         Args:
-            instruction: What is asked of every text, as ``InBedder.encode`` takes it; a parameter to search over.
+            instruction: The question about every text, or None; a parameter to search over.
             model: The name of a model, or an ``InBedder``.
-            cache: A folder that keeps vectors, for a name: a search over instructions then reads each text once under each.
+            cache: A folder that caches vectors, so that a grid search encodes each text once per instruction; only with a name.
             normalize_embeddings: Scale vectors to length 1.
-            batch_size: Most texts in one pass.
+            batch_size: Batch size.
         """
         self.instruction = instruction
         self.model = model
@@ -50,7 +57,7 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
 
         Args:
             X: n texts: a list, an array, a column of a table.
-            y: Not used.
+            y: Ignored.
 
         Returns:
             The transformer itself.
@@ -58,8 +65,8 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
         Raises:
             InputError: When X is not a list of strings.
         """
-        _texts(X)
-        self._n_features_out = loaded(self.model, self.cache).get_sentence_embedding_dimension()
+        _check_texts(X)
+        self._n_features_out = load_shared(self.model, self.cache).get_sentence_embedding_dimension()
         return self
 
     def transform(self, X: Any) -> Vectors:  # noqa: N803 (scikit-learn's name)
@@ -75,38 +82,38 @@ class InstructedVectorizer(TransformerMixin, BaseEstimator):
             InputError: When X is not a list of strings.
         """
         options = {"batch_size": self.batch_size, "normalize_embeddings": self.normalize_embeddings}
-        model = loaded(self.model, self.cache)
-        return model.encode(_texts(X), self.instruction, show_progress_bar=False, **options)  # type: ignore[arg-type]
+        model = load_shared(self.model, self.cache)
+        return model.encode(_check_texts(X), self.instruction, show_progress_bar=False, **options)  # type: ignore[arg-type]
 
     def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Names of the dimensions: inbedder0, inbedder1, ...
+        """Name the dimensions: inbedder0, inbedder1, ...
 
         Args:
-            input_features: Not used.
+            input_features: Ignored.
 
         Returns:
             An array of d names.
         """
-        count = loaded(self.model, self.cache).get_sentence_embedding_dimension()
+        count = load_shared(self.model, self.cache).get_sentence_embedding_dimension()
         return np.array([f"inbedder{number}" for number in range(count)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Always: nothing is fitted."""
+        """Return True: nothing is fitted."""
         return True
 
     def __sklearn_tags__(self) -> Any:
-        """A transformer of one column of strings that needs no fit."""
+        """Describe a transformer of one column of strings that needs no fit."""
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.requires_fit = False
         return tags
 
 
-def _texts(values: Any) -> list[str]:
-    """A list of texts, of a column of a table or of a table of one column."""
+def _check_texts(values: Any) -> list[str]:
+    """Return the texts of a list, of a column of a table or of a table of one column."""
     if isinstance(values, str):
         raise InputError("X must be a list of texts, not one string. Put it in a list: [...].")
     columns = getattr(values, "columns", None)
     if columns is not None and len(columns) == 1:
         values = values[columns[0]]
-    return check_strings("X", entries("X", values))
+    return check_strings("X", check_list("X", values))

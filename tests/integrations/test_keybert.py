@@ -18,15 +18,15 @@ def model(make_model):
     return InBedder(make_model("bert"))
 
 
-def test_a_backend_is_taken_and_not_replaced_by_another(model):
+def test_keybert_uses_the_backend_and_does_not_replace_it(model):
     backend = InstructedBackend(model=model)
     assert select_backend(backend) is backend
     assert {word for word, _ in KeyBERT(model=backend).extract_keywords(TEXT, top_n=2)} <= set(TEXT.lower().split())
 
 
 def test_words_are_ranked_by_their_cosine_under_the_instruction(model):
-    found = KeyBERT(model=InstructedBackend(QUESTION, model)).extract_keywords(TEXT, top_n=3)
-    text, *words = model.encode([TEXT, *(word for word, _ in found)], QUESTION)
+    keywords = KeyBERT(model=InstructedBackend(QUESTION, model)).extract_keywords(TEXT, top_n=3)
+    text, *words = model.encode([TEXT, *(word for word, _ in keywords)], QUESTION)
     cosines = model.similarity(np.stack(words), text[None])[:, 0]
-    assert [score for _, score in found] == pytest.approx(cosines.tolist(), abs=1e-3)
-    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+    assert [score for _, score in keywords] == pytest.approx(cosines.tolist(), abs=1e-3)
+    assert [score for _, score in keywords] == sorted((score for _, score in keywords), reverse=True)

@@ -30,36 +30,36 @@ def table(tmp_path, model):
     return table
 
 
-def expected(model, texts):
+def score_expected(model, texts):
     vectors = model.encode(["battery", *texts], QUESTION, normalize_embeddings=True)
     return vectors[1:] @ vectors[0]
 
 
-def test_a_vector_search_is_ordered_by_what_is_asked(table, model):
+def test_a_vector_search_is_reranked_under_the_instruction(table, model):
     search = table.search(model.encode("battery")).limit(5)
-    found = search.rerank(InstructedReranker(QUESTION, model), query_string="battery").to_pandas()
-    np.testing.assert_allclose(found["_relevance_score"], expected(model, found["text"].tolist()), atol=1e-5)
-    assert found["_relevance_score"].is_monotonic_decreasing
-    assert sorted(found["text"]) == sorted(TEXTS)
-    assert "_distance" not in found.columns
+    results = search.rerank(InstructedReranker(QUESTION, model), query_string="battery").to_pandas()
+    np.testing.assert_allclose(results["_relevance_score"], score_expected(model, results["text"].tolist()), atol=1e-5)
+    assert results["_relevance_score"].is_monotonic_decreasing
+    assert sorted(results["text"]) == sorted(TEXTS)
+    assert "_distance" not in results.columns
 
 
-def test_a_full_text_search_is_ordered_by_what_is_asked(table, model):
-    found = table.search("battery price", query_type="fts").rerank(InstructedReranker(QUESTION, model)).to_pandas()
-    assert sorted(found["text"]) == ["Great price", "The battery died"]
-    assert found["_relevance_score"].is_monotonic_decreasing
+def test_a_full_text_search_is_reranked_under_the_instruction(table, model):
+    results = table.search("battery price", query_type="fts").rerank(InstructedReranker(QUESTION, model)).to_pandas()
+    assert sorted(results["text"]) == ["Great price", "The battery died"]
+    assert results["_relevance_score"].is_monotonic_decreasing
 
 
 @pytest.mark.parametrize(("scores", "has_distance"), [("relevance", False), ("all", True)])
-def test_a_hybrid_search_is_ordered_by_what_is_asked_each_row_once(table, model, scores, has_distance):
+def test_a_hybrid_search_is_reranked_and_has_each_row_once(table, model, scores, has_distance):
     search = table.search(query_type="hybrid").vector(model.encode("battery")).text("battery").limit(5)
-    found = search.rerank(InstructedReranker(QUESTION, model, return_score=scores)).to_pandas()
-    assert sorted(found["text"]) == sorted(TEXTS)
-    np.testing.assert_allclose(found["_relevance_score"], expected(model, found["text"].tolist()), atol=1e-5)
-    assert ("_distance" in found.columns) == has_distance
+    results = search.rerank(InstructedReranker(QUESTION, model, return_score=scores)).to_pandas()
+    assert sorted(results["text"]) == sorted(TEXTS)
+    np.testing.assert_allclose(results["_relevance_score"], score_expected(model, results["text"].tolist()), atol=1e-5)
+    assert ("_distance" in results.columns) == has_distance
 
 
-def test_no_results_stay_none(table, model):
+def test_an_empty_result_stays_empty(table, model):
     search = table.search(model.encode("battery")).where("text = 'nothing'").limit(5)
     assert len(search.rerank(InstructedReranker(QUESTION, model), query_string="battery").to_arrow()) == 0
 
@@ -73,6 +73,6 @@ def test_the_embedding_function_fills_a_column_and_embeds_queries(tmp_path, mode
 
     table = lancedb.connect(tmp_path / "db").create_table("t", schema=Review)
     table.add([{"text": text} for text in TEXTS])
-    held = np.array(table.to_arrow()["vector"].to_pylist())
-    np.testing.assert_allclose(held, model.encode(TEXTS, QUESTION, normalize_embeddings=True), atol=1e-5)
+    vectors = np.array(table.to_arrow()["vector"].to_pylist())
+    np.testing.assert_allclose(vectors, model.encode(TEXTS, QUESTION, normalize_embeddings=True), atol=1e-5)
     assert table.search(TEXTS[2]).limit(1).to_list()[0]["text"] == TEXTS[2]

@@ -17,19 +17,21 @@ def compressor(make_model):
     return InstructedCompressor(instruction=QUESTION, embedder=InBedder(make_model("bert")), k=2)
 
 
-def test_the_documents_nearest_in_what_is_asked_are_kept(compressor):
+def test_the_most_relevant_documents_are_kept(compressor):
     documents = [Document(text, metadata={"row": row}) for row, text in enumerate(TEXTS)]
-    kept = compressor.compress_documents(documents, "battery")
+    best_documents = compressor.compress_documents(documents, "battery")
     vectors = compressor.embedder.encode(["battery", *TEXTS], QUESTION, normalize_embeddings=True)
     scores = (vectors[1:] @ vectors[0]).tolist()
-    best = sorted(range(3), key=lambda row: -scores[row])[:2]
+    best_rows = sorted(range(3), key=lambda row: -scores[row])[:2]
     assert isinstance(compressor, BaseDocumentCompressor)
-    assert [document.metadata["row"] for document in kept] == best
-    assert [document.metadata["relevance_score"] for document in kept] == pytest.approx([scores[row] for row in best], abs=1e-5)
+    assert [document.metadata["row"] for document in best_documents] == best_rows
+    assert [document.metadata["relevance_score"] for document in best_documents] == pytest.approx(
+        [scores[row] for row in best_rows], abs=1e-5
+    )
     assert documents[0].metadata == {"row": 0}
 
 
-def test_no_documents_stay_none(compressor):
+def test_no_documents_stay_no_documents(compressor):
     assert compressor.compress_documents([], "battery") == []
 
 
@@ -39,11 +41,11 @@ def test_documents_and_queries_are_embedded_under_their_instructions(make_model)
     expected = model.encode(TEXTS, QUESTION, normalize_embeddings=True)
     np.testing.assert_allclose(embeddings.embed_documents(TEXTS), expected, atol=1e-5)
     np.testing.assert_allclose(embeddings.embed_query("a"), model.encode("a", "@topic", normalize_embeddings=True), atol=1e-5)
-    alike = InstructedEmbeddings(QUESTION, model)
-    np.testing.assert_allclose(alike.embed_query(TEXTS[0]), expected[0], atol=1e-5)
+    with_one_instruction = InstructedEmbeddings(QUESTION, model)
+    np.testing.assert_allclose(with_one_instruction.embed_query(TEXTS[0]), expected[0], atol=1e-5)
 
 
-def test_an_embedding_models_own_prompts_stand_in_for_instructions(make_model):
+def test_without_instructions_an_embedding_model_uses_its_own_prompts(make_model):
     model = InBedder(make_model("headless-bert"), backbone="embedding")
     embeddings = InstructedEmbeddings(model=model)
     np.testing.assert_allclose(embeddings.embed_documents(TEXTS), model.encode_document(TEXTS), atol=1e-5)

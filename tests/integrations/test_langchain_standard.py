@@ -14,7 +14,7 @@ class Params:
     embeddings_class = InstructedEmbeddings
 
     @pytest.fixture(autouse=True)
-    def a_tiny_model(self, make_model):
+    def tiny_model(self, make_model):
         self.name = make_model("bert")
 
     @property
@@ -28,5 +28,5 @@ class TestUnit(Params, EmbeddingsUnitTests):
 
 class TestIntegration(Params, EmbeddingsIntegrationTests):
     @pytest.fixture
-    def model(self, a_tiny_model):
+    def model(self, tiny_model):
         return InstructedEmbeddings(**self.embedding_model_params)

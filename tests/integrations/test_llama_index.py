@@ -27,31 +27,33 @@ def test_nodes_and_queries_are_embedded_under_their_instructions(model):
     np.testing.assert_allclose(embedding.get_text_embedding_batch(TEXTS), expected, atol=1e-5)
     np.testing.assert_allclose(embedding.get_text_embedding(TEXTS[0]), expected[0], atol=1e-5)
     np.testing.assert_allclose(embedding.get_query_embedding(TEXTS[1]), expected[1], atol=1e-5)
-    asked = InstructedEmbedding(model, instruction=QUESTION, query_instruction="@topic")
-    np.testing.assert_allclose(asked.get_query_embedding("a"), model.encode("a", "@topic", normalize_embeddings=True), atol=1e-5)
+    with_query_instruction = InstructedEmbedding(model, instruction=QUESTION, query_instruction="@topic")
+    np.testing.assert_allclose(
+        with_query_instruction.get_query_embedding("a"), model.encode("a", "@topic", normalize_embeddings=True), atol=1e-5
+    )
 
 
 def test_the_asynchronous_methods_give_the_same(model):
     embedding = InstructedEmbedding(model, instruction=QUESTION)
 
-    async def both():
+    async def embed_both():
         return await embedding.aget_text_embedding_batch(TEXTS), await embedding.aget_query_embedding("a")
 
-    texts, query = asyncio.run(both())
+    texts, query = asyncio.run(embed_both())
     np.testing.assert_allclose(texts, embedding.get_text_embedding_batch(TEXTS), atol=1e-5)
     np.testing.assert_allclose(query, embedding.get_query_embedding("a"), atol=1e-5)
 
 
-def test_it_is_written_down_by_name_and_made_again(model):
+def test_it_is_serialized_by_name_and_restored(model):
     embedding = InstructedEmbedding(model, instruction=QUESTION)
-    written = embedding.to_dict()
-    assert written["class_name"] == "InstructedEmbedding" and written["instruction"] == QUESTION
-    again = InstructedEmbedding.from_dict(written)
-    np.testing.assert_allclose(again.get_text_embedding("a"), embedding.get_text_embedding("a"), atol=1e-5)
+    serialized = embedding.to_dict()
+    assert serialized["class_name"] == "InstructedEmbedding" and serialized["instruction"] == QUESTION
+    restored = InstructedEmbedding.from_dict(serialized)
+    np.testing.assert_allclose(restored.get_text_embedding("a"), embedding.get_text_embedding("a"), atol=1e-5)
 
 
-def test_an_index_finds_the_nearest_in_what_is_asked(model):
+def test_an_index_retrieves_the_most_similar_node(model):
     embedding = InstructedEmbedding(model, instruction=QUESTION)
     index = VectorStoreIndex.from_documents([Document(text=text) for text in TEXTS], embed_model=embedding)
-    found = index.as_retriever(similarity_top_k=1).retrieve(TEXTS[2])
-    assert [node.text for node in found] == [TEXTS[2]]
+    nodes = index.as_retriever(similarity_top_k=1).retrieve(TEXTS[2])
+    assert [node.text for node in nodes] == [TEXTS[2]]

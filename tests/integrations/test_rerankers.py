@@ -31,5 +31,5 @@ def test_documents_keep_their_metadata(ranker):
     assert all(result.metadata["n"] == len(result.text) for result in results)
 
 
-def test_no_documents_are_ranked_as_none(ranker):
+def test_no_documents_give_an_empty_ranking(ranker):
     assert ranker.rank("battery", docs=[]).results_count() == 0

@@ -12,7 +12,7 @@ from sklearn.utils import estimator_checks
 
 from inbedder import InBedder
 from inbedder.errors import InputError
-from inbedder.integrations.shared_models import loaded
+from inbedder.integrations.shared_models import load_shared
 from inbedder.integrations.sklearn import InstructedVectorizer
 
 TEXTS = ["The battery died", "Great price", "The box was crushed", "Nobody answered"] * 3
@@ -27,13 +27,13 @@ def name(make_model):
 
 def test_texts_become_the_models_vectors(name):
     vectors = InstructedVectorizer(QUESTION, name).fit_transform(TEXTS)
-    np.testing.assert_allclose(vectors, loaded(name).encode(TEXTS, QUESTION), atol=1e-5)
+    np.testing.assert_allclose(vectors, load_shared(name).encode(TEXTS, QUESTION), atol=1e-5)
     np.testing.assert_array_equal(InstructedVectorizer(QUESTION, name).transform(np.array(TEXTS)), vectors)
     lengths = np.linalg.norm(InstructedVectorizer(QUESTION, name, normalize_embeddings=True).transform(TEXTS), axis=1)
     np.testing.assert_allclose(lengths, 1, atol=1e-5)
 
 
-WITHOUT_NUMBERS = [
+NUMBERLESS_CHECKS = [
     "check_do_not_raise_errors_in_init_or_set_params",
     "check_estimator_cloneable",
     "check_estimator_repr",
@@ -45,10 +45,10 @@ WITHOUT_NUMBERS = [
     "check_set_params",
     "check_valid_tag_types",
 ]
-"""scikit-learn's checks that give an estimator no table of numbers; ``check_estimator`` itself leaves those of texts at one."""
+"""scikit-learn's checks that pass no table of numbers; ``check_estimator`` runs only one check on an estimator of texts."""
 
 
-@pytest.mark.parametrize("check", WITHOUT_NUMBERS)
+@pytest.mark.parametrize("check", NUMBERLESS_CHECKS)
 def test_it_passes_scikit_learns_checks(name, check):
     vectorizer = InstructedVectorizer(QUESTION, name)
     getattr(estimator_checks, check)("InstructedVectorizer", vectorizer)
@@ -62,10 +62,10 @@ def test_check_estimator_finds_no_fault(name):
 
 @pytest.mark.parametrize("loaded_before", [False, True])
 def test_clones_share_the_model(name, loaded_before):
-    vectorizer = InstructedVectorizer(QUESTION, loaded(name) if loaded_before else name, batch_size=7)
-    again = clone(vectorizer)
-    assert again.get_params() | {"model": None} == vectorizer.get_params() | {"model": None}
-    assert loaded(again.model).backbone is loaded(vectorizer.model).backbone
+    vectorizer = InstructedVectorizer(QUESTION, load_shared(name) if loaded_before else name, batch_size=7)
+    copy = clone(vectorizer)
+    assert copy.get_params() | {"model": None} == vectorizer.get_params() | {"model": None}
+    assert load_shared(copy.model).backbone is load_shared(vectorizer.model).backbone
 
 
 @pytest.mark.parametrize("loaded_before", [False, True])
@@ -76,7 +76,7 @@ def test_a_pickle_holds_the_models_name(name, loaded_before):
     np.testing.assert_allclose(pickle.loads(data).transform(TEXTS), vectorizer.transform(TEXTS), atol=1e-5)
 
 
-def test_a_table_comes_back_with_names(name):
+def test_a_table_keeps_its_index_and_gets_column_names(name):
     pandas = pytest.importorskip("pandas")
     vectorizer = InstructedVectorizer(QUESTION, name).set_output(transform="pandas")
     column = pandas.Series(TEXTS, index=range(100, 112))
@@ -85,30 +85,30 @@ def test_a_table_comes_back_with_names(name):
     assert list(table.index) == list(column.index)
 
 
-def test_it_stands_beside_numbers_in_a_column_transformer(name):
+def test_it_combines_with_numbers_in_a_column_transformer(name):
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"text": TEXTS, "stars": range(12)})
     columns = ColumnTransformer([("text", InstructedVectorizer(QUESTION, name), "text"), ("stars", StandardScaler(), ["stars"])])
-    found = make_pipeline(columns, LogisticRegression()).fit(table, LABELS)
-    assert found[0].get_feature_names_out()[[0, -1]].tolist() == ["text__inbedder0", "stars__stars"]
-    whole = InstructedVectorizer(QUESTION, name).transform(table[["text"]])
-    np.testing.assert_array_equal(whole, InstructedVectorizer(QUESTION, name).transform(TEXTS))
+    pipeline = make_pipeline(columns, LogisticRegression()).fit(table, LABELS)
+    assert pipeline[0].get_feature_names_out()[[0, -1]].tolist() == ["text__inbedder0", "stars__stars"]
+    vectors = InstructedVectorizer(QUESTION, name).transform(table[["text"]])
+    np.testing.assert_array_equal(vectors, InstructedVectorizer(QUESTION, name).transform(TEXTS))
 
 
-def test_a_search_over_instructions_reads_each_text_once_under_each(name, tmp_path, monkeypatch):
+def test_a_grid_search_encodes_each_text_once_per_instruction(name, tmp_path, monkeypatch):
     vectorizer = InstructedVectorizer(model=name, cache=str(tmp_path))
-    model = loaded(name, str(tmp_path))
-    read = []
+    model = load_shared(name, str(tmp_path))
+    encoded_prompts = []
     embed = model.backbone.embed
-    monkeypatch.setattr(model.backbone, "embed", lambda prompts, *rest: read.extend(prompts) or embed(prompts, *rest))
-    asked = {"instructedvectorizer__instruction": [QUESTION, "@topic"], "logisticregression__C": [0.1, 1.0]}
-    search = GridSearchCV(make_pipeline(vectorizer, LogisticRegression()), asked, cv=3).fit(TEXTS, LABELS)
+    monkeypatch.setattr(model.backbone, "embed", lambda prompts, *args: encoded_prompts.extend(prompts) or embed(prompts, *args))
+    grid = {"instructedvectorizer__instruction": [QUESTION, "@topic"], "logisticregression__C": [0.1, 1.0]}
+    search = GridSearchCV(make_pipeline(vectorizer, LogisticRegression()), grid, cv=3).fit(TEXTS, LABELS)
     assert search.best_params_["instructedvectorizer__instruction"] in (QUESTION, "@topic")
     assert search.score(TEXTS, LABELS) > 0.9
-    assert len(read) == 2 * len(set(TEXTS)) + 1  # and the empty text, for the dimension
+    assert len(encoded_prompts) == 2 * len(set(TEXTS)) + 1  # and the empty text, for the dimension
 
 
 @pytest.mark.parametrize("bad", ["one text", [["a"], ["b"]], [1, 2], None])
-def test_what_is_no_list_of_texts_is_refused(name, bad):
+def test_anything_but_a_list_of_texts_is_refused(name, bad):
     with pytest.raises(InputError, match="X"):
         InstructedVectorizer(QUESTION, name).fit(bad)
