@@ -306,7 +306,7 @@ def test_without_a_question_every_reading_gives_the_general_purpose_vector(with_
 
 
 def test_an_answer_needs_a_question(model):
-    with pytest.raises(InputError, match='Ask a question, or "@generic"'):
+    with pytest.raises(InputError, match='Pass a question, or "@generic"'):
         model.answer(TEXTS)
 
 

@@ -40,7 +40,7 @@ def test_it_moves_with_all_that_shares_its_weights(make_sentence_model):
     other = model.with_pooling("mean")
     assert model.device == torch.device("cpu") and model.to("cpu") is model
     assert model.to(torch.device("meta")) is model
-    assert other.device.type == "meta" and {each.device.type for each in model.backbone.after.parameters()} == {"meta"}
+    assert other.device.type == "meta" and {each.device.type for each in model.backbone.output_layers.parameters()} == {"meta"}
 
 
 def test_what_cannot_move_says_so(make_model, monkeypatch):
@@ -48,7 +48,7 @@ def test_what_cannot_move_says_so(make_model, monkeypatch):
     with pytest.raises(ModelError, match=r"There is no device 'nowhere'"):
         model.to("nowhere")
     monkeypatch.setattr(model.backbone, "precision", "int8")
-    with pytest.raises(ModelError, match=r"cannot be moved as it is loaded. Load it there: InBedder"):
+    with pytest.raises(ModelError, match=r"cannot be moved after loading. Load it on the device: InBedder"):
         model.to("meta")
     assert model.device.type == "cpu"
 

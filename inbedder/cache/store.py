@@ -320,7 +320,7 @@ class CacheSpace:
         found = self.store.get(self.description, list(keys))
         return {keys[key]: (data[:1] == b"\1", self.unpack(data[1:])) for key, data in found.items()}
 
-    def keep(self, pairs: Sequence[Pair], cut: Sequence[bool], results: Sequence[Any]) -> None:
+    def put(self, pairs: Sequence[Pair], cut: Sequence[bool], results: Sequence[Any]) -> None:
         """Keep the results of a batch, and whether each text was cut: all of it or nothing."""
         packed = zip(pairs, cut, (self.pack(result) for result in results), strict=True)
         entries = [(hash_entry(*pair), bytes([was_cut]) + data) for pair, was_cut, data in packed if data is not None]

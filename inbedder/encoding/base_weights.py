@@ -1,10 +1,9 @@
-"""Questions about the whole text: the text's own vector is added to that of the answer.
+"""Weights of the base encoder's vectors, for questions about the whole text.
 
-What a text is about, or which problem a paper addresses, the whole text says, and the embedding model that reads it without a
-question (``base_encoder``) says it better than the few words of an answer can. A model that was trained towards the vectors of
-that base shows which questions these are: its answers to them lie near the texts' own vectors. The mean cosine over eight texts
-of different kinds is about 0.8 for "What are people discussing?" and at most 0.6 for questions about a product, a feeling, a
-place or a person.
+For a question such as "What is it about?", an embedding model that reads the text without a question (the base encoder)
+represents the answer better than a few answer words. If a model was trained towards the vectors of its base encoder, its answers
+show which questions these are: their vectors are close to the base encoder's. Over the eight probe texts, the mean cosine is
+about 0.8 for "What are people discussing?" and at most 0.6 for questions about a product, a feeling, a place or a person.
 """
 
 from __future__ import annotations
@@ -26,80 +25,78 @@ PROBES = (
     "My dog is sick and I am so worried about him.",
     "The team lost the final in extra time.",
 )
-"""Short texts of different kinds, on which each question is tried out."""
+"""Short texts of different kinds, on which each question is tested."""
 MIN_COSINE, FULL_COSINE = 0.65, 0.75
-"""Up to the first mean cosine nothing is added, from the second on all; in between the weight grows evenly."""
+"""Mean cosines up to which the weight is 0 and from which it is ``MAX_WEIGHT``; it is linear in between."""
 MAX_WEIGHT = 2.0
-"""Weight of a text's own vector under a question about the whole text, that of the answer being 1 (both of length 1)."""
-
+"""Maximum weight of the base encoder's vector, relative to the answer's vector (both of length 1)."""
 MAX_CACHED_QUESTIONS = 4096
-"""Most instructions whose weight is remembered."""
+"""Maximum number of instructions whose weight is cached."""
 
 
 class BaseEncoder(Protocol):
-    """A model that reads texts without an instruction."""
+    """A model that embeds texts without an instruction."""
 
     def encode(self, texts: Sequence[str], *, show_progress_bar: bool) -> Vectors:
-        """One row per text."""
+        """Embed n texts: shape (n, d)."""
 
 
 class BaseWeights:
-    """The weight that each instruction gives to a text's own vector, found once per instruction and remembered."""
+    """The weight of the base encoder's vectors under each instruction, computed once per instruction."""
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
+        """Start with an empty cache."""
         self._weights: dict[str, float] = {}
 
     def find_weights(
-        self, instructions: set[str], asked: Callable[[Sequence[str], Sequence[str]], Vectors], generic: BaseEncoder
+        self, instructions: set[str], embed: Callable[[Sequence[str], Sequence[str]], Vectors], base_encoder: BaseEncoder
     ) -> dict[str, float]:
-        """How much of a text's own vector each instruction takes; the last ones are remembered.
+        """Return the weight of each instruction, computing those that are not cached.
 
         Args:
             instructions: The instructions.
-            asked: Gives vectors of n texts under one instruction each, shape (n, d).
-            generic: Gives vectors of texts without one.
+            embed: Embeds n texts under one instruction each, shape (n, d).
+            base_encoder: Embeds texts without an instruction.
 
         Returns:
-            From 0 to ``MAX_WEIGHT``, by instruction.
+            Weights from 0 to ``MAX_WEIGHT``, by instruction.
         """
-        remembered = {instruction: self._weights.get(instruction) for instruction in instructions}
-        found = {instruction: weight for instruction, weight in remembered.items() if weight is not None}
-        if new := sorted(instructions - found.keys()):
-            own = generic.encode(PROBES, show_progress_bar=False)
-            for instruction in new:  # one at a time: in 16 bits a weight would depend a little on the others in its batch
-                found[instruction] = compute_base_weight(asked(PROBES, [instruction] * len(PROBES)), own)
-            self._weights.update({instruction: found[instruction] for instruction in new})
-            for instruction in list(self._weights)[:-MAX_CACHED_QUESTIONS]:  # a server meets instructions without end
+        cached_weights = {instruction: self._weights.get(instruction) for instruction in instructions}
+        weights = {instruction: weight for instruction, weight in cached_weights.items() if weight is not None}
+        if new := sorted(instructions - weights.keys()):
+            base_vectors = base_encoder.encode(PROBES, show_progress_bar=False)
+            for instruction in new:  # one per batch: in 16 bits a weight would depend slightly on the others in its batch
+                weights[instruction] = compute_base_weight(embed(PROBES, [instruction] * len(PROBES)), base_vectors)
+            self._weights.update({instruction: weights[instruction] for instruction in new})
+            for instruction in list(self._weights)[:-MAX_CACHED_QUESTIONS]:  # a server gets an unlimited number of questions
                 self._weights.pop(instruction, None)
-        return found
+        return weights
 
 
-def compute_base_weight(asked: Vectors, generic: Vectors) -> float:
-    """How much of the texts' own vectors a question takes.
+def compute_base_weight(instructed_vectors: Vectors, base_vectors: Vectors) -> float:
+    """Compute the weight of the base encoder's vectors under a question.
 
     Args:
-        asked: The probes' vectors under the question, shape (8, d).
-        generic: Their vectors without a question, shape (8, d).
+        instructed_vectors: The probes' vectors under the question, shape (8, d).
+        base_vectors: Their vectors without a question, shape (8, d).
 
     Returns:
         From 0 to ``MAX_WEIGHT``.
     """
-    near = float(compute_row_cosines(asked, generic).mean())
-    return MAX_WEIGHT * float(np.clip((near - MIN_COSINE) / (FULL_COSINE - MIN_COSINE), 0, 1))
+    mean_cosine = float(compute_row_cosines(instructed_vectors, base_vectors).mean())
+    return MAX_WEIGHT * float(np.clip((mean_cosine - MIN_COSINE) / (FULL_COSINE - MIN_COSINE), 0, 1))
 
 
-def add_base_vectors(asked: Vectors, generic: Vectors, weights: Vectors) -> Vectors:
-    """Vectors with the texts' own added.
+def add_base_vectors(instructed_vectors: Vectors, base_vectors: Vectors, weights: Vectors) -> Vectors:
+    """Add weighted vectors of the base encoder to instructed vectors.
 
     Args:
-        asked: Under a question, shape (..., d).
-        generic: Without one, shape (..., d).
-        weights: Of the second, that of the first being 1, shape (..., 1).
+        instructed_vectors: Vectors under a question, shape (..., d).
+        base_vectors: Vectors without a question, shape (..., d).
+        weights: Weights of the base vectors, shape (..., 1); those of the instructed vectors are 1.
 
     Returns:
-        float32, shape (..., d): of length 1, as generic vectors are; where the weight is 0 the first as it stands.
+        float32, shape (..., d): sums of length 1; where the weight is 0, the instructed vector unchanged.
     """
-    return np.where(
-        weights > 0, normalize_vectors(normalize_vectors(asked) + weights * normalize_vectors(generic)), asked
-    ).astype(np.float32)
+    sums = normalize_vectors(instructed_vectors) + weights * normalize_vectors(base_vectors)
+    return np.where(weights > 0, normalize_vectors(sums), instructed_vectors).astype(np.float32)

@@ -1,4 +1,4 @@
-"""What becomes of a pooled vector: the question's own vector subtracted, the text's own added, a second model's appended.
+"""From pooled states to vectors: subtract the question's vector, add the base encoder's, append a second model's, normalise.
 
     v(x, i) = s(x, i) - s("", i)                             subtract_instruction
     v(x, i) = unit(unit(v(x, i)) + w(i) unit(b(x)))          add_generic: b is the base encoder, w(i) is in ``base_weights``
@@ -24,133 +24,139 @@ from inbedder.options import EncodingOptions
 from inbedder.vectors import Vectors, check_finite, concatenate_vectors
 
 MAX_CACHED_QUESTIONS = 1024
-"""Questions whose own vector is remembered."""
+"""Maximum number of questions whose own vector is cached."""
 Questions = Sequence[tuple[str, ...]]
-"""For each text the questions that are asked of it."""
+"""The questions of each text."""
 
 
 class PoolStates(Protocol):
-    """Pools the states of n texts under m questions each: float32, shape (m, n, d)."""
+    """A function that pools the states of n texts under m questions each: float32, shape (m, n, d)."""
 
-    def __call__(self, texts: Sequence[str], questions: Questions, filter_words: Sequence[str], pace: RunOptions) -> Vectors:
-        """Read the texts."""
+    def __call__(
+        self, texts: Sequence[str], questions: Questions, filter_words: Sequence[str], run_options: RunOptions
+    ) -> Vectors:
+        """Pool the states."""
 
 
 class QuestionVectors:
-    """v("", i), the vector of a question on its own, computed once per question."""
+    """The vectors v("", i) of questions on their own, computed once per question."""
 
     def __init__(self) -> None:
-        """Remember nothing yet."""
+        """Start with an empty cache."""
         self._vectors: dict[tuple[str, ...], Vectors] = {}
 
-    def find(self, questions: set[str], filter_words: Sequence[str], read: PoolStates) -> dict[str, Vectors]:
+    def find(self, questions: set[str], filter_words: Sequence[str], pool_states: PoolStates) -> dict[str, Vectors]:
         """Return the vector of each question."""
         keys = {question: (question, *filter_words) for question in questions}
-        remembered = {question: self._vectors.get(key) for question, key in keys.items()}
-        vectors = {question: vector for question, vector in remembered.items() if vector is not None}
+        cached_vectors = {question: self._vectors.get(key) for question, key in keys.items()}
+        vectors = {question: vector for question, vector in cached_vectors.items() if vector is not None}
         if new := sorted(questions - vectors.keys()):
-            pooled = read([""] * len(new), [(question,) for question in new], filter_words, RunOptions(32, False))
+            pooled = pool_states([""] * len(new), [(question,) for question in new], filter_words, RunOptions(32, False))
             vectors |= zip(new, pooled[0], strict=True)
             self._vectors.update({keys[question]: vectors[question] for question in new})
-            for key in list(self._vectors)[:-MAX_CACHED_QUESTIONS]:  # a server meets questions without end
+            for key in list(self._vectors)[:-MAX_CACHED_QUESTIONS]:  # a server gets an unlimited number of questions
                 self._vectors.pop(key, None)
         return vectors
 
 
 @dataclass(frozen=True)
 class QuestionCache:
-    """What a model finds out once per question; it outlives a combiner where backbone and reading are the same."""
+    """Results that a model computes once per question. Combiners of the same backbone and encoding share it."""
 
     question_vectors: QuestionVectors = field(default_factory=QuestionVectors)
     """The vector of each question on its own."""
     base_weights: BaseWeights = field(default_factory=BaseWeights)
-    """How much of a text's own vector each question takes."""
+    """The weight of the base encoder's vectors under each question."""
 
 
 class Combiner:
-    """Makes a model's vectors of its pooled states."""
+    """Computes vectors from pooled states."""
 
     def __init__(
         self,
-        read: PoolStates,
+        pool_states: PoolStates,
         encoding: EncodingOptions,
         no_question: str,
         base_encoder: Callable[[], Encoder] | None = None,
         second_model: Encoder | None = None,
         question_cache: QuestionCache | None = None,
     ) -> None:
-        """Bind the parts.
+        """Set the parts.
 
         Args:
-            read: Pools the model's states.
-            encoding: How a text becomes a vector, no default left open.
-            no_question: The instruction that the model reads without a question; nothing is subtracted under it.
-            base_encoder: Gives the model that reads texts without a question; None where nothing is added.
+            pool_states: Pools the model's states.
+            encoding: How a text becomes a vector, with every default filled in.
+            no_question: The instruction of calls without a question; its own vector is never subtracted.
+            base_encoder: Returns the model that reads texts without a question; None adds nothing.
             second_model: The model whose vectors are appended, or None.
-            question_cache: What was found out before; None is nothing.
+            question_cache: Results of earlier questions; None starts an empty cache.
         """
         self.encoding, self.no_question = encoding, no_question
         self.base_encoder, self.second_model = base_encoder, second_model
         self.question_cache = question_cache or QuestionCache()
-        self._read = read
+        self._pool_states = pool_states
 
     def combine(
-        self, vectors: Vectors, texts: Sequence[str], questions: Questions, filter_words: Sequence[str], pace: RunOptions
+        self, vectors: Vectors, texts: Sequence[str], questions: Questions, filter_words: Sequence[str], run_options: RunOptions
     ) -> Vectors:
-        """Make vectors of pooled states.
+        """Compute vectors from pooled states.
 
         Args:
-            vectors: float32, shape (m, n, d); changed in place.
+            vectors: The pooled states, float32, shape (m, n, d); changed in place.
             texts: n texts.
             questions: n tuples of m questions.
-            filter_words: Words that were left out of the states; the base encoder and the second model are then left out too.
-            pace: Batch size and progress bar.
+            filter_words: Words whose states were left out; with any, the base encoder and the second model are not used.
+            run_options: Batch size and progress bar.
 
         Returns:
             float32, shape (m, n, d) or, with a second model, (m, n, d + k).
 
         Raises:
-            ModelError: When a vector is NaN or infinite, or the base encoder's vectors have another length.
+            ModelError: When a vector contains NaN or infinite values, or the base encoder's vectors have another length.
         """
         if self.encoding.subtract_instruction:
-            self._subtract_questions(vectors, questions, filter_words)
+            self._subtract_question_vectors(vectors, questions, filter_words)
         if not filter_words and self.base_encoder is not None:
-            self._add_base(self.base_encoder(), vectors, texts, questions, pace)
+            self._add_base_vectors(self.base_encoder(), vectors, texts, questions, run_options)
         if not filter_words and self.second_model is not None:
-            vectors = concatenate_vectors(vectors, _embed_with_second_model(self.second_model, texts, questions, pace))
+            vectors = concatenate_vectors(vectors, _embed_with_second_model(self.second_model, texts, questions, run_options))
         return check_finite(vectors)
 
-    def _subtract_questions(self, vectors: Vectors, questions: Questions, filter_words: Sequence[str]) -> None:
-        asked_questions = {question for row in questions for question in row} - {self.no_question}
-        own_vectors = self.question_cache.question_vectors.find(asked_questions, filter_words, self._read)
+    def _subtract_question_vectors(self, vectors: Vectors, questions: Questions, filter_words: Sequence[str]) -> None:
+        """Subtract each question's own vector, in place."""
+        distinct_questions = {question for row in questions for question in row} - {self.no_question}
+        question_vectors = self.question_cache.question_vectors.find(distinct_questions, filter_words, self._pool_states)
         for number in range(len(vectors)):
-            if rows := [row for row, asked in enumerate(questions) if asked[number] in asked_questions]:
-                vectors[number, rows] -= [own_vectors[questions[row][number]] for row in rows]
+            if rows := [row for row, row_questions in enumerate(questions) if row_questions[number] in distinct_questions]:
+                vectors[number, rows] -= [question_vectors[questions[row][number]] for row in rows]
 
-    def _add_base(
-        self, base_encoder: Encoder, vectors: Vectors, texts: Sequence[str], questions: Questions, pace: RunOptions
+    def _add_base_vectors(
+        self, base_encoder: Encoder, vectors: Vectors, texts: Sequence[str], questions: Questions, run_options: RunOptions
     ) -> None:
-        """Add the texts' own vectors under questions about the whole text, in place."""
+        """Add the texts' vectors without a question under questions about the whole text, in place."""
         if base_encoder.dimension != vectors.shape[-1]:
-            raise ModelError(f"The vectors of {base_encoder.name} have another length than the model's. Leave add_generic out.")
+            raise ModelError(
+                f"The vectors of {base_encoder.name} have length {base_encoder.dimension}, the model's {vectors.shape[-1]}. "
+                "Leave add_generic out."
+            )
 
-        def read_probes(probes: Sequence[str], instructions: Sequence[str]) -> Vectors:
-            pooled: Vectors = self._read(probes, [(instruction,) for instruction in instructions], (), RunOptions(64, False))[0]
+        def embed_probes(probes: Sequence[str], instructions: Sequence[str]) -> Vectors:
+            single_questions = [(instruction,) for instruction in instructions]
+            pooled: Vectors = self._pool_states(probes, single_questions, (), RunOptions(64, False))[0]
             return pooled
 
-        by_question = self.question_cache.base_weights.find_weights(
-            {question for row in questions for question in row}, read_probes, base_encoder
-        )
+        distinct_questions = {question for row in questions for question in row}
+        by_question = self.question_cache.base_weights.find_weights(distinct_questions, embed_probes, base_encoder)
         weights = np.array([[by_question[question] for question in row] for row in questions], dtype=np.float32).T
         if rows := np.flatnonzero(weights.any(axis=0)).tolist():
-            options = {"batch_size": pace.batch_size, "show_progress_bar": pace.show_progress_bar}
-            own_vectors = base_encoder.encode([texts[row] for row in rows], **options)
-            vectors[:, rows] = add_base_vectors(vectors[:, rows], own_vectors, weights[:, rows, None])
+            options = {"batch_size": run_options.batch_size, "show_progress_bar": run_options.show_progress_bar}
+            base_vectors = base_encoder.encode([texts[row] for row in rows], **options)
+            vectors[:, rows] = add_base_vectors(vectors[:, rows], base_vectors, weights[:, rows, None])
 
 
-def _embed_with_second_model(model: Encoder, texts: Sequence[str], questions: Questions, pace: RunOptions) -> Vectors:
-    """The second model's vectors of the same prompts, shape (m, n, k)."""
-    options: dict[str, Any] = {"batch_size": pace.batch_size, "show_progress_bar": pace.show_progress_bar}
+def _embed_with_second_model(model: Encoder, texts: Sequence[str], questions: Questions, run_options: RunOptions) -> Vectors:
+    """Embed the same texts and questions with the second model: shape (m, n, k)."""
+    options: dict[str, Any] = {"batch_size": run_options.batch_size, "show_progress_bar": run_options.show_progress_bar}
     if len(set(questions)) == 1 and len(questions[0]) > 1:
         return model.encode_many(texts, list(questions[0]), **options)
-    return np.stack([model.encode(texts, list(each), **options) for each in zip(*questions, strict=True)])
+    return np.stack([model.encode(texts, list(instructions), **options) for instructions in zip(*questions, strict=True)])

@@ -1,4 +1,4 @@
-"""A function from a batch of a table's rows to their vectors, for ``map`` of Hugging Face datasets.
+"""A function from a batch of rows to their vectors, for ``map`` of Hugging Face datasets.
 
 dataset.map(model.as_map("What is the complaint about?", column="text"), batched=True)
 """
@@ -15,20 +15,20 @@ from inbedder.errors import InputError, format_names
 
 @dataclass(frozen=True)
 class VectorMap:
-    """Adds a column of vectors. It is pickled and hashed by the model's name and revision, never by its weights."""
+    """A function that adds a column of vectors. Its pickle and hash depend on the model's name and revision, not on weights."""
 
     model: Encoder
-    """What embeds."""
+    """The model."""
     revision: str
-    """The key of its ``VectorSpec``, so that datasets forgets what another model or reading gave."""
+    """The key of the model's ``VectorSpec``: datasets reuses no results of another model or other options."""
     instruction: str | None
-    """What is asked of every text."""
+    """The instruction for all texts."""
     column: str
-    """The texts' column."""
+    """The column of texts."""
     to: str
-    """The vectors' column."""
+    """The new column of vectors."""
     options: tuple[tuple[str, Any], ...]
-    """Keywords of ``encode``."""
+    """Keyword arguments of ``encode``."""
 
     def __call__(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         """Embed one row or a batch of rows.
@@ -40,7 +40,7 @@ class VectorMap:
             The new column: float32, shape (n, d), or (d,) for one row.
 
         Raises:
-            InputError: When there is no such column.
+            InputError: When the column of texts is missing.
         """
         if self.column not in rows:
             raise InputError(f"There is no column {self.column!r}. Name one with column=...: {format_names(list(rows))}.")

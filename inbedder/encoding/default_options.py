@@ -1,4 +1,4 @@
-"""Fills in missing encoding options from the model's settings and its family."""
+"""Defaults of encoding options, from the model's settings and its family."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
     """Fill in encoding options.
 
     Args:
-        options: As the user gave them.
+        options: The requested options.
         backbone: The model.
-        settings: What its training left beside the weights.
+        settings: The settings that training stored with the weights.
         name: The model's name, for messages.
 
     Returns:
-        Options without a default that is left open.
+        The options with every default filled in.
 
     Raises:
-        InputError: When an option has no meaning for the model.
-        ModelError: When it has no such pooling or layer.
+        InputError: When an option does not apply to the model.
+        ModelError: When the model lacks the pooling or layer.
     """
     pooling, layer = check_pooling(backbone, options.pooling, options.layer)
     if options.temperature and not needs_decoding(backbone, pooling):
-        raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer; leave temperature at 0.")
+        raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer. Leave temperature at 0.")
     if options.mask_length is not None and backbone.kind != "masked":
         raise InputError(f"mask_length is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
     add_generic = _choose_first(options.add_generic, settings.add_generic, False)
     if add_generic and settings.base_encoder is None:
-        raise InputError(f"{name} has no base encoder, as mini has. Leave add_generic out.")
+        raise InputError(f"{name} has no base encoder, so add_generic has nothing to add. Leave it out.")
     return replace(
         options,
         pooling=pooling,
@@ -58,31 +58,31 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
 
 
 def _choose_first(*values: Any) -> Any:
-    """The first value that is not None."""
+    """Return the first value that is not None."""
     return next(value for value in values if value is not None)
 
 
 def _limit_prompt_length(max_length: int, max_new_tokens: int, backbone: Backbone) -> int:
-    """The maximum prompt length that the model's positions leave."""
+    """Return the maximum prompt length, in tokens, that leaves positions for the answer."""
     limit = backbone.position_limit
     if limit is None:
         return max_length
-    answer_room = max_new_tokens if backbone.continues_prompt else 0
-    if answer_room >= limit:
-        raise InputError(f"max_new_tokens={answer_room} leaves no room for a prompt: the model takes {limit} positions.")
-    return min(max_length, limit - answer_room)
+    answer_length = max_new_tokens if backbone.continues_prompt else 0
+    if answer_length >= limit:
+        raise InputError(f"max_new_tokens={answer_length} leaves no room for a prompt: the model takes {limit} positions.")
+    return min(max_length, limit - answer_length)
 
 
 def with_mask_length(backbone: Backbone, mask_length: int | None) -> Backbone:
-    """Return a masked LM that answers with another number of masks; its weights are shared."""
+    """Return a masked LM with another number of mask tokens, which shares the weights."""
     if mask_length in (None, backbone.mask_length):
         return backbone
-    other = copy(backbone)
-    other.mask_length = int(mask_length)
-    return other
+    variant = copy(backbone)
+    variant.mask_length = int(mask_length)
+    return variant
 
 
 def uses_default_reading(encoding: EncodingOptions, backbone: Backbone) -> bool:
-    """Whether vectors are read as the model was trained to give them: its own pooling, the last layer, no word left out."""
-    last = encoding.layer in (-1, backbone.num_layers)
-    return encoding.pooling == backbone.poolings[0] and last and not encoding.filter_words
+    """Whether vectors are read as in training: with the default pooling, at the last layer, and without filtered words."""
+    is_last = encoding.layer in (-1, backbone.num_layers)
+    return encoding.pooling == backbone.poolings[0] and is_last and not encoding.filter_words

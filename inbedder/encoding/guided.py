@@ -1,12 +1,12 @@
-"""A new instruction over a corpus that was read before: a linear map from generic vectors to instructed ones.
+"""Vectors under a new instruction by a linear map from general-purpose vectors, fitted on a sample of the texts.
 
-A sample of the texts is encoded under the instruction, a ridge regression is fitted from their generic vectors to the instructed
-ones, and applied to the generic vectors of all texts::
+The sample is encoded under the instruction. A ridge regression is fitted from its general-purpose vectors to the instructed
+ones, and applied to the general-purpose vectors of all texts::
 
-    W = argmin |Y - X W|^2 + a |W|^2        X: (s, k) generic, Y: (s, d) instructed, both centred on the sample's means
+    W = argmin |Y - X W|^2 + a |W|^2        X: (s, k) general-purpose, Y: (s, d) instructed, both centred on the sample's means
 
-The strength a is chosen by leave-one-out error (scikit-learn's RidgeCV); how well the map holds beyond its sample is measured
-by the cosine of held-out rows in five folds. GSTransform (ACL 2025) does this with labels made by a large model; here are none.
+Leave-one-out error chooses the strength a (scikit-learn's RidgeCV). The cosine of held-out rows in five folds measures how well
+the map generalises. GSTransform (ACL 2025) fits such a map to the labels of a large model; this map needs no labels.
 """
 
 from __future__ import annotations
@@ -26,35 +26,40 @@ logger = logging.getLogger(__name__)
 RIDGE_STRENGTHS = np.logspace(-3, 4, 15)
 NUM_FOLDS = 5
 MIN_COSINE = 0.75
-"""Below this held-out cosine the map is not used."""
+"""Minimum held-out cosine; below it, all texts are encoded."""
 MIN_SAMPLE = 50
-"""Smallest sample that is mapped from."""
+"""Minimum number of texts in the sample."""
 
 
 class GuidedVectors(AnnotatedArray):
-    """Vectors under an instruction, float32, shape (n, d), that also say how they were made."""
+    """Vectors under an instruction, float32, shape (n, d), with the quality of the map that computed them."""
 
     metadata = ("cosine", "sample")
     cosine: float | None
-    """Mean cosine of mapped and encoded vectors of held-out rows; 1.0 when all rows were encoded. None for derived arrays."""
+    """Mean cosine of mapped and encoded vectors of held-out rows; 1.0 if all rows were encoded. None for derived arrays."""
     sample: NDArray[np.intp] | None
     """Rows that were encoded under the instruction. None for derived arrays."""
 
 
 def encode_guided(
-    encode: Callable[[NDArray[np.intp]], Vectors], generic: Vectors, *, sample: int = 1000, seed: int = 0, low: float = MIN_COSINE
+    encode: Callable[[NDArray[np.intp]], Vectors],
+    generic: Vectors,
+    *,
+    sample: int = 1000,
+    seed: int = 0,
+    min_cosine: float = MIN_COSINE,
 ) -> GuidedVectors:
-    """Vectors under an instruction from generic vectors and an encoded sample.
+    """Compute vectors under an instruction from general-purpose vectors and an encoded sample.
 
     Args:
-        encode: Gives the instructed vectors of rows, shape (rows, d).
-        generic: Generic vectors of all texts, shape (n, k).
-        sample: How many texts to encode.
-        seed: Seed of the drawn sample and of the folds.
-        low: Held-out cosine below which all texts are encoded instead.
+        encode: Returns the instructed vectors of rows, shape (rows, d).
+        generic: General-purpose vectors of all texts, shape (n, k).
+        sample: Number of texts to encode.
+        seed: Seed of the sample and of the folds.
+        min_cosine: Held-out cosine below which all texts are encoded instead.
 
     Returns:
-        Vectors, the cosine, and which rows were encoded.
+        The vectors, with the cosine and the encoded rows.
 
     Raises:
         InputError: When the sample is too small to fit a map.
@@ -64,28 +69,32 @@ def encode_guided(
     seed, count = check_seed("seed", seed), len(generic)
     if count <= sample:
         return _annotate(encode(np.arange(count)), 1.0, np.arange(count))
-    rows = np.sort(np.random.default_rng(seed).choice(count, sample, replace=False))
-    targets = encode(rows)
-    mapped, cosine = fit_map(generic[rows], targets, seed)
-    if cosine < low:
+    sampled_rows = np.sort(np.random.default_rng(seed).choice(count, sample, replace=False))
+    sampled_vectors = encode(sampled_rows)
+    map_vectors, cosine = fit_map(generic[sampled_rows], sampled_vectors, seed)
+    if cosine < min_cosine:
         logger.warning(
-            "A map from %d texts reaches a cosine of %.2f only, below %.2f: all %d texts are encoded.", sample, cosine, low, count
+            "A map from %d texts reaches a cosine of only %.2f, below %.2f. Encoding all %d texts.",
+            sample,
+            cosine,
+            min_cosine,
+            count,
         )
-        vectors = np.empty((count, targets.shape[1]), dtype=np.float32)
-        vectors[rows] = targets
-        rest = np.setdiff1d(np.arange(count), rows)
-        vectors[rest] = encode(rest)
+        vectors = np.empty((count, sampled_vectors.shape[1]), dtype=np.float32)
+        vectors[sampled_rows] = sampled_vectors
+        remaining_rows = np.setdiff1d(np.arange(count), sampled_rows)
+        vectors[remaining_rows] = encode(remaining_rows)
         return _annotate(vectors, 1.0, np.arange(count))
     logger.info("Mapped %d texts from a sample of %d; cosine of held-out rows %.3f.", count, sample, cosine)
-    vectors = mapped(generic)
-    vectors[rows] = targets
-    return _annotate(vectors, cosine, rows)
+    vectors = map_vectors(generic)
+    vectors[sampled_rows] = sampled_vectors
+    return _annotate(vectors, cosine, sampled_rows)
 
 
 def _annotate(vectors: Vectors, cosine: float, sample: NDArray[np.intp]) -> GuidedVectors:
-    with_facts = vectors.view(GuidedVectors)
-    with_facts.cosine, with_facts.sample = cosine, sample
-    return with_facts
+    annotated = vectors.view(GuidedVectors)
+    annotated.cosine, annotated.sample = cosine, sample
+    return annotated
 
 
 def fit_map(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Callable[[Vectors], Vectors], float]:
@@ -104,12 +113,12 @@ def fit_map(generic: Vectors, instructed: Vectors, seed: int = 0) -> tuple[Calla
 
     scale = float(generic.std()) or 1.0
     model = RidgeCV(alphas=RIDGE_STRENGTHS).fit(generic / scale, instructed)
-    held_out = []
-    for kept, left in KFold(NUM_FOLDS, shuffle=True, random_state=seed).split(generic):
-        ridge = Ridge(alpha=model.alpha_).fit(generic[kept] / scale, instructed[kept])
-        held_out.append(compute_row_cosines(ridge.predict(generic[left] / scale), instructed[left]))
+    cosines = []
+    for train_rows, test_rows in KFold(NUM_FOLDS, shuffle=True, random_state=seed).split(generic):
+        ridge = Ridge(alpha=model.alpha_).fit(generic[train_rows] / scale, instructed[train_rows])
+        cosines.append(compute_row_cosines(ridge.predict(generic[test_rows] / scale), instructed[test_rows]))
 
-    def mapped(vectors: Vectors) -> Vectors:
+    def map_vectors(vectors: Vectors) -> Vectors:
         return np.asarray(model.predict(vectors / scale), dtype=np.float32)
 
-    return mapped, float(np.concatenate(held_out).mean())
+    return map_vectors, float(np.concatenate(cosines).mean())

@@ -1,9 +1,9 @@
-"""The parts that a model is composed of, and how a variant of them is made.
+"""The parts of a model.
 
     options -> backbone (weights) -> tokenizer (prompts) -> runner (batches, cache) -> combiner (subtract, add, append)
 
-A variant (another pooling, another cache, a queue before the backbone) shares the weights and composes the rest anew, so that no
-setting is left behind. The base encoder and the second model are varied with it.
+A variant (another pooling, another cache, a queue before the backbone) shares the weights and builds all other parts anew, so
+that no old setting survives. Its base encoder and its second model change with it.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
 
 REPLACEABLE_MODEL_OPTIONS = {"cache", "cache_size", "text_memory"}
-"""Options of what is loaded that change no weights."""
+"""Fields of ``ModelOptions`` that can change without loading the weights again."""
 LoadModel = Callable[..., Encoder]
-"""Loads another model: the class ``InBedder``."""
+"""A function that loads another model: the class ``InBedder``."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A loaded model and how it is read."""
+    """The parts of a loaded model."""
 
     requested: Options
-    """The options as they were given."""
+    """The requested options."""
     options: Options
-    """The same, no default left open."""
+    """The options with every default filled in."""
     settings: Settings
-    """What the model's training left beside the weights."""
+    """The settings that training stored with the weights."""
     backbone: Backbone
     """The language model."""
     tokenizer: PromptTokenizer
-    """Makes its prompts."""
+    """The tokenizer of prompts."""
     store: Store | None
-    """The cache."""
+    """The cache on disk."""
     base: LazyModel | None
-    """The model that reads texts without a question; None where this model does so itself."""
+    """The model that reads texts without a question; None if this model reads them itself."""
     second_model: Encoder | None
     """The model whose vectors are appended."""
     question_cache: QuestionCache = field(default_factory=QuestionCache)
-    """What is found out once per question."""
+    """Results that are computed once per question."""
 
     @classmethod
     def load(cls, requested: Options, load_model: LoadModel) -> Parts:
-        """Load a model and what it is combined with."""
+        """Load a model, its cache and its base encoder."""
         store = open_store(requested.model)
         backbone, settings = load_backbone(requested.model)
         base_name, shared = settings.base_encoder, requested.get_shared_options()
@@ -84,7 +84,7 @@ class Parts:
         second_model: Encoder | None,
         load_model: LoadModel,
     ) -> Parts:
-        """Put the parts together."""
+        """Build the parts on a loaded backbone."""
         encoding = resolve_encoding(requested.encoding, backbone, settings, requested.model.model)
         backbone = with_mask_length(backbone, encoding.mask_length)
         assert isinstance(encoding.template, PromptTemplate)
@@ -97,10 +97,10 @@ class Parts:
 
     def replace(self, load_model: LoadModel, **changes: Any) -> Parts:
         """Return a variant with other options, which shares the weights."""
-        loaded = {option.name for option in dataclasses.fields(ModelOptions)} - REPLACEABLE_MODEL_OPTIONS
-        if fixed := sorted(loaded & changes.keys()):
-            name = self.options.model.model
-            raise InputError(f"{', '.join(fixed)} cannot be replaced: load the model with it, InBedder({name!r}, ...).")
+        fixed_options = {option.name for option in dataclasses.fields(ModelOptions)} - REPLACEABLE_MODEL_OPTIONS
+        if names := sorted(fixed_options & changes.keys()):
+            model = self.options.model.model
+            raise InputError(f"{', '.join(names)} cannot be replaced. Load the model with it: InBedder({model!r}, ...).")
         requested = self.requested.replace(**changes)
         store = open_store(requested.model) if {"cache", "cache_size"} & changes.keys() else self.store
         shared = {name: value for name, value in requested.get_shared_options().items() if name in changes}
@@ -112,46 +112,46 @@ class Parts:
         return self.compose(requested, self.settings, self.backbone, store, base, second_model, load_model)
 
     def wrap(self, wrap_backbone: Callable[[Backbone], Any]) -> Parts:
-        """Return a variant whose backbone, and those of its other models, are wrapped, by a queue before them, say."""
+        """Return a variant with wrapped backbones, such as a request queue, also in its base encoder and second model."""
 
-        def wrap(model: Encoder) -> Encoder:
+        def wrap_model(model: Encoder) -> Encoder:
             return model.with_parts(model.parts.wrap(wrap_backbone))
 
         return dataclasses.replace(
             self,
             backbone=wrap_backbone(self.backbone),
-            base=self.base and self.base.wrap(wrap),
-            second_model=self.second_model and wrap(self.second_model),
+            base=self.base and self.base.wrap(wrap_model),
+            second_model=self.second_model and wrap_model(self.second_model),
         )
 
     @property
     def template(self) -> PromptTemplate:
-        """The pattern of the prompts."""
+        """The prompt template."""
         assert isinstance(self.options.encoding.template, PromptTemplate)
         return self.options.encoding.template
 
     @property
     def base_encoder(self) -> Encoder | None:
-        """The model that reads texts without a question, loaded when it is first needed."""
+        """The model that reads texts without a question, loaded on first use."""
         return None if self.base is None else _get_on_device(self.backbone, self.base)
 
     @cached_property
     def defaults(self) -> DefaultInstructions:
-        """The model's instructions for calls without a question."""
+        """The instructions of calls without a question."""
         return choose_default_instructions(self.template, self.settings.prompts)
 
     @cached_property
     def runner(self) -> PromptRunner:
-        """Reads prompts in batches, through the cache."""
+        """The runner, which reads prompts in batches and through the cache."""
         encoding, memory_size = self.options.encoding, self.options.model.text_memory
-        memory = None
+        kv_cache = None
         if memory_size is not None:
-            memory = make_kv_cache(self.backbone, str(encoding.pooling), self.template, memory_size)
-        return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, self._make_spec, memory)
+            kv_cache = make_kv_cache(self.backbone, str(encoding.pooling), self.template, memory_size)
+        return PromptRunner(self.backbone, self.tokenizer, encoding, self.store, self._make_spec, kv_cache)
 
     @cached_property
     def combiner(self) -> Combiner:
-        """Makes vectors of pooled states."""
+        """The combiner, which computes vectors from pooled states."""
         encoding = self.options.encoding
         combines = uses_default_reading(encoding, self.backbone)
         base = self.base if encoding.add_generic and combines else None
@@ -166,12 +166,12 @@ class Parts:
 
     @property
     def spec(self) -> VectorSpec:
-        """Everything that decides a vector."""
+        """Everything that determines a vector."""
         return self._make_spec()
 
     @cached_property
     def _make_spec(self) -> Callable[[], VectorSpec]:
-        """Makes the spec once; it holds no parts, which hold it: weights are freed as soon as the last variant goes."""
+        """A function that computes the spec once. It does not refer to the parts, so that unused weights are freed at once."""
         return cache(partial(describe_model, self.options, self.settings, self.backbone, self.second_model))
 
     def move(self, device: str | torch.device) -> Parts:
@@ -188,23 +188,23 @@ class Parts:
             or self.backbone.precision != get_dtype_name(weights)
         ):
             raise ModelError(
-                f"{name} cannot be moved as it is loaded. Load it there: InBedder({name!r}, device={str(device)!r})."
+                f"{name} cannot be moved after loading. Load it on the device: InBedder({name!r}, device={str(device)!r})."
             )
         try:
-            for part in (weights, getattr(self.backbone, "after", None)):
+            for part in (weights, getattr(self.backbone, "output_layers", None)):
                 if isinstance(part, torch.nn.Module):
                     part.to(device)
         except (RuntimeError, AssertionError) as error:
             raise ModelError(f"{name} cannot be moved to {device} ({error}).") from error
-        for other in (None if self.base is None else self.base.loaded, self.second_model):
-            if other is not None:
-                other.to(device)
-        place = {"device": str(device)}
-        return dataclasses.replace(self, requested=self.requested.replace(**place), options=self.options.replace(**place))
+        for companion in (None if self.base is None else self.base.loaded, self.second_model):
+            if companion is not None:
+                companion.to(device)
+        change = {"device": str(device)}
+        return dataclasses.replace(self, requested=self.requested.replace(**change), options=self.options.replace(**change))
 
 
 def describe_model(options: Options, settings: Settings, backbone: Backbone, second_model: Encoder | None) -> VectorSpec:
-    """Write down what decides the vectors of a loaded model."""
+    """Describe everything that determines the vectors of a loaded model."""
     model, encoding = options
     return VectorSpec(
         model=model.model,
@@ -222,10 +222,10 @@ def describe_model(options: Options, settings: Settings, backbone: Backbone, sec
 
 
 def _get_on_device(backbone: Backbone, base: LazyModel) -> Encoder:
-    """The base encoder, on the device where the model is by now."""
+    """Return the base encoder, on the device of the backbone."""
     return base.get().to(backbone.model.device)
 
 
 def open_store(options: ModelOptions) -> Store | None:
-    """Open the cache that the options name."""
+    """Open the cache that the options name; None without one."""
     return None if options.cache is None else Store(options.cache, options.cache_size)

@@ -1,8 +1,8 @@
-"""Runs many prompts: each text and its instructions once, looked up in the cache or computed in batches of similar length.
+"""Runs of many prompts: each distinct text is looked up in the cache or computed, in batches of similar length.
 
-Prompts are taken in windows, so that the next window is tokenized in a thread while the model works on this one, and memory stays
-bounded. Batches are planned over all of a window, cached prompts included: a run that was interrupted resumes with the batches
-that the whole run would have had, and its result is equal to the bit.
+Prompts are processed in windows: a thread tokenizes the next window while the model computes, and memory stays bounded. Batches
+are planned over a whole window, cached prompts included. A rerun after an interruption therefore uses the same batches as an
+uninterrupted run, and its results are bit-equal.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from inbedder.vectors import Vectors, pack_vector, unpack_vector
 logger = logging.getLogger(__name__)
 
 MIN_PROGRESS_TEXTS = 256
-"""Texts from which on a progress bar is shown in a terminal."""
+"""Minimum number of texts for a progress bar in a terminal."""
 PROMPTS_PER_WINDOW = 16384
-"""Prompts that are sorted by length together."""
+"""Number of prompts that are tokenized and sorted by length together."""
 PACKAGE_FOLDER = Path(__file__).parents[1]
 Unit = tuple[str, tuple[str, ...]]
-"""A text and the instructions that are asked of it together."""
+"""A text and its instructions."""
 RunBatch = Callable[[Sequence[Sequence[PromptTokens]]], Sequence[Sequence[Any]]]
 """From a batch of units' prompts to each unit's results, one per prompt."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a run is paced and shown."""
+    """Batch size and progress bar of a run."""
 
     batch_size: int = 32
     """Maximum number of texts in one pass."""
     show_progress_bar: bool | None = None
-    """None shows one for long work in a terminal."""
+    """Whether to show a progress bar; None shows it for long runs in a terminal."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", check_integer("batch_size", self.batch_size, 1))
@@ -65,26 +65,26 @@ def run_prompts(
     texts: Sequence[str],
     questions: Sequence[tuple[str, ...]],
     run_batch: RunBatch,
-    pace: RunOptions,
+    run_options: RunOptions,
     *,
     max_tokens: int,
     verb: str = "Working",
     space: CacheSpace | None = None,
 ) -> Iterator[tuple[list[int], Sequence[Any]]]:
-    """Give every row its results.
+    """Compute or look up the results of all prompts.
 
     Args:
-        tokenizer: The model's.
+        tokenizer: The model's tokenizer of prompts.
         texts: n texts.
         questions: n tuples of m instructions each.
         run_batch: Computes the results of a batch.
-        pace: Batch size (prompts, or, where m is above 1, texts) and progress bar.
+        run_options: Batch size (in prompts, or in texts if m is above 1) and progress bar.
         max_tokens: Maximum number of padded tokens in one batch.
-        verb: The progress bar's name.
-        space: Where results are looked up and stored.
+        verb: The progress bar's label.
+        space: The cache in which results are looked up and stored.
 
     Yields:
-        The numbers of all rows of one text and its instructions, and their m results; together they hold every row once.
+        The rows of one text and its instructions, and their m results. Together they contain every row once.
 
     Raises:
         InputError: When an instruction leaves no room for any text.
@@ -92,25 +92,27 @@ def run_prompts(
     rows: dict[Unit, list[int]] = defaultdict(list)
     for row, unit in enumerate(zip(texts, questions, strict=True)):
         rows[unit].append(row)
-    show = pace.show_progress_bar
-    hidden = not show if show is not None else (len(texts) < MIN_PROGRESS_TEXTS or None)
-    cut = 0
-    with tqdm(total=len(texts), desc=verb, unit=" texts", disable=hidden) as bar:
-        for unit, was_cut, results in _iterate_results(tokenizer, list(rows), run_batch, pace.batch_size, max_tokens, space):
-            cut += len(rows[unit]) if was_cut else 0
+    show = run_options.show_progress_bar
+    is_hidden = not show if show is not None else (len(texts) < MIN_PROGRESS_TEXTS or None)
+    num_cut = 0
+    with tqdm(total=len(texts), desc=verb, unit=" texts", disable=is_hidden) as bar:
+        for unit, is_cut, results in _iterate_results(
+            tokenizer, list(rows), run_batch, run_options.batch_size, max_tokens, space
+        ):
+            num_cut += len(rows[unit]) if is_cut else 0
             yield rows[unit], results
             bar.update(len(rows[unit]))
-    if cut:
+    if num_cut:
         side, limit = TRUNCATION_SIDES[tokenizer.truncation_side], tokenizer.max_length
         message = (
-            f"{cut} of {len(texts)} texts were cut at their {side} to fit max_length={limit} tokens; "
-            "raise max_length where the model allows it, or split long texts."
+            f"{num_cut} of {len(texts)} texts were cut at their {side} to fit max_length={limit} tokens; "
+            "raise max_length if the model allows it, or split long texts."
         )
-        warnings.warn(TextCutWarning(message, cut), stacklevel=_find_caller_level())
+        warnings.warn(TextCutWarning(message, num_cut), stacklevel=_find_caller_level())
 
 
 def _find_caller_level() -> int:
-    """The stack level of the first line outside this package, as seen from the caller's ``warnings.warn``."""
+    """Return the stack level of the first caller outside this package, for ``warnings.warn``."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE_FOLDER):
         level, frame = level + 1, frame.f_back
@@ -125,59 +127,60 @@ def _iterate_results(
     max_tokens: int,
     space: CacheSpace | None,
 ) -> Iterator[tuple[Unit, bool, Sequence[Any]]]:
-    """Each unit, whether its text was cut, and its results, window by window."""
-    window = max(1, PROMPTS_PER_WINDOW // (len(units[0][1]) if units else 1))
-    for window_units, known, prompts in _iterate_windows(tokenizer, units, window, space):
-        for unit in known:
-            yield unit, *known[unit]
+    """Yield each unit, whether its text was cut, and its results, window by window."""
+    window_size = max(1, PROMPTS_PER_WINDOW // (len(units[0][1]) if units else 1))
+    for window, cached_results, prompts in _iterate_windows(tokenizer, units, window_size, space):
+        for unit in cached_results:
+            yield unit, *cached_results[unit]
         lengths = [len(row) * max(len(prompt.ids) for prompt in row) for row in prompts]
         for batch in split_into_batches(lengths, batch_size, max_tokens):
-            todo = [number for number in batch.tolist() if window_units[number] not in known]
-            if not todo:
+            numbers = [number for number in batch.tolist() if window[number] not in cached_results]
+            if not numbers:
                 continue
-            chosen = [prompts[number] for number in todo]
-            results = run_batch(chosen)
+            batch_prompts = [prompts[number] for number in numbers]
+            results = run_batch(batch_prompts)
             if space:
-                pairs = [pair for number in todo for pair in _list_pairs(window_units[number])]
-                space.keep(pairs, [prompt.is_cut for prompt in _flatten(chosen)], _flatten(results))
-            for number, row, result in zip(todo, chosen, results, strict=True):
-                yield window_units[number], any(prompt.is_cut for prompt in row), result
+                pairs = [pair for number in numbers for pair in _list_pairs(window[number])]
+                space.put(pairs, [prompt.is_cut for prompt in _flatten(batch_prompts)], _flatten(results))
+            for number, row, result in zip(numbers, batch_prompts, results, strict=True):
+                yield window[number], any(prompt.is_cut for prompt in row), result
 
 
 def _iterate_windows(
-    tokenizer: PromptTokenizer, units: list[Unit], window: int, space: CacheSpace | None
+    tokenizer: PromptTokenizer, units: list[Unit], window_size: int, space: CacheSpace | None
 ) -> Iterator[tuple[list[Unit], dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]]:
-    """Each window's units, what is cached of them, and their prompts; the next is tokenized in a thread meanwhile."""
-    windows = [units[start : start + window] for start in range(0, len(units), window)]
-    if len(windows) < 2:  # a thread costs more than a short text
-        yield from ((only, *_prepare(tokenizer, only, space)) for only in windows)
+    """Yield each window's units, cached results and prompts, while a thread tokenizes the next window."""
+    windows = [units[start : start + window_size] for start in range(0, len(units), window_size)]
+    if len(windows) < 2:  # a thread costs more than tokenizing a short text
+        yield from ((window, *_prepare(tokenizer, window, space)) for window in windows)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="tokenize") as thread:
-        ahead = thread.submit(_prepare, tokenizer, windows[0], space)
-        for number, current in enumerate(windows):
-            known, prompts = ahead.result()
-            ahead = thread.submit(_prepare, tokenizer, windows[number + 1] if number + 1 < len(windows) else [], space)
-            yield current, known, prompts
+        future = thread.submit(_prepare, tokenizer, windows[0], space)
+        for number, window in enumerate(windows):
+            cached_results, prompts = future.result()
+            future = thread.submit(_prepare, tokenizer, windows[number + 1] if number + 1 < len(windows) else [], space)
+            yield window, cached_results, prompts
 
 
 def _prepare(
     tokenizer: PromptTokenizer, units: Sequence[Unit], space: CacheSpace | None
 ) -> tuple[dict[Unit, tuple[bool, list[Any]]], list[list[PromptTokens]]]:
-    """What is cached of some units, and, unless that is all, the prompts of all."""
+    """Look up the cached results of units, and, unless all are cached, tokenize the prompts of all."""
     pairs = [pair for unit in units for pair in _list_pairs(unit)]
-    cached = space.find(pairs) if space else {}
-    known = {}
-    for unit in units if cached else ():
-        if all(pair in cached for pair in _list_pairs(unit)):
-            entries = [cached[pair] for pair in _list_pairs(unit)]
-            known[unit] = (any(was_cut for was_cut, _ in entries), [result for _, result in entries])
-    if len(known) == len(units):
-        return known, []
-    each = iter(tokenizer([text for text, _ in pairs], [instruction for _, instruction in pairs]))
-    return known, [[next(each) for _ in questions] for _, questions in units]
+    cached_pairs = space.find(pairs) if space else {}
+    cached_results = {}
+    for unit in units if cached_pairs else ():
+        if all(pair in cached_pairs for pair in _list_pairs(unit)):
+            entries = [cached_pairs[pair] for pair in _list_pairs(unit)]
+            cached_results[unit] = (any(is_cut for is_cut, _ in entries), [result for _, result in entries])
+    if len(cached_results) == len(units):
+        return cached_results, []
+    prompts = iter(tokenizer([text for text, _ in pairs], [instruction for _, instruction in pairs]))
+    return cached_results, [[next(prompts) for _ in questions] for _, questions in units]
 
 
 def _list_pairs(unit: Unit) -> list[Pair]:
+    """List a unit's pairs of text and instruction."""
     text, questions = unit
     return [(text, instruction) for instruction in questions]
 
@@ -187,7 +190,7 @@ def _flatten(rows: Sequence[Sequence[Any]]) -> list[Any]:
 
 
 class PromptRunner:
-    """Reads prompts with one backbone, in one way, and stores results in a cache."""
+    """Reads prompts with a backbone and caches the results."""
 
     def __init__(
         self,
@@ -195,21 +198,21 @@ class PromptRunner:
         tokenizer: PromptTokenizer,
         encoding: EncodingOptions,
         store: Store | None,
-        spec: Callable[[], VectorSpec],
-        text_memory: KVCache | None = None,
+        make_spec: Callable[[], VectorSpec],
+        kv_cache: KVCache | None = None,
     ) -> None:
-        """Bind a backbone to a way of reading.
+        """Set the parts.
 
         Args:
             backbone: The model.
-            tokenizer: Makes its prompts.
-            encoding: How it is read, no default left open.
-            store: The cache, or None.
-            spec: Gives what decides the vectors; it is asked for only where there is a cache.
-            text_memory: Keys and values of texts, for 1st-gen of a causal LM.
+            tokenizer: The tokenizer of prompts.
+            encoding: How a text becomes a vector, with every default filled in.
+            store: The cache on disk, or None.
+            make_spec: Returns the spec of the vectors; called only with a cache on disk.
+            kv_cache: The key-value cache of texts, for 1st-gen of a causal LM.
         """
         self.backbone, self.tokenizer, self.encoding = backbone, tokenizer, encoding
-        self.store, self._make_spec, self.text_memory = store, spec, text_memory
+        self.store, self._make_spec, self.kv_cache = store, make_spec, kv_cache
         self._spaces: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     @property
@@ -218,15 +221,19 @@ class PromptRunner:
         return self.encoding.max_batch_tokens or get_token_budget(self.backbone.model.device)
 
     def pool(
-        self, texts: Sequence[str], questions: Sequence[tuple[str, ...]], filter_words: Sequence[str], pace: RunOptions
+        self,
+        texts: Sequence[str],
+        questions: Sequence[tuple[str, ...]],
+        filter_words: Sequence[str],
+        run_options: RunOptions,
     ) -> Vectors:
-        """Pool the states of n texts under m instructions each, as the backbone gives them.
+        """Pool the states of n texts under m instructions each.
 
         Args:
             texts: n texts, n at least 1.
             questions: n tuples of m instructions.
-            filter_words: Words whose answer states are left out.
-            pace: Batch size and progress bar.
+            filter_words: Words whose hidden states are left out of an answer's mean.
+            run_options: Batch size and progress bar.
 
         Returns:
             float32, shape (m, n, d). Models that can read a text once for all its instructions do so.
@@ -237,13 +244,15 @@ class PromptRunner:
         count = len(questions[0])
         if count > 1 and (reason := explain_not_shared(self.backbone, str(self.encoding.pooling), self.tokenizer.template)):
             logger.info("Each instruction reads the texts again: %s.", reason)
-            each = [[(row[number],) for row in questions] for number in range(count)]
-            return np.concatenate([self.pool(texts, single, filter_words, pace) for single in each])
+            single_questions = [[(row[number],) for row in questions] for number in range(count)]
+            return np.concatenate([self.pool(texts, column, filter_words, run_options) for column in single_questions])
         filter_ids = self.tokenizer.find_token_ids(filter_words)
         budget = self.max_batch_tokens if count == 1 else TOKEN_BUDGET  # shared states are counted once each
         run_batch = self._embed_shared if count > 1 else lambda batch: self._embed(batch, filter_ids)
         space = self._get_space("vectors", pack_vector, unpack_vector, filter_words)
-        results = run_prompts(self.tokenizer, texts, questions, run_batch, pace, max_tokens=budget, verb="Embedding", space=space)
+        results = run_prompts(
+            self.tokenizer, texts, questions, run_batch, run_options, max_tokens=budget, verb="Embedding", space=space
+        )
         vectors = np.empty((count, 0, 0), dtype=np.float32)
         for rows, row_vectors in results:
             if not vectors.shape[1]:
@@ -254,9 +263,9 @@ class PromptRunner:
 
     def _embed(self, batch: Sequence[Sequence[PromptTokens]], filter_ids: Sequence[int]) -> Any:
         prompts, encoding = [prompt for (prompt,) in batch], self.encoding
-        if self.text_memory is not None and not filter_ids:
+        if self.kv_cache is not None and not filter_ids:
             assert isinstance(self.backbone, CausalBackbone)
-            states = embed_with_kv_cache(self.backbone, prompts, encoding.layer, self.text_memory)
+            states = embed_with_kv_cache(self.backbone, prompts, encoding.layer, self.kv_cache)
         else:
             states = self.backbone.embed(prompts, str(encoding.pooling), encoding.layer, encoding.sampling, filter_ids)
         return states.cpu().numpy()[:, None]
@@ -264,8 +273,10 @@ class PromptRunner:
     def _embed_shared(self, batch: Sequence[Sequence[PromptTokens]]) -> Any:
         return embed_shared(self.backbone, batch, self.encoding.layer).cpu().numpy()
 
-    def answer(self, texts: Sequence[str], instructions: Sequence[str], sampling: Sampling, pace: RunOptions) -> list[list[str]]:
-        """Answer each text's instruction."""
+    def answer(
+        self, texts: Sequence[str], instructions: Sequence[str], sampling: Sampling, run_options: RunOptions
+    ) -> list[list[str]]:
+        """Answer each text's instruction: n lists of ``sampling.n`` answers."""
 
         def answer_batch(batch: Sequence[Sequence[PromptTokens]]) -> list[list[list[str]]]:
             return [[answers] for answers in self.backbone.answer([prompt for (prompt,) in batch], sampling)]
@@ -274,7 +285,7 @@ class PromptRunner:
         questions, budget = [(instruction,) for instruction in instructions], self.max_batch_tokens
         answers: list[list[str]] = [[] for _ in texts]
         results = run_prompts(
-            self.tokenizer, texts, questions, answer_batch, pace, max_tokens=budget, verb="Answering", space=space
+            self.tokenizer, texts, questions, answer_batch, run_options, max_tokens=budget, verb="Answering", space=space
         )
         for rows, (row_answers,) in results:
             for row in rows:
@@ -282,7 +293,7 @@ class PromptRunner:
         return answers
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Look vectors up without their texts."""
+        """Look up pooled states in the cache by their keys."""
         space = self._get_space("vectors", pack_vector, unpack_vector)
         entries = {} if space is None else space.store.get(space.description, keys)
         return {key: unpack_vector(data[1:]) for key, data in entries.items()}
@@ -295,7 +306,7 @@ class PromptRunner:
         filter_words: Sequence[str] = (),
         sampling: Sampling | None = None,
     ) -> CacheSpace | None:
-        """Where results of one kind are stored; None without a cache."""
+        """Return the cache space of one kind of results; None without a cache."""
         if self.store is None:
             return None
         key = (kind, tuple(filter_words), sampling)
@@ -304,11 +315,11 @@ class PromptRunner:
         return CacheSpace(self.store, self._spaces[key], pack, unpack)
 
     def _describe_space(self, kind: str, filter_words: Sequence[str], sampling: Sampling | None) -> dict[str, Any]:
-        """All that results of one kind depend on, beside text and instruction."""
+        """Describe everything, except text and instruction, that determines one kind of results."""
         spec = self._make_spec()
         if spec.weights == "unknown":
             raise InputError(
-                f"The weights of {spec.model} have no revision, so cached vectors could be wrong. Load it without a cache."
+                f"The weights of {spec.model} have no revision, so cached vectors could be wrong. Load the model without a cache."
             )
         part = spec.of_pooled_states(filter_words) if sampling is None else spec.of_answers()
         description = {"results": kind, "model": spec.model, **part.contents()}

@@ -1,4 +1,4 @@
-"""What the parts of a model need to know of a whole one: a second model, a base encoder, the model itself."""
+"""The protocol of a complete model, for the parts that use one: a second model, a base encoder, the model itself."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class Encoder(Protocol):
-    """A composed model; ``InBedder`` is the one that users hold."""
+    """A complete model, such as ``InBedder``."""
 
     options: Options
-    """What is loaded, and how a text becomes a vector."""
+    """All options of the model."""
     parts: Any
-    """Its ``Parts``."""
+    """The model's ``Parts``."""
     defaults: DefaultInstructions
-    """Its instructions for calls without a question."""
+    """The instructions of calls without a question."""
 
     @property
     def name(self) -> str:
-        """The model's name, as the user gave it."""
+        """The model's name, as passed to ``InBedder``."""
 
     @property
     def template(self) -> PromptTemplate:
-        """The pattern of its prompts."""
+        """The prompt template."""
 
     @property
     def device(self) -> torch.device:
@@ -40,11 +40,11 @@ class Encoder(Protocol):
 
     @property
     def spec(self) -> VectorSpec:
-        """Everything that decides a vector."""
+        """Everything that determines a vector."""
 
     @property
     def dimension(self) -> int:
-        """Length of a vector under a question."""
+        """The length of a vector."""
 
     def encode(self, texts: Any = None, instruction: Any = None, **options: Any) -> Vectors:
         """Embed n texts under an instruction: float32, shape (n, d)."""
@@ -55,13 +55,13 @@ class Encoder(Protocol):
         """Embed n texts under m instructions: float32, shape (m, n, d)."""
 
     def cached_vectors(self, keys: Sequence[bytes]) -> dict[bytes, Vectors]:
-        """Look vectors up in the cache without their texts."""
+        """Look up vectors in the cache by their keys."""
 
     def replace(self, **options: Any) -> Self:
-        """Return another reader of the same weights."""
+        """Return a copy with other options, which shares the weights."""
 
     def with_parts(self, parts: Any) -> Self:
-        """Return a variant of the model."""
+        """Return a model of other parts."""
 
     def to(self, device: str | torch.device) -> Self:
         """Move the model to another device."""

@@ -1,12 +1,12 @@
-"""Re-encoding: the vector of a text under an instruction is the mean vector of the answers drawn to it.
+"""Re-encoding: the vector of a text under an instruction is the mean vector of its sampled answers.
 
-InBedder paper, section 4.1, equation 2, with R another embedder, its vectors of length 1, and S_Y the drawn answers::
+InBedder paper, section 4.1, equation 2, with R another embedder, its vectors of length 1, and S_Y the sampled answers::
 
     v(I, x) = 1/|S_Y| sum_{y in S_Y} R(y)        y ~ P(Y | I, x)
 
-One greedy answer makes it R(answer). A store keeps answers under all that they were drawn with (model, prompt, number,
-temperature, nucleus, seed), and vectors of answers under the re-encoder that made them: so a change of either finds nothing old,
-and an answer that many texts share is embedded once.
+With one greedy answer it is R(answer). The cache stores answers by everything that determines them (model, prompt, number,
+temperature, top_p, seed), and vectors of answers by their re-encoder. No change of either returns old results, and an answer that
+many texts share is embedded once.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ from inbedder.vectors import AnnotatedArray, Vectors, pack_vector, unpack_vector
 logger = logging.getLogger(__name__)
 
 TEXTS_PER_CHUNK = 1024
-"""Texts whose answers are embedded together."""
+"""Number of texts whose answers are embedded together."""
 ANSWERS_PER_BATCH = 256
-"""Answers in one pass of the re-encoder."""
+"""Batch size of the re-encoder."""
 _ENCODER_LOCK = Lock()
-"""One thread at a time uses the re-encoder, whose tokenizer is not made for several."""
+"""Held while the re-encoder runs, because its tokenizer is not thread-safe."""
 
 
 class ReencodedVectors(AnnotatedArray):
-    """Re-encoded vectors, float32, shape (texts, d), with the answers that they stand for."""
+    """Re-encoded vectors, float32, shape (texts, d), with the answers that they represent."""
 
     metadata = ("answers", "empty")
     answers: list[list[str]] | None
-    """The drawn answers of each text. None for derived arrays."""
+    """The sampled answers of each text. None for derived arrays."""
     empty: int | None
-    """How many of all answers are empty; they are embedded as such. None for derived arrays."""
+    """Number of empty answers, which are embedded as empty strings. None for derived arrays."""
 
     def select_first(self) -> ReencodedVectors:
-        """The vector of the first text, shape (d,), with all answers."""
+        """Return the vector of the first text, shape (d,), with all answers."""
         row: ReencodedVectors = self[0]
         row.answers, row.empty = self.answers, self.empty
         return row
 
 
 def check_encoder(encoder: str, *, store: Store | None = None, device: str | None = None) -> None:
-    """Find the re-encoder before answers are drawn, so that a mistake costs nothing.
+    """Check that the re-encoder exists before any answer is sampled.
 
     Args:
         encoder: A sentence-transformers model.
-        store: As for ``reencode``; with one, a folder's model is loaded only when it has something to embed.
-        device: As for ``reencode``.
+        store: The cache of the answers' vectors; with one, the re-encoder is loaded only when it has something to embed.
+        device: A torch device for the re-encoder; None takes a GPU if there is one.
 
     Raises:
         MissingExtraError: When sentence-transformers is not installed.
@@ -77,13 +77,13 @@ def check_encoder(encoder: str, *, store: Store | None = None, device: str | Non
 def reencode(
     answers: Sequence[Sequence[str]], encoder: str, *, store: Store | None = None, device: str | None = None
 ) -> ReencodedVectors:
-    """Embed drawn answers and average them (equation 2).
+    """Embed sampled answers and average them (equation 2).
 
     Args:
         answers: n lists of one or more answers.
         encoder: A sentence-transformers model.
-        store: Where vectors of answers are kept, or None.
-        device: A torch device for the re-encoder; None takes the GPU where there is one.
+        store: The cache of the answers' vectors, or None.
+        device: A torch device for the re-encoder; None takes a GPU if there is one.
 
     Returns:
         ``ReencodedVectors``, shape (n, d).
@@ -93,46 +93,47 @@ def reencode(
         ModelError: When the re-encoder cannot be loaded.
         InputError: When there is a store and the re-encoder's weights have no revision.
     """
-    empty = sum(not text for row in answers for text in row)
-    if empty:
-        logger.warning("%d of %d answers are empty and are embedded as such.", empty, sum(len(row) for row in answers))
+    num_empty = sum(not text for row in answers for text in row)
+    if num_empty:
+        logger.warning("%d of %d answers are empty and are embedded as such.", num_empty, sum(len(row) for row in answers))
     means = [np.empty((0, _embed_answers([""], encoder, None, device)[""].shape[0]), dtype=np.float32)] if not answers else []
     for start in range(0, len(answers), TEXTS_PER_CHUNK):
         chunk = answers[start : start + TEXTS_PER_CHUNK]
-        known = _embed_answers(list(dict.fromkeys(text for row in chunk for text in row)), encoder, store, device)
-        means.append(np.stack([np.mean([known[text] for text in row], axis=0) for row in chunk]))
+        by_answer = _embed_answers(list(dict.fromkeys(text for row in chunk for text in row)), encoder, store, device)
+        means.append(np.stack([np.mean([by_answer[text] for text in row], axis=0) for row in chunk]))
     vectors: ReencodedVectors = np.concatenate(means).view(ReencodedVectors)
     vectors.answers = [list(row) for row in answers]
-    vectors.empty = empty
+    vectors.empty = num_empty
     return vectors
 
 
 def _embed_answers(answers: list[str], encoder: str, store: Store | None, device: str | None) -> dict[str, Vectors]:
-    """The vector of each answer, kept or embedded now."""
+    """Embed distinct answers, and look up cached ones: vectors by answer."""
     keys = {answer: hash_entry(answer, "") for answer in answers}
-    about: dict[str, Any] = {}
-    found: dict[bytes, bytes] = {}
+    space: dict[str, Any] = {}
+    entries: dict[bytes, bytes] = {}
     if store is not None:
-        about = {"results": "vectors of answers", "model": encoder, "weights": find_reencoder_revision(encoder)}
-        found = store.get(about, list(keys.values()))
-    vectors = {text: unpack_vector(found[key]) for text, key in keys.items() if key in found}
+        space = {"results": "vectors of answers", "model": encoder, "weights": find_reencoder_revision(encoder)}
+        entries = store.get(space, list(keys.values()))
+    vectors = {text: unpack_vector(entries[key]) for text, key in keys.items() if key in entries}
     new = [answer for answer in answers if answer not in vectors]
     for start in range(0, len(new), ANSWERS_PER_BATCH):
         batch = new[start : start + ANSWERS_PER_BATCH]
-        made = dict(zip(batch, embed_sentences(batch, encoder, device), strict=True))
+        new_vectors = dict(zip(batch, embed_sentences(batch, encoder, device), strict=True))
         if store is not None:
-            store.put(about, ((keys[text], data) for text, vector in made.items() if (data := pack_vector(vector)) is not None))
-        vectors.update(made)
+            packed = ((keys[text], pack_vector(vector)) for text, vector in new_vectors.items())
+            store.put(space, ((key, data) for key, data in packed if data is not None))
+        vectors.update(new_vectors)
     return vectors
 
 
 def embed_sentences(texts: Sequence[str], encoder: str, device: str | None = None) -> Vectors:
-    """Texts embedded by a sentence-transformers model.
+    """Embed texts with a sentence-transformers model.
 
     Args:
         texts: n texts.
-        encoder: Its id or folder.
-        device: A torch device; None takes the GPU where there is one.
+        encoder: The model's hub id or folder.
+        device: A torch device; None takes a GPU if there is one.
 
     Returns:
         float32, shape (n, d), of length 1.
@@ -148,7 +149,7 @@ def embed_sentences(texts: Sequence[str], encoder: str, device: str | None = Non
 
 
 def _read_file_states(name: str) -> tuple[FileState, ...]:
-    """What the files of a folder are now, so that a model which was trained again is loaded again; none of a hub id."""
+    """Read the state of a folder's files, so that a retrained model is loaded again; empty for a hub id."""
     folder = Path(resolve_name(name))
     kinds = ("*.safetensors", "*.json") if folder.is_dir() else ()
     return tuple(get_file_state(path) for path in sorted(path for kind in kinds for path in folder.rglob(kind)))
@@ -156,51 +157,51 @@ def _read_file_states(name: str) -> tuple[FileState, ...]:
 
 @lru_cache(maxsize=1)
 def _load_encoder(name: str, device: str | None, states: tuple[FileState, ...]) -> Any:
-    """The model that the files, which are as ``states`` says, hold."""
+    """Load the model whose files have these states."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
-    where = str(resolve_device(device))
+    device_name = str(resolve_device(device))
     weights = {"use_safetensors": True, "dtype": "float32"}
     try:
         folder = find_sentence_folder(resolve_name(name))
         with silence_transformers(expected_gaps=False):
-            encoder = SentenceTransformer(str(folder), device=where, model_kwargs=weights, trust_remote_code=False)
+            encoder = SentenceTransformer(str(folder), device=device_name, model_kwargs=weights, trust_remote_code=False)
     except ModelError as error:
         raise ModelError(f"Cannot load the re-encoder {name!r}. {error}") from error
     except Exception as error:  # a damaged file can raise anything
         raise ModelError(
-            f"Cannot load the re-encoder {name!r}: it is no sentence-transformers model here or in reach on the hub. "
-            f"Check the spelling and the network, or give a local folder. ({' '.join(str(error).split())[:400]})"
+            f"Cannot load the re-encoder {name!r}: no sentence-transformers model of this name was found here or on the hub. "
+            f"Check the spelling and the network, or pass a local folder. ({' '.join(str(error).split())[:400]})"
         ) from error
     if _read_file_states(name) != states:
-        raise ModelError(f"The files of the re-encoder {name} changed while it was loaded. Run it again.")
+        raise ModelError(f"The files of the re-encoder {name} changed while it was loaded. Rerun the command.")
     return encoder
 
 
 def find_reencoder_revision(encoder: str) -> str:
-    """Hash a re-encoder's files.
+    """Return a re-encoder's revision.
 
     Args:
         encoder: A sentence-transformers model, a hub id or a folder.
 
     Returns:
-        16 hexadecimal digits for a folder, the commit for a hub id.
+        16 hexadecimal digits of the hash of a folder's files, or the commit of a hub id.
 
     Raises:
-        ModelError: When it is not found.
+        ModelError: When the re-encoder is not found.
     """
     return _compute_revision(encoder, _read_file_states(encoder))
 
 
 @lru_cache(maxsize=4)
 def _compute_revision(name: str, states: tuple[FileState, ...]) -> str:
-    """A hash of the files of a folder, which are as ``states`` says, or the hub's commit."""
+    """Hash the files of a folder, which have these states, or return the hub's commit."""
     folder = Path(resolve_name(name))
     if not folder.is_dir():
-        return find_sentence_folder(str(folder)).name  # a snapshot's folder is called by its commit
+        return find_sentence_folder(str(folder)).name  # the name of a snapshot's folder is its commit
     digests = "".join(f"{Path(state[0]).relative_to(folder)} {get_digest(Path(state[0]))}\n" for state in states)
     if _read_file_states(name) != states:
-        raise ModelError(f"The files of the re-encoder {name} changed while they were read. Run it again.")
+        raise ModelError(f"The files of the re-encoder {name} changed while they were read. Rerun the command.")
     return hashlib.sha256(digests.encode()).hexdigest()[:16]

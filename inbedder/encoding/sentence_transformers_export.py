@@ -1,16 +1,16 @@
-"""A model as a folder of sentence-transformers.
+"""Export of a model as a folder of sentence-transformers.
 
-Built-in modules of sentence-transformers, which need nothing of this package, express
+Built-in modules of sentence-transformers, which do not need inbedder, express
 
-- embedding models whose instruction stands in front of the text: Transformer, Pooling, Dense, Normalize;
-- masked LMs read by avg-gen: a chat template puts the text, the instruction and the masks together, WordWeights weighs masks by 1
-  and all other tokens by 0, and Pooling takes the mean;
-- causal LMs read by 1st-gen: the same chat template, and Pooling of the last token.
+- embedding models whose instruction is before the text: Transformer, Pooling, Dense, Normalize;
+- masked LMs with avg-gen: a chat template joins the text, the instruction and the masks, WordWeights weights masks by 1 and all
+  other tokens by 0, and Pooling takes the mean;
+- causal LMs with 1st-gen: the same chat template, and Pooling of the last token.
 
-Of texts that are too long they cut the same end, sometimes a token earlier or later, and special tokens written in a text are
-special to them. All other readings (text and question apart, decoded or re-encoded answers, other layers,
-words left out, ``subtract_instruction``, a base encoder, a second model, other templates of embedding models) are left to
-``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder installed and
+They cut long texts at the same end, but sometimes a token earlier or later, and they treat special tokens written in a text as
+special. All other models (late interaction, decoded or re-encoded answers, other layers, filtered words,
+``subtract_instruction``, a base encoder, a second model, other templates of embedding models) use
+``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder and
 ``trust_remote_code=True``.
 """
 
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
     from inbedder.encoding.parts import Parts
 
 MODEL_FOLDER = "model"
-"""Where the model is in a folder that needs inbedder."""
+"""The model's folder inside an exported folder that needs inbedder."""
 SPEC_FILE = "sentence_inbedder_config.json"
-"""The ``VectorSpec`` of that model."""
-OWN_MODULE = "inbedder.integrations.sentence_transformers.AnswerVectors"
-SAMPLES = ("The battery died, twice.", "Zażółć gęślą jaźń №5", "")
-"""Texts whose prompts tell whether a chat template says what our template says."""
+"""The file of that model's ``VectorSpec``."""
+INBEDDER_MODULE = "inbedder.integrations.sentence_transformers.AnswerVectors"
+TEST_TEXTS = ("The battery died, twice.", "Zażółć gęślą jaźń №5", "")
+"""Texts on which a chat template and our template must give the same token ids."""
 _CARD = """---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
 tags: [inbedder, sentence-transformers]
 ---
 
-Text embeddings that follow an instruction, written by inbedder {version} from `{name}` ({kind}, {pooling}).
+Instruction-following text embeddings, exported by inbedder {version} from `{name}` ({kind}, {pooling}).
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -63,7 +63,7 @@ model.encode(texts, prompt_name="complaint")
 model.encode(texts, prompt={prompt})
 ```
 
-{needs}
+{requirements}
 """
 
 
@@ -71,7 +71,7 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
     """Write a folder that ``SentenceTransformer(folder)`` loads.
 
     Args:
-        parts: The model's.
+        parts: The model.
         folder: A new or empty folder.
 
     Raises:
@@ -83,7 +83,7 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target} is not empty. Choose a new folder.")
     try:
-        sentence_transformers = version("sentence-transformers")
+        library_version = version("sentence-transformers")
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
     weights = parts.backbone.model
@@ -92,45 +92,45 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
             f"The weights of {parts.options.model.model} cannot be written. Load it with its usual backbone and no quantization."
         )
     with atomic_folder(target) as temporary:
-        _write_folder(parts, temporary, sentence_transformers)
+        _write_folder(parts, temporary, library_version)
 
 
-def _write_folder(parts: Parts, target: Path, sentence_transformers: str) -> None:
-    """Write all files; ``sentence_transformers`` is the installed version."""
-    chat = None if parts.backbone.kind == "embedding" else _make_chat_tokenizer(parts)
-    plain = _is_prefix(parts) if parts.backbone.kind == "embedding" else chat is not None
-    home = target if plain else target / MODEL_FOLDER
-    home.mkdir(exist_ok=True)
-    _write_model(parts, chat or parts.backbone.tokenizer, home)
-    if plain or parts.backbone.kind == "embedding":
-        _write_modules(home, _write_built_in_modules(parts, home))
-    if not plain:
-        _write_modules(target, [("0", MODEL_FOLDER, OWN_MODULE)])
-    _write_json(home / SPEC_FILE, parts.spec.to_dict())
+def _write_folder(parts: Parts, target: Path, library_version: str) -> None:
+    """Write all files, for the installed version of sentence-transformers."""
+    chat_tokenizer = None if parts.backbone.kind == "embedding" else _make_chat_tokenizer(parts)
+    is_plain = _is_prefix(parts) if parts.backbone.kind == "embedding" else chat_tokenizer is not None
+    model_folder = target if is_plain else target / MODEL_FOLDER
+    model_folder.mkdir(exist_ok=True)
+    _write_model(parts, chat_tokenizer or parts.backbone.tokenizer, model_folder)
+    if is_plain or parts.backbone.kind == "embedding":
+        _write_modules(model_folder, _write_built_in_modules(parts, model_folder))
+    if not is_plain:
+        _write_modules(target, [("0", MODEL_FOLDER, INBEDDER_MODULE)])
+    _write_json(model_folder / SPEC_FILE, parts.spec.to_dict())
     prompts = {"query": "", "document": ""} | _list_prompts(parts)
     default = prompts.pop("", None)
     if default:
         prompts["default"] = default
-    config: dict[str, Any] = {"__version__": {"sentence_transformers": sentence_transformers}, "similarity_fn_name": "cosine"}
+    config: dict[str, Any] = {"__version__": {"sentence_transformers": library_version}, "similarity_fn_name": "cosine"}
     config |= {"prompts": prompts, "default_prompt_name": "default" if default else None, "model_type": "SentenceTransformer"}
     _write_json(target / "config_sentence_transformers.json", config)
-    (target / "README.md").write_text(_write_card(parts, plain), encoding="utf-8")
+    (target / "README.md").write_text(_make_card(parts, is_plain), encoding="utf-8")
 
 
 def _has_plain_states(parts: Parts) -> bool:
-    """Whether a vector is the last layer's pooled states, which built-in modules give."""
+    """Whether a vector is only the last layer's pooled states, which built-in modules compute."""
     encoding = parts.options.encoding
-    combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or parts.second_model is not None
-    return encoding.layer in (-1, parts.backbone.num_layers) and not combined and parts.base is None
+    is_combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or parts.second_model is not None
+    return encoding.layer in (-1, parts.backbone.num_layers) and not is_combined and parts.base is None
 
 
 def _is_late_interaction(parts: Parts) -> bool:
-    """Whether a masked LM reads text and question apart, which no module of sentence-transformers does."""
+    """Whether a masked LM reads text and question separately, which no module of sentence-transformers does."""
     return isinstance(parts.backbone, LateInteractionBackbone)
 
 
 def _is_prefix(parts: Parts) -> bool:
-    """Whether an embedding model's prompt is an instruction's words in front of the text."""
+    """Whether an embedding model's prompt is the instruction followed by the text."""
     return (
         _has_plain_states(parts)
         and parts.template.without_template
@@ -142,10 +142,10 @@ def _is_prefix(parts: Parts) -> bool:
 
 
 def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
-    """The tokenizer, with a chat template that makes our prompts of system and user messages; None where there is none."""
-    read = {"masked": "avg-gen", "causal": "1st-gen"}.get(parts.backbone.kind)
+    """Return a tokenizer whose chat template renders our prompts from system and user messages; None if there is no such."""
+    pooling = {"masked": "avg-gen", "causal": "1st-gen"}.get(parts.backbone.kind)
     if (
-        str(parts.options.encoding.pooling) != read
+        str(parts.options.encoding.pooling) != pooling
         or not _has_plain_states(parts)
         or parts.tokenizer.truncation_side != "right"
         or _is_late_interaction(parts)
@@ -153,72 +153,70 @@ def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
         return None
     tokenizer = deepcopy(parts.backbone.tokenizer)
     encoding = tokenizer("a").encodings[0]
-    opening, closing = count_special_edges(encoding)
-    edges = [
-        tokenizer.convert_ids_to_tokens(ids) for ids in (encoding.ids[:opening], encoding.ids[len(encoding.ids) - closing :])
-    ]
-    behind = [*[tokenizer.mask_token] * parts.backbone.mask_length, *edges[1]]
-    tokenizer.chat_template = _make_chat_template(parts, "".join(edges[0]), "".join(behind))
+    num_opening, num_closing = count_special_edges(encoding)
+    opening = tokenizer.convert_ids_to_tokens(encoding.ids[:num_opening])
+    closing = tokenizer.convert_ids_to_tokens(encoding.ids[len(encoding.ids) - num_closing :])
+    masks = [tokenizer.mask_token] * parts.backbone.mask_length
+    tokenizer.chat_template = _make_chat_template(parts, "".join(opening), "".join([*masks, *closing]))
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     for instruction in ("", "What is it?"):
-        for text in SAMPLES:
+        for text in TEST_TEXTS:
             messages = [{"role": "user", "content": text}]
             messages = [{"role": "system", "content": instruction}, *messages] if instruction else messages
             ids = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]
-            asked = instruction or resolve_instruction(parts.defaults.any)
-            if list(ids) != parts.tokenizer([text], [asked])[0].ids.tolist():
+            question = instruction or resolve_instruction(parts.defaults.any)
+            if list(ids) != parts.tokenizer([text], [question])[0].ids.tolist():
                 return None
     return tokenizer
 
 
 def _make_chat_template(parts: Parts, opening: str, closing: str) -> str:
-    """Our template in Jinja: the system message is the instruction, the last message the text."""
+    """Write our template in Jinja: the system message is the instruction, the last message the text."""
     template = parts.template
-    slots = {"{input}": "text", "{instruction}": "asked"}
-    before, between, after = template.fixed_parts
-    first, second = ("text", "asked") if template.text_first else ("asked", "text")
-    whole = _join_parts(opening + before, first, between, second, after + closing)
+    before, middle, after = template.fixed_parts
+    first, second = ("text", "question") if template.text_first else ("question", "text")
+    prompt = _join_parts(opening + before, first, middle, second, after + closing)
     if template.without_input:
         before, after = template.without_input.split("{instruction}")
-        whole = f"({whole}) if text else ({_join_parts(opening + before, slots['{instruction}'], after + closing)})"
+        prompt = f"({prompt}) if text else ({_join_parts(opening + before, 'question', after + closing)})"
     default = json.dumps(resolve_instruction(parts.defaults.any))
     return (
         "{%- set text = messages[-1]['content'] -%}"
-        f"{{%- set asked = messages[0]['content'] if messages[0]['role'] == 'system' else {default} -%}}"
-        f"{{{{- {whole} -}}}}"
+        f"{{%- set question = messages[0]['content'] if messages[0]['role'] == 'system' else {default} -%}}"
+        f"{{{{- {prompt} -}}}}"
     )
 
 
 def _join_parts(*parts: str) -> str:
-    """Fixed text and variables in turn, as one expression of Jinja."""
+    """Join alternating fixed text and variables to one Jinja expression."""
     return " ~ ".join(part if number % 2 else json.dumps(part) for number, part in enumerate(parts))
 
 
-def _write_built_in_modules(parts: Parts, home: Path) -> list[tuple[str, str, str]]:
-    """Write sentence-transformers' own modules: name, folder and class of each."""
+def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, str]]:
+    """Write sentence-transformers' own modules; return name, folder and class of each."""
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     kind, tokenizer = parts.backbone.kind, parts.backbone.tokenizer
-    reads = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+    modalities = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
     if kind != "embedding":
-        reads["message"] = {**reads["text"], "format": "flat"}
-    about = {"transformer_task": "feature-extraction", "modality_config": reads, "module_output_name": "token_embeddings"}
-    _write_json(home / "sentence_bert_config.json", {**about, "max_seq_length": parts.tokenizer.max_length})
+        modalities["message"] = {**modalities["text"], "format": "flat"}
+    config = {
+        "transformer_task": "feature-extraction",
+        "modality_config": modalities,
+        "module_output_name": "token_embeddings",
+        "max_seq_length": parts.tokenizer.max_length,
+    }
+    _write_json(folder / "sentence_bert_config.json", config)
     width = parts.backbone.model.config.get_text_config().hidden_size
-    modules: list[Any] = [
-        Pooling(
-            width,
-            POOLINGS[str(parts.options.encoding.pooling)].mode,
-            include_prompt=str(parts.options.encoding.pooling) != "text-mean",
-        )
-    ]
+    pooling = str(parts.options.encoding.pooling)
+    modules: list[Any] = [Pooling(width, POOLINGS[pooling].mode, include_prompt=pooling != "text-mean")]
     if kind == "masked":
-        words = [str(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
-        modules.insert(0, WordWeights(words, {str(tokenizer.mask_token): 1.0}, unknown_word_weight=0.0))
-    for layer in getattr(parts.backbone, "after", ()):
+        tokens = [str(token) for token in tokenizer.convert_ids_to_tokens(range(len(tokenizer)))]
+        modules.insert(0, WordWeights(tokens, {str(tokenizer.mask_token): 1.0}, unknown_word_weight=0.0))
+    for layer in getattr(parts.backbone, "output_layers", ()):
         if isinstance(layer, nn.Sequential):
             linear, activation = layer
             dense = Dense(linear.in_features, linear.out_features, linear.bias is not None, activation)
@@ -228,71 +226,71 @@ def _write_built_in_modules(parts: Parts, home: Path) -> list[tuple[str, str, st
             modules.append(Normalize())
     if parts.options.encoding.normalize and not isinstance(modules[-1], Normalize):
         modules.append(Normalize())
-    listed = [("0", "", f"{Transformer.__module__}.{Transformer.__name__}")]
+    entries = [("0", "", f"{Transformer.__module__}.{Transformer.__name__}")]
     for number, module in enumerate(modules, 1):
         path = f"{number}_{type(module).__name__}"
-        (home / path).mkdir()
-        module.save(str(home / path))
-        listed.append((str(number), path, f"{type(module).__module__}.{type(module).__name__}"))
-    return listed
+        (folder / path).mkdir()
+        module.save(str(folder / path))
+        entries.append((str(number), path, f"{type(module).__module__}.{type(module).__name__}"))
+    return entries
 
 
-def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, home: Path) -> None:
-    """Weights, tokenizer and settings, as ``InBedder(home)`` loads them."""
+def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write weights, tokenizer and settings that ``InBedder(folder)`` loads."""
     weights: Any = parts.backbone.model
     with torch.inference_mode(False):
-        weights.save_pretrained(home)
-    tokenizer.save_pretrained(home)
-    embeds = parts.backbone.kind == "embedding"
+        weights.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     settings = {
         "template": parts.template.pattern if parts.template.name == "custom" else parts.template.name,
-        "backbone": "embedding" if embeds else None,
+        "backbone": "embedding" if parts.backbone.kind == "embedding" else None,
         "mask_length": parts.backbone.mask_length or None,
         "late_interaction": _is_late_interaction(parts) or None,
         "max_new_tokens": parts.options.encoding.max_new_tokens,
         "normalize": parts.options.encoding.normalize or None,
         "base_encoder": parts.settings.base_encoder,
     }
-    _write_json(home / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
+    _write_json(folder / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 
 
 def _list_prompts(parts: Parts) -> dict[str, str]:
-    """What sentence-transformers puts in front of a text, or gives as the system message, by name; "" is its default."""
-    asked = {name: str(question) for name, question in read_prompts("instructions").items()}
+    """List the prefixes or system messages that sentence-transformers uses, by name; "" is the default."""
+    questions = {name: str(question) for name, question in read_prompts("instructions").items()}
     if parts.backbone.kind != "embedding":
-        return asked
-    asked |= {
+        return questions
+    questions |= {
         "query": parts.defaults.query or "",
         "document": parts.defaults.document or "",
         "": resolve_instruction(parts.defaults.any),
     }
     if not _is_prefix(parts):
-        return asked
-    return {name: parts.template.render("", question).string if question else "" for name, question in asked.items()}
+        return questions
+    return {name: parts.template.render("", question).string if question else "" for name, question in questions.items()}
 
 
-def _write_card(parts: Parts, plain: bool) -> str:
-    needs = "It needs sentence-transformers 6.2 or later, and nothing else."
-    if not plain:
-        needs = (
-            "Its vectors are made by inbedder, which must be installed (`pip install inbedder`), and "
-            f'sentence-transformers asks for `trust_remote_code=True` to import it. `InBedder("FOLDER/{MODEL_FOLDER}")` loads '
-            "the model itself."
+def _make_card(parts: Parts, is_plain: bool) -> str:
+    """Fill in the model card."""
+    requirements = "It needs only sentence-transformers 6.2 or later."
+    if not is_plain:
+        requirements = (
+            "inbedder computes its vectors: install it (`pip install inbedder`), and let sentence-transformers import it with "
+            f'`trust_remote_code=True`. `InBedder("FOLDER/{MODEL_FOLDER}")` loads the model itself.'
         )
-    question = resolve_instruction("@complaint")
-    prompt = json.dumps(_list_prompts(parts)["complaint"] if plain else question)
-    how = {
-        "name": Path(parts.options.model.model).name,
-        "kind": parts.backbone.kind,
-        "pooling": str(parts.options.encoding.pooling),
-        "version": version("inbedder"),
-    }
-    return _CARD.format(trust="" if plain else ", trust_remote_code=True", prompt=prompt, needs=needs, **how)
+    prompt = _list_prompts(parts)["complaint"] if is_plain else resolve_instruction("@complaint")
+    return _CARD.format(
+        trust="" if is_plain else ", trust_remote_code=True",
+        prompt=json.dumps(prompt),
+        requirements=requirements,
+        name=Path(parts.options.model.model).name,
+        kind=parts.backbone.kind,
+        pooling=str(parts.options.encoding.pooling),
+        version=version("inbedder"),
+    )
 
 
 def _write_modules(folder: Path, modules: list[tuple[str, str, str]]) -> None:
-    listed = [{"idx": number, "name": name, "path": path, "type": kind} for number, (name, path, kind) in enumerate(modules)]
-    _write_json(folder / "modules.json", listed)
+    entries = [{"idx": number, "name": name, "path": path, "type": kind} for number, (name, path, kind) in enumerate(modules)]
+    _write_json(folder / "modules.json", entries)
 
 
 def _write_json(path: Path, value: Mapping[str, Any] | list[dict[str, Any]]) -> None:

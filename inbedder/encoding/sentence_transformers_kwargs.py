@@ -1,4 +1,4 @@
-"""sentence-transformers' keywords of ``encode``: those with a meaning here are understood, all others are refused by name."""
+"""sentence-transformers' keywords of ``encode``: those that apply are supported, and all others raise an error."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ DEFAULT_KWARGS = {
     "pool": None,
     "chunk_size": None,
 }
-"""Values that ask for what is done here anyway."""
+"""Keywords that are accepted with the value that ``encode`` uses anyway."""
 ALTERNATIVES = {
     "output_value": "There is one vector per text.",
-    "precision": "Vectors are float32: round them afterwards, with sentence_transformers.quantize_embeddings.",
-    "truncate_dim": "Cut the vectors: vectors[:, :truncate_dim].",
-    "pool": "For several processes see inbedder.distributed.",
-    "chunk_size": "For several processes see inbedder.distributed.",
-    "task": "Give an instruction.",
+    "precision": "Vectors are float32. Quantize them afterwards with sentence_transformers.quantize_embeddings.",
+    "truncate_dim": "Truncate the vectors: vectors[:, :truncate_dim].",
+    "pool": "For several processes use inbedder.distributed.",
+    "chunk_size": "For several processes use inbedder.distributed.",
+    "task": "Pass an instruction.",
 }
+"""What to do instead, by unsupported keyword."""
 
 
 def encode_with_kwargs(
@@ -36,22 +37,22 @@ def encode_with_kwargs(
 
     Args:
         model: The model.
-        texts: What was given as ``texts``; None where it comes as ``sentences`` or ``inputs``.
-        instruction: What was given as ``instruction``; None where it comes as ``prompt`` or ``prompt_name``.
-        kwargs: sentence-transformers' keywords. ``device`` moves the model there, as it does in sentence-transformers.
-        options: Our own keywords.
+        texts: The argument ``texts``; None if the caller uses ``sentences`` or ``inputs``.
+        instruction: The argument ``instruction``; None if the caller uses ``prompt`` or ``prompt_name``.
+        kwargs: sentence-transformers' keywords. ``device`` moves the model, as in sentence-transformers.
+        options: Keyword arguments of ``encode``.
 
     Returns:
-        An array as ``encode`` gives it; with ``convert_to_tensor`` a tensor on the model's device, and with
-        ``convert_to_numpy=False`` alone a list of tensors.
+        The array of ``encode``; with ``convert_to_tensor`` a tensor on the model's device, and with only
+        ``convert_to_numpy=False`` a list of tensors.
 
     Raises:
-        InputError: When a keyword has no meaning here, or texts or instruction are given twice.
+        InputError: When a keyword is not supported, or texts or instruction are passed twice.
     """
     _check_kwargs(kwargs)
     inputs = [value for value in (texts, kwargs.get("sentences"), kwargs.get("inputs")) if value is not None]
     if len(inputs) != 1:
-        raise InputError(f"encode takes the texts once, and got them {len(inputs)} times. Pass only texts.")
+        raise InputError(f"encode takes the texts once, but got them {len(inputs)} times. Pass only texts.")
     if kwargs.get("device") is not None:
         model.to(kwargs["device"])
     vectors = model.encode(inputs[0], choose_instruction(model, instruction, kwargs), **options)
@@ -64,37 +65,30 @@ def encode_with_kwargs(
 
 
 def has_prompt(kwargs: Mapping[str, Any]) -> bool:
-    """Tell whether keywords hold an instruction under sentence-transformers' names; None is none.
-
-    Args:
-        kwargs: Keywords of ``encode``.
-
-    Returns:
-        Whether ``prompt`` or ``prompt_name`` has a value.
-    """
+    """Whether keyword arguments of ``encode`` contain an instruction under one of sentence-transformers' names."""
     return kwargs.get("prompt") is not None or kwargs.get("prompt_name") is not None
 
 
 def choose_instruction(model: Encoder, instruction: Any, kwargs: Mapping[str, Any]) -> Any:
-    """Choose among an instruction, a prompt and the name of one.
+    """Choose among an instruction, a prompt and the name of a prompt.
 
     Args:
-        model: The model; a prompt that its template makes of an instruction stands for that instruction.
-        instruction: As ``encode`` takes it.
+        model: The model; a prompt that its template renders from an instruction is replaced by that instruction.
+        instruction: The argument ``instruction`` of ``encode``.
         kwargs: ``prompt`` (an instruction) and ``prompt_name`` ("query", "document", or a named instruction without its @).
 
     Returns:
-        What ``encode`` takes.
+        An instruction for ``encode``.
 
     Raises:
-        InputError: When more than one is given, or one is of a wrong kind.
+        InputError: When more than one is passed, or one has the wrong type.
     """
     prompt, name = kwargs.get("prompt"), kwargs.get("prompt_name")
     if sum(value is not None for value in (instruction, prompt, name)) > 1:
         raise InputError("Pass only one of instruction, prompt and prompt_name.")
     if prompt is not None:
-        own_instruction = model.template.extract_instruction(prompt) if isinstance(prompt, str) else None
-        return prompt if own_instruction is None else own_instruction
+        rendered_instruction = model.template.extract_instruction(prompt) if isinstance(prompt, str) else None
+        return prompt if rendered_instruction is None else rendered_instruction
     if name is None:
         return instruction
     if not isinstance(name, str):
@@ -110,7 +104,7 @@ def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
         if name in ALTERNATIVES:
             raise InputError(f"encode has no {name}={format_value(value)}. {ALTERNATIVES[name]}")
         if name not in SUPPORTED_KWARGS:
-            known = format_names(("batch_size", "normalize_embeddings", "show_progress_bar", "filter_words", *SUPPORTED_KWARGS))
-            raise InputError(f"encode has no keyword {format_value(name)}. Known beside texts and instruction: {known}.")
+            names = format_names(("batch_size", "normalize_embeddings", "show_progress_bar", "filter_words", *SUPPORTED_KWARGS))
+            raise InputError(f"encode has no keyword {format_value(name)}. It takes texts, instruction and: {names}.")
         if name == "device" and isinstance(value, (list, tuple)):
-            raise InputError("encode uses one device. For several see inbedder.distributed.")
+            raise InputError("encode uses one device. For several use inbedder.distributed.")

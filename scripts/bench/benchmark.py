@@ -37,9 +37,9 @@ from benchmark_chart import draw
 from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, plain_weights, processor, random_model, texts
 
 from inbedder import InBedder
-from inbedder.backbones.kv_cache import TextMemory
+from inbedder.backbones.kv_cache import KVCache
 from inbedder.backbones.weights import has_fast_bf16
-from inbedder.models.bundled import base_folder
+from inbedder.models.bundled import find_base_folder
 
 Ways = tuple[Callable[[], Any], Callable[[], Any]]
 
@@ -74,7 +74,7 @@ def naive(model: InBedder, rows: list[str], instruction: str, batch_size: int = 
     found = []
     prompts = model.tokenizer(rows, [instruction] * len(rows))
     for start in range(0, len(prompts), batch_size):
-        inputs = backbone._inputs(prompts[start : start + batch_size], "left")
+        inputs = backbone._make_inputs(prompts[start : start + batch_size], "left")
         inputs.pop("position_ids", None)
         output = weights.generate(
             **inputs,
@@ -126,7 +126,7 @@ def causal_cases(family: str, shape: str) -> Iterator[Case]:
         remembered = InBedder(plain.name, dtype="float32", text_memory="1G")
 
         def one_by_one() -> Any:
-            remembered.runner.text_memory = TextMemory(10**9)  # the first question reads the texts
+            remembered.runner.kv_cache = KVCache(10**9)  # the first question reads the texts
             return separate(remembered)
 
         return lambda: separate(plain), one_by_one
@@ -141,7 +141,7 @@ def mini_cases() -> Iterator[Case]:
         def ways(_folder: Path) -> Ways:
             from sentence_transformers import SentenceTransformer
 
-            plain, mini = SentenceTransformer(str(base_folder()), device="cpu"), InBedder(add_generic=False)
+            plain, mini = SentenceTransformer(str(find_base_folder()), device="cpu"), InBedder(add_generic=False)
             return lambda: plain.encode(rows), lambda: mini.encode(rows, QUESTIONS[0])
 
         return ways

@@ -18,7 +18,7 @@ SEARCH = "Given a web search query, retrieve relevant passages that answer the q
 
 @pytest.fixture
 def sentence_model(make_model, tmp_path):
-    """A checkpoint in sentence-transformers' form, with prompts of its own."""
+    """A sentence-transformers checkpoint with its own prompts."""
 
     def make(prompts=None, default=None, **pooling):
         folder = tmp_path / "model"
@@ -37,53 +37,55 @@ def sentence_model(make_model, tmp_path):
     return make
 
 
-def asked_of(model):
-    return tuple(model.prompt("T", one) for one in (model.defaults.any, model.defaults.query, model.defaults.document))
+def list_prompts(model):
+    return tuple(
+        model.prompt("T", instruction) for instruction in (model.defaults.any, model.defaults.query, model.defaults.document)
+    )
 
 
 def test_instructor_models_ask_queries_and_documents_differently(sentence_model):
     model = sentence_model({"query": "", "document": ""}, include_prompt=False)
     assert model.template.name == "instructor"
-    assert asked_of(model) == ("T", f"{QUERY}T", f"{DOCUMENT}T")
+    assert list_prompts(model) == ("T", f"{QUERY}T", f"{DOCUMENT}T")
     assert np.array_equal(model.encode_query("cats"), model.encode("cats", QUERY))
     assert np.array_equal(model.encode_document(["cats"]), model.encode(["cats"], DOCUMENT))
     assert np.abs(model.encode_query("cats") - model.encode_document("cats")).max() > 1e-3
 
 
-def test_an_own_instruction_replaces_the_default_on_either_side(sentence_model):
+def test_an_instruction_replaces_the_default_of_queries_and_documents(sentence_model):
     model = sentence_model(include_prompt=False)
     assert np.array_equal(model.encode_query("cats", "dogs:"), model.encode("cats", "dogs:"))
     assert np.array_equal(model.encode_document("cats", "dogs:"), model.encode("cats", "dogs:"))
     assert np.allclose(np.linalg.norm(model.encode_query(["cats"], normalize_embeddings=True), axis=1), 1)
 
 
-def test_plain_models_are_asked_nothing(sentence_model):
+def test_plain_models_get_no_instruction(sentence_model):
     model = sentence_model()
     assert model.template.name == "prefix"
-    assert asked_of(model) == ("T", "T", "T")
+    assert list_prompts(model) == ("T", "T", "T")
 
 
-def test_prompts_of_the_checkpoint_come_first(sentence_model):
+def test_prompts_of_the_checkpoint_take_precedence(sentence_model):
     model = sentence_model({"query": "search_query: ", "passage": "search_document: ", "other": "x"}, default="other")
-    assert asked_of(model) == ("xT", "search_query: T", "search_document: T")
+    assert list_prompts(model) == ("xT", "search_query: T", "search_document: T")
     assert np.array_equal(model.encode("T"), model.encode("T", "x"))
 
 
-@pytest.mark.parametrize(("name", "between"), [("e5-instruct", "\nQuery: "), ("qwen3-embedding", "\nQuery:")])
-def test_the_form_of_a_query_is_read_off_the_checkpoints_prompt(sentence_model, name, between):
-    model = sentence_model({"query": f"Instruct: Find it{between}", "document": ""})
+@pytest.mark.parametrize(("name", "separator"), [("e5-instruct", "\nQuery: "), ("qwen3-embedding", "\nQuery:")])
+def test_the_template_of_queries_follows_the_checkpoints_prompt(sentence_model, name, separator):
+    model = sentence_model({"query": f"Instruct: Find it{separator}", "document": ""})
     assert model.template.name == name
-    assert asked_of(model) == ("T", f"Instruct: Find it{between}T", "T")
-    assert model.prompt("T", "Tell topics apart") == f"Instruct: Tell topics apart{between}T"
+    assert list_prompts(model) == ("T", f"Instruct: Find it{separator}T", "T")
+    assert model.prompt("T", "Tell topics apart") == f"Instruct: Tell topics apart{separator}T"
 
 
-def test_named_forms_bring_their_own_search_instruction():
+def test_named_templates_have_their_own_search_instruction():
     template = get_template("qwen3-embedding")
     assert choose_default_instructions(template, {}) == DefaultInstructions("", SEARCH, "")
     assert choose_default_instructions(template, {"query": "query: "}) == DefaultInstructions("", SEARCH, "")
 
 
-def test_models_that_answer_read_documents_generically(make_model):
+def test_models_that_answer_embed_documents_without_a_question(make_model):
     model = InBedder(make_model("opt"))
     assert choose_default_instructions(model.template, None) == DefaultInstructions("@generic", None, None)
     assert np.array_equal(model.encode_query("cats", "What animal?"), model.encode("cats", "What animal?"))
@@ -91,7 +93,7 @@ def test_models_that_answer_read_documents_generically(make_model):
     assert np.array_equal(model.encode_query("cats"), model.encode("cats", "@generic"))
 
 
-def test_a_text_without_an_instruction_stands_alone_only_before_embedding_models(sentence_model, make_model):
+def test_an_empty_instruction_gives_only_the_text_to_embedding_models(sentence_model, make_model):
     assert sentence_model({"query": "Instruct: Find it\nQuery: "}).prompt("T", "") == "T"
     assert InBedder(make_model("opt")).prompt("T", "").startswith("### Input:\nT")
 
@@ -100,11 +102,11 @@ def test_an_instruction_for_each_text_and_several_for_all(sentence_model):
     model = sentence_model(include_prompt=False)
     vectors = model.encode(["cats", "dogs"], ["a:", ""])
     assert np.abs(vectors[1] - model.encode("dogs")).max() < 1e-6
-    many = model.encode_many(["cats", "dogs"], ["a:", "b:"])
-    assert np.abs(many[1, 0] - model.encode("cats", "b:")).max() < 1e-6
+    array = model.encode_many(["cats", "dogs"], ["a:", "b:"])
+    assert np.abs(array[1, 0] - model.encode("cats", "b:")).max() < 1e-6
 
 
-def test_only_the_last_instructions_are_remembered_and_vectors_stay_the_same(make_model, monkeypatch):
+def test_only_the_last_question_vectors_are_cached(make_model, monkeypatch):
     monkeypatch.setattr("inbedder.encoding.combiner.MAX_CACHED_QUESTIONS", 3)
     model = InBedder(make_model("bert"), subtract_instruction=True)
     fresh = InBedder(make_model("bert"), subtract_instruction=True)
@@ -113,7 +115,7 @@ def test_only_the_last_instructions_are_remembered_and_vectors_stay_the_same(mak
         model.encode("I love cats", question)
         assert len(model.combiner.question_cache.question_vectors._vectors) <= 3
     assert [key[0] for key in model.combiner.question_cache.question_vectors._vectors] == questions[-3:]
-    at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are remembered
+    at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are cached
     assert len(model.combiner.question_cache.question_vectors._vectors) == 3
     assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
     assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)
@@ -125,64 +127,64 @@ QUESTIONS = ["What is it about?", "How does the writer feel?"]
 
 @pytest.fixture
 def pair(make_model, tmp_path):
-    """A decoder whose settings name a masked LM to stand beside it, and both alone."""
+    """A decoder whose settings name a masked LM as its second model, and each of the two without the other."""
     shutil.copytree(make_model("opt"), tmp_path / "m")
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"beside": make_model("bert"), "subtract_instruction": True}))
     return InBedder(tmp_path / "m"), InBedder(tmp_path / "m", beside="none"), InBedder(make_model("bert"))
 
 
-def test_two_models_vectors_stand_side_by_side_and_cosines_are_the_mean_of_theirs(pair):
-    both, own, other = pair
+def test_vectors_of_two_models_are_concatenated_and_cosines_averaged(pair):
+    both, first, second = pair
     for instruction in (QUESTIONS[0], [QUESTIONS[row % 2] for row in range(len(TEXTS))]):
-        vectors, parts = both.encode(TEXTS, instruction), (own.encode(TEXTS, instruction), other.encode(TEXTS, instruction))
-        assert vectors.shape == (len(TEXTS), both.dimension) == (len(TEXTS), own.dimension + other.dimension)
+        vectors, parts = both.encode(TEXTS, instruction), (first.encode(TEXTS, instruction), second.encode(TEXTS, instruction))
+        assert vectors.shape == (len(TEXTS), both.dimension) == (len(TEXTS), first.dimension + second.dimension)
         assert_close(vectors, concatenate_vectors(*parts))
-    full = [row for row, text in enumerate(TEXTS) if text]  # a decoder without what the instruction says knows nothing of ""
-    means = (own.similarity(parts[0], parts[0]) + own.similarity(parts[1], parts[1])) / 2
-    assert_close(both.similarity(vectors, vectors)[full][:, full], means[full][:, full])
+    rows = [row for row, text in enumerate(TEXTS) if text]  # the decoder's vector of "" minus the question's vector is zero
+    means = (first.similarity(parts[0], parts[0]) + first.similarity(parts[1], parts[1])) / 2
+    assert_close(both.similarity(vectors, vectors)[rows][:, rows], means[rows][:, rows])
     assert_close(np.linalg.norm(both.encode(TEXTS, QUESTIONS[0], normalize_embeddings=True), axis=1), np.ones(len(TEXTS)))
 
 
-def test_a_model_beside_reads_many_instructions_and_no_texts_too(pair):
-    both, own, other = pair
-    many = both.encode_many(TEXTS, QUESTIONS)
-    assert_close(many, concatenate_vectors(own.encode_many(TEXTS, QUESTIONS), other.encode_many(TEXTS, QUESTIONS)), 1e-4)
+def test_a_second_model_takes_many_instructions_and_no_texts(pair):
+    both, first, second = pair
+    vectors = both.encode_many(TEXTS, QUESTIONS)
+    assert_close(vectors, concatenate_vectors(first.encode_many(TEXTS, QUESTIONS), second.encode_many(TEXTS, QUESTIONS)), 1e-4)
     assert both.encode([], QUESTIONS[0]).shape == (0, both.dimension)
-    assert_close(both.encode(TEXTS[0], QUESTIONS[0]), many[0, 0], 1e-4)
+    assert_close(both.encode(TEXTS[0], QUESTIONS[0]), vectors[0, 0], 1e-4)
 
 
-def test_another_reading_and_answers_are_the_models_own(pair):
-    both, own, _ = pair
+def test_other_poolings_and_answers_use_only_the_first_model(pair):
+    both, first, _ = pair
     for pooling, layer in (("avg-ppt", -1), ("1st-gen", 1)):
-        expected = own.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0])
+        expected = first.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0])
         np.testing.assert_array_equal(both.with_pooling(pooling, layer).encode(TEXTS, QUESTIONS[0]), expected)
-    assert both.answer(TEXTS, QUESTIONS[0]) == own.answer(TEXTS, QUESTIONS[0])
-    vectors = own.encode(TEXTS, QUESTIONS[0])
+    assert both.answer(TEXTS, QUESTIONS[0]) == first.answer(TEXTS, QUESTIONS[0])
+    vectors = first.encode(TEXTS, QUESTIONS[0])
     assert both.nearest_words(
         concatenate_vectors(vectors, np.ones((len(TEXTS), 2, 1))[:, 0].repeat(both.second_model.dimension, 1))
-    ) == (own.nearest_words(normalize_vectors(vectors)))
+    ) == (first.nearest_words(normalize_vectors(vectors)))
 
 
-def test_a_revision_tells_both_models_and_each_keeps_its_own_vectors(pair, tmp_path):
-    both, own, other = pair
-    assert len({both.spec.key(), own.spec.key(), other.spec.key()}) == 3
-    kept = InBedder(own.name, cache=tmp_path / "kept")
-    vectors = kept.encode(TEXTS, QUESTIONS[0])
-    assert sorted(space["model"] for space in kept.store.info()) == sorted([own.name, other.name])
-    np.testing.assert_array_equal(InBedder(own.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
+def test_the_spec_names_both_models_and_each_has_its_cache_space(pair, tmp_path):
+    both, first, second = pair
+    assert len({both.spec.key(), first.spec.key(), second.spec.key()}) == 3
+    cached_model = InBedder(first.name, cache=tmp_path / "kept")
+    vectors = cached_model.encode(TEXTS, QUESTIONS[0])
+    assert sorted(space["model"] for space in cached_model.store.info()) == sorted([first.name, second.name])
+    np.testing.assert_array_equal(InBedder(first.name, cache=tmp_path / "kept").encode(TEXTS, QUESTIONS[0]), vectors)
     key = hash_entry(TEXTS[0], QUESTIONS[0])
-    assert kept.cached_vectors([key])[key].shape == (kept.dimension,)
+    assert cached_model.cached_vectors([key])[key].shape == (cached_model.dimension,)
 
 
-def test_what_stands_beside_must_be_a_model(make_model):
+def test_the_second_model_must_be_a_model(make_model):
     with pytest.raises(InputError, match="beside must be the name of a model"):
         InBedder(make_model("opt"), beside=False)
     with pytest.raises(ModelError, match="nowhere"):
         InBedder(make_model("opt"), beside="nowhere/at-all")
 
 
-def test_the_head_reads_no_vectors_of_another_width_and_those_of_another_reading_whole(pair):
-    both, own, _ = pair
+def test_the_answer_head_reads_only_the_first_models_vectors(pair):
+    both, first, _ = pair
     assert both.nearest_words(np.ones((2, 3), dtype=np.float32)) == [[], []]
-    vectors = own.with_pooling("avg-gen").encode(TEXTS, QUESTIONS[0])
-    assert both.with_pooling("avg-gen").nearest_words(vectors) == own.with_pooling("avg-gen").nearest_words(vectors)
+    vectors = first.with_pooling("avg-gen").encode(TEXTS, QUESTIONS[0])
+    assert both.with_pooling("avg-gen").nearest_words(vectors) == first.with_pooling("avg-gen").nearest_words(vectors)

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from inbedder.encoding.lazy_model import LazyModel
 
 
-def test_eight_threads_that_ask_first_load_the_model_once():
+def test_eight_threads_load_the_model_once():
     loads = []
 
     def load():
@@ -19,7 +19,7 @@ def test_eight_threads_that_ask_first_load_the_model_once():
     assert len(loads) == 1 and len(set(map(id, models))) == 1
 
 
-def test_a_variant_loads_its_model_when_it_is_needed_and_not_before():
+def test_a_variant_loads_its_model_on_first_use():
     loads = []
     lazy = LazyModel(lambda: loads.append(1) or "model")
     variant = lazy.wrap(lambda model: f"{model}, changed")

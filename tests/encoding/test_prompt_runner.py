@@ -24,21 +24,21 @@ CHANGES = [
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many prompts each call of the model's embed and answer had."""
+    """Count the prompts of each call of a model's embed and answer."""
     counts = []
 
-    def counting(model):
+    def count_calls(model):
         for name in ("embed", "answer"):
-            whole = getattr(model.backbone, name)
+            function = getattr(model.backbone, name)
 
-            def one(prompts, *rest, _whole=whole):
+            def count(prompts, *arguments, _function=function):
                 counts.append(len(prompts))
-                return _whole(prompts, *rest)
+                return _function(prompts, *arguments)
 
-            monkeypatch.setattr(model.backbone, name, one)
+            monkeypatch.setattr(model.backbone, name, count)
         return counts
 
-    return counting
+    return count_calls
 
 
 def test_each_text_and_instruction_is_computed_once(make_model, counted):
@@ -51,21 +51,21 @@ def test_each_text_and_instruction_is_computed_once(make_model, counted):
 
 
 @pytest.mark.parametrize("kind", ["opt", "bert", "t5"])
-def test_what_is_kept_is_not_computed_again_and_equal_to_the_bit(make_model, tmp_path, counted, kind):
+def test_cached_results_are_not_computed_again_and_are_bit_equal(make_model, tmp_path, counted, kind):
     first = InBedder(make_model(kind), cache=tmp_path / "kept")
     vectors, answers = first.encode(TEXTS, "What?"), first.answer(TEXTS, "What?")
-    again = InBedder(make_model(kind), cache=tmp_path / "kept")
-    counts = counted(again)
-    assert (again.encode(TEXTS[::-1], "What?")[::-1] == vectors).all()
-    assert again.answer(TEXTS, "What?") == answers
-    assert again.encode(TEXTS[0], "What?").shape == (first.dimension,)
+    second = InBedder(make_model(kind), cache=tmp_path / "kept")
+    counts = counted(second)
+    assert (second.encode(TEXTS[::-1], "What?")[::-1] == vectors).all()
+    assert second.answer(TEXTS, "What?") == answers
+    assert second.encode(TEXTS[0], "What?").shape == (first.dimension,)
     assert counts == []
-    again.encode([*TEXTS, "new"], "What?")
+    second.encode([*TEXTS, "new"], "What?")
     assert counts == [1]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_any_other_setting_finds_nothing(make_model, tmp_path, counted, change):
+def test_other_settings_find_nothing_in_the_cache(make_model, tmp_path, counted, change):
     InBedder(make_model("opt"), cache=tmp_path).encode(["a"], "What?")
     model = InBedder(make_model("opt"), cache=tmp_path, **change)
     counts = counted(model)
@@ -73,18 +73,18 @@ def test_any_other_setting_finds_nothing(make_model, tmp_path, counted, change):
     assert counts == [1]
 
 
-@pytest.mark.parametrize("asked", [("b", "What?", {}), ("a", "Why?", {}), ("a", "What?", {"filter_words": ["a"]})])
-def test_another_text_instruction_or_filter_finds_nothing(make_model, tmp_path, counted, asked):
+@pytest.mark.parametrize("call", [("b", "What?", {}), ("a", "Why?", {}), ("a", "What?", {"filter_words": ["a"]})])
+def test_another_text_instruction_or_filter_finds_nothing_in_the_cache(make_model, tmp_path, counted, call):
     model = InBedder(make_model("opt"), cache=tmp_path)
     model.encode(["a"], "What?")
     counts = counted(model)
-    text, instruction, options = asked
+    text, instruction, options = call
     model.encode([text], instruction, **options)
     assert counts == [1]
 
 
 @pytest.mark.parametrize("sampling", [{"n": 2}, {"temperature": 0.5}, {"temperature": 0.5, "top_p": 0.5}])
-def test_other_sampling_finds_no_answers(make_model, tmp_path, counted, sampling):
+def test_other_sampling_finds_no_cached_answers(make_model, tmp_path, counted, sampling):
     model = InBedder(make_model("opt"), cache=tmp_path)
     model.answer(["a"], "What?")
     counts = counted(model)
@@ -94,7 +94,7 @@ def test_other_sampling_finds_no_answers(make_model, tmp_path, counted, sampling
     assert len(counts) == (2 if "temperature" in sampling else 1)
 
 
-def test_other_weights_and_an_adapters_other_scale_find_nothing(make_model, tmp_path, counted):
+def test_other_weights_or_another_adapter_scale_find_nothing(make_model, tmp_path, counted):
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
@@ -115,14 +115,14 @@ def test_other_weights_and_an_adapters_other_scale_find_nothing(make_model, tmp_
         counts.clear()
 
 
-def test_weights_that_cannot_be_told_apart_are_not_kept(make_model, tmp_path):
+def test_vectors_of_unknown_weights_are_not_cached(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path)
     model.runner._make_spec = lambda: replace(model.spec, weights="unknown")
     with pytest.raises(InputError, match="have no revision"):
         model.encode(["a"], "What?")
 
 
-def test_a_damaged_entry_is_named_and_computed_again(make_model, tmp_path, counted, caplog):
+def test_a_damaged_entry_is_reported_and_computed_again(make_model, tmp_path, counted, caplog):
     import sqlite3
 
     model = InBedder(make_model("opt"), cache=tmp_path)
@@ -136,7 +136,7 @@ def test_a_damaged_entry_is_named_and_computed_again(make_model, tmp_path, count
 
 
 @pytest.mark.parametrize("table", ["entries", "uses", "sqlite_autoindex_spaces_1"])
-def test_a_cache_that_cannot_be_read_warns_and_its_vectors_are_computed_again(make_model, tmp_path, counted, caplog, table):
+def test_an_unreadable_cache_warns_and_vectors_are_computed_again(make_model, tmp_path, counted, caplog, table):
     import sqlite3
 
     vectors = InBedder(make_model("opt"), cache=tmp_path).encode(TEXTS, "What?")
@@ -154,7 +154,7 @@ def test_a_cache_that_cannot_be_read_warns_and_its_vectors_are_computed_again(ma
     assert "inbedder cache verify --repair" in caplog.text
 
 
-def test_no_text_no_instruction_and_no_key_is_in_any_log(make_model, tmp_path, caplog, recwarn, monkeypatch):
+def test_logs_contain_no_text_no_instruction_and_no_key(make_model, tmp_path, caplog, recwarn, monkeypatch):
     import logging
     import sqlite3
 
@@ -175,12 +175,16 @@ def test_no_text_no_instruction_and_no_key_is_in_any_log(make_model, tmp_path, c
     logged = caplog.text + "".join(str(warning.message) for warning in recwarn)
     assert "damaged entries are computed again" in logged
     assert "were cut at their end" in logged
-    keys = [hash_entry(given, asked).hex() for given in (text, text[:30]) for asked in (instruction, f"{instruction} Why?")]
+    keys = [
+        hash_entry(key_text, key_instruction).hex()
+        for key_text in (text, text[:30])
+        for key_instruction in (instruction, f"{instruction} Why?")
+    ]
     for secret in ("sultana", "marigolds", "flowerpot", "theKeyOfAnAccount", *keys):
         assert secret not in logged
 
 
-def test_vectors_that_are_not_finite_are_never_kept(make_model, tmp_path, monkeypatch):
+def test_vectors_that_are_not_finite_are_never_cached(make_model, tmp_path, monkeypatch):
     from inbedder.errors import ModelError
 
     model = InBedder(make_model("opt"), cache=tmp_path)
@@ -191,19 +195,19 @@ def test_vectors_that_are_not_finite_are_never_kept(make_model, tmp_path, monkey
     assert model.store.info()[0]["entries"] == 0
 
 
-def test_a_kept_text_that_was_cut_still_warns(make_model, tmp_path):
+def test_a_cached_text_that_was_cut_still_warns(make_model, tmp_path):
     model = InBedder(make_model("opt"), cache=tmp_path)
     for _ in range(2):
         with pytest.warns(TextCutWarning, match="1 of 2 texts were cut"):
             model.encode(["long " * 1000, "short"], "What?")
 
 
-def test_windows_give_what_one_window_gives(make_model, monkeypatch):
+def test_several_windows_equal_one(make_model, monkeypatch):
     model = InBedder(make_model("opt"))
     texts = [" ".join(TEXTS[i % len(TEXTS)].split()[: i % 9 + 1]) + str(i) for i in range(60)]
-    whole = model.encode(texts, "What?", batch_size=4)
-    monkeypatch.setattr(prompt_runner, "WINDOW", 7)
-    assert np.abs(model.encode(texts, "What?", batch_size=4) - whole).max() < 1e-5
+    expected = model.encode(texts, "What?", batch_size=4)
+    monkeypatch.setattr(prompt_runner, "PROMPTS_PER_WINDOW", 7)
+    assert np.abs(model.encode(texts, "What?", batch_size=4) - expected).max() < 1e-5
 
 
 def test_batch_size_must_be_positive(make_model):
@@ -213,7 +217,7 @@ def test_batch_size_must_be_positive(make_model):
 
 @pytest.fixture
 def one_thread():
-    """As in the killed processes: the number of threads changes the last bits."""
+    """One thread, as in the killed processes: the number of threads changes the last bits."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -222,43 +226,43 @@ def one_thread():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-def test_a_killed_run_goes_on_and_ends_with_the_same_bits(make_model, tmp_path):
-    """kill -9 at random moments, fifty times."""
+def test_a_killed_run_resumes_and_its_vectors_are_bit_equal(make_model, tmp_path):
+    """Kill a run with SIGKILL at random moments, fifty times."""
     folder, texts = make_model("opt"), [f"{TEXTS[i % len(TEXTS)]} {i}" for i in range(240)]
-    whole = InBedder(folder).encode(texts, INSTRUCTIONS[0], batch_size=4)
+    expected = InBedder(folder).encode(texts, INSTRUCTIONS[0], batch_size=4)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["inbedder.embedder", "transformers.models.opt.modeling_opt"])
-    draw, found = random.Random(0), []
+    rng, counts = random.Random(0), []
     for _ in range(50):
         batches = context.Value("i", 0)
         process = context.Process(target=_encode, args=(folder, texts, tmp_path / "kept", batches))
         process.start()
-        last = draw.randint(1, 70)  # there are 60
-        while batches.value < last and process.is_alive():
+        last_batch = rng.randint(1, 70)  # there are 60
+        while batches.value < last_batch and process.is_alive():
             time.sleep(0.001)
-        process.join(draw.uniform(0, 0.02))
+        process.join(rng.uniform(0, 0.02))
         process.kill()
         process.join()
         model = InBedder(folder, cache=tmp_path / "kept")
         assert model.store.verify() == []
-        found.append(sum(space["entries"] for space in model.store.info()))
-        if found[-1] == len(texts):
-            assert (model.encode(texts, INSTRUCTIONS[0], batch_size=4) == whole).all()
+        counts.append(sum(space["entries"] for space in model.store.info()))
+        if counts[-1] == len(texts):
+            assert (model.encode(texts, INSTRUCTIONS[0], batch_size=4) == expected).all()
             model.store.clear()
-    assert all(count % 4 == 0 for count in found)
-    assert sum(0 < count < len(texts) for count in found) >= 10
-    assert (InBedder(folder, cache=tmp_path / "kept").encode(texts, INSTRUCTIONS[0], batch_size=4) == whole).all()
+    assert all(count % 4 == 0 for count in counts)
+    assert sum(0 < count < len(texts) for count in counts) >= 10
+    assert (InBedder(folder, cache=tmp_path / "kept").encode(texts, INSTRUCTIONS[0], batch_size=4) == expected).all()
 
 
-def _encode(folder, texts, kept, batches):
+def _encode(folder, texts, cache, batches):
     torch.set_num_threads(1)
-    model = InBedder(folder, cache=kept)
+    model = InBedder(folder, cache=cache)
     embed = model.backbone.embed
 
-    def slowly(*some):
+    def embed_slowly(*arguments):
         batches.value += 1
         time.sleep(0.01)
-        return embed(*some)
+        return embed(*arguments)
 
-    model.backbone.embed = slowly
+    model.backbone.embed = embed_slowly
     model.encode(texts, INSTRUCTIONS[0], batch_size=4)

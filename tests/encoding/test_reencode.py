@@ -14,13 +14,13 @@ from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 from tests.conftest import TEXTS
 
 GREEDY = Reencoding(n=1, temperature=0)
-DRAWN = Reencoding(n=3, temperature=1.0, seed=1)
+SAMPLED = Reencoding(n=3, temperature=1.0, seed=1)
 CHANGES = [{"n": 2}, {"temperature": 0.5}, {"top_p": 0.5}, {"seed": 2}]
 
 
 @pytest.fixture
 def model(make_model):
-    return InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=4).with_pooling("re-enc", reencoding=DRAWN)
+    return InBedder(make_model("llama"), pooling="re-enc", max_new_tokens=4).with_pooling("re-enc", reencoding=SAMPLED)
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def other_encoder(make_model, tmp_path):
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many answers the re-encoder embedded, call by call."""
-    counts, whole = [], reencode.embed_sentences
+    """Count the answers that the re-encoder embeds in each call."""
+    counts, function = [], reencode.embed_sentences
 
-    def one(texts, *rest):
+    def count(texts, *arguments):
         counts.append(len(texts))
-        return whole(texts, *rest)
+        return function(texts, *arguments)
 
-    monkeypatch.setattr(reencode, "embed_sentences", one)
+    monkeypatch.setattr(reencode, "embed_sentences", count)
     return counts
 
 
@@ -60,28 +60,28 @@ def test_one_greedy_answer_is_the_embedding_of_the_answer(make_model, family):
     assert np.abs(vectors - expected).max() < 1e-6
 
 
-def test_the_vector_is_the_mean_over_the_drawn_answers(model):
+def test_the_vector_is_the_mean_over_the_sampled_answers(model):
     vectors = model.encode(TEXTS, "What?")
     assert [len(row) for row in vectors.answers] == [3] * len(TEXTS)
-    assert len({one for row in vectors.answers for one in row}) > len(TEXTS)
+    assert len({answer for row in vectors.answers for answer in row}) > len(TEXTS)
     for vector, row in zip(vectors, vectors.answers, strict=True):
         assert np.abs(vector - embed_sentences(row, BASE_NAME).mean(0)).max() < 1e-6
 
 
-def test_the_answers_are_those_that_the_model_gives_for_the_same_settings(model):
-    said = model.answer(TEXTS, "What?", n=3, temperature=1.0, top_p=0.9, seed=1)
-    assert model.encode(TEXTS, "What?").answers == said
+def test_the_answers_are_those_of_the_same_settings(model):
+    answers = model.answer(TEXTS, "What?", n=3, temperature=1.0, top_p=0.9, seed=1)
+    assert model.encode(TEXTS, "What?").answers == answers
 
 
-def test_a_seed_gives_the_same_vectors_twice_and_another_seed_others(model):
+def test_a_seed_reproduces_vectors_and_another_seed_changes_them(model):
     vectors = model.encode(TEXTS, "What?")
     assert (model.encode(TEXTS, "What?") == vectors).all()
-    other = model.with_pooling("re-enc", reencoding=replace(DRAWN, seed=2))
-    assert np.abs(other.encode(TEXTS, "What?") - vectors).max() > 1e-2
+    reseeded = model.with_pooling("re-enc", reencoding=replace(SAMPLED, seed=2))
+    assert np.abs(reseeded.encode(TEXTS, "What?") - vectors).max() > 1e-2
 
 
 def test_an_empty_answer_is_embedded_as_such_and_counted(model, monkeypatch, caplog):
-    monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: [["", "red shoes", " "]] * len(prompts))
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, sampling: [["", "red shoes", " "]] * len(prompts))
     vectors = model.encode(["a", "b"], "What?")
     assert np.abs(vectors[0] - embed_sentences(["", "red shoes", ""], BASE_NAME).mean(0)).max() < 1e-6
     assert vectors.answers == [["", "red shoes", ""]] * 2
@@ -90,30 +90,30 @@ def test_an_empty_answer_is_embedded_as_such_and_counted(model, monkeypatch, cap
 
 
 def test_one_string_gives_one_vector_and_no_texts_none(model):
-    alone = model.encode(TEXTS[0], "What?", normalize_embeddings=True)
-    assert alone.shape == (384,) == (model.dimension,)
-    assert np.linalg.norm(alone) == pytest.approx(1, abs=1e-6)
-    assert len(alone.answers[0]) == 3
+    vector = model.encode(TEXTS[0], "What?", normalize_embeddings=True)
+    assert vector.shape == (384,) == (model.dimension,)
+    assert np.linalg.norm(vector) == pytest.approx(1, abs=1e-6)
+    assert len(vector.answers[0]) == 3
     assert model.encode([], "What?").shape == (0, 384)
     assert model.encode_many(TEXTS[:2], ["What?", "Why?"]).shape == (2, 2, 384)
 
 
-def test_many_texts_are_embedded_part_by_part(model, monkeypatch):
-    whole = model.encode(TEXTS, "What?")
-    monkeypatch.setattr(reencode, "CHUNK", 2)
-    monkeypatch.setattr(reencode, "BATCH", 3)
-    assert np.abs(model.encode(TEXTS, "What?") - whole).max() < 1e-6
+def test_many_texts_are_embedded_in_chunks(model, monkeypatch):
+    expected = model.encode(TEXTS, "What?")
+    monkeypatch.setattr(reencode, "TEXTS_PER_CHUNK", 2)
+    monkeypatch.setattr(reencode, "ANSWERS_PER_BATCH", 3)
+    assert np.abs(model.encode(TEXTS, "What?") - expected).max() < 1e-6
 
 
-def test_what_is_kept_is_neither_drawn_nor_embedded_again(make_model, tmp_path, counted):
+def test_cached_answers_are_neither_sampled_nor_embedded_again(make_model, tmp_path, counted):
     first = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
     vectors = first.encode(TEXTS, "What?")
-    again = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
-    again.backbone.answer = None
+    second = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
+    second.backbone.answer = None
     counted.clear()
-    kept = again.encode(TEXTS, "What?")
-    assert (kept == vectors).all()
-    assert kept.answers == vectors.answers
+    cached_vectors = second.encode(TEXTS, "What?")
+    assert (cached_vectors == vectors).all()
+    assert cached_vectors.answers == vectors.answers
     assert counted == []
 
 
@@ -121,66 +121,66 @@ def test_what_is_kept_is_neither_drawn_nor_embedded_again(make_model, tmp_path, 
 def test_answers_of_other_settings_are_not_found(make_model, tmp_path, monkeypatch, change):
     model = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path)
     model.encode(["a"], "What?")
-    whole, asked = model.backbone.answer, []
-    monkeypatch.setattr(model.backbone, "answer", lambda prompts, how: asked.append(how) or whole(prompts, how))
+    answer, calls = model.backbone.answer, []
+    monkeypatch.setattr(model.backbone, "answer", lambda prompts, sampling: calls.append(sampling) or answer(prompts, sampling))
     model.encode(["a"], "What?")
-    assert asked == []
+    assert calls == []
     model.with_pooling("re-enc", reencoding=Reencoding(**change)).encode(["a"], "What?")
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert len([space for space in model.store.info() if space["results"] == "answers"]) == 2
 
 
-def test_vectors_of_another_re_encoder_are_not_found_nor_those_of_its_other_weights(make_model, tmp_path, counted, other_encoder):
+def test_another_re_encoder_or_its_new_weights_find_no_cached_vectors(make_model, tmp_path, counted, other_encoder):
     from safetensors.torch import load_file, save_file
 
     model = InBedder(make_model("llama"), pooling="re-enc", cache=tmp_path / "kept")
     model.encode(["a"], "What?")
-    other = model.with_pooling("re-enc", reencoding=Reencoding(encoder=other_encoder))
+    variant = model.with_pooling("re-enc", reencoding=Reencoding(encoder=other_encoder))
     for _ in range(2):
         counted.clear()
-        vector = other.encode("a", "What?")
+        vector = variant.encode("a", "What?")
         assert vector.shape == (32,)
         assert len(counted) == 1 or not counted
     assert counted == []
     weights = f"{other_encoder}/model.safetensors"
     save_file({name: tensor * 1.5 for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
-    assert np.abs(other.encode("a", "What?") - vector).max() > 1e-4
+    assert np.abs(variant.encode("a", "What?") - vector).max() > 1e-4
     assert len(counted) == 1
 
 
 def test_a_re_encoder_that_changes_while_it_is_read_is_refused(other_encoder, monkeypatch):
-    whole, states = reencode._read_file_states, iter([(), ("other",)])
+    read_file_states, states = reencode._read_file_states, iter([(), ("other",)])
     monkeypatch.setattr(reencode, "_read_file_states", lambda name: next(states))
     with pytest.raises(ModelError, match="changed while it was loaded"):
         embed_sentences(["a"], other_encoder)
-    assert len(whole(other_encoder)) > 3
+    assert len(read_file_states(other_encoder)) > 3
 
 
-def test_a_re_encoder_takes_no_device_that_is_not_there(other_encoder):
+def test_an_unknown_device_of_a_re_encoder_is_refused(other_encoder):
     with pytest.raises(ModelError, match="The device 'banana' cannot be used here"):
         embed_sentences(["a"], other_encoder, "banana")
 
 
-def test_a_re_encoder_that_is_not_there_is_named_before_any_answer_is_drawn(model, monkeypatch):
+def test_a_missing_re_encoder_is_named_before_answers_are_sampled(model, monkeypatch):
     monkeypatch.setattr(model.backbone, "answer", None)
-    lost = model.with_pooling("re-enc", reencoding=Reencoding(encoder="no/such-encoder"))
+    variant = model.with_pooling("re-enc", reencoding=Reencoding(encoder="no/such-encoder"))
     with pytest.raises(ModelError, match="Cannot load the re-encoder 'no/such-encoder'"):
-        lost.encode("a", "What?")
+        variant.encode("a", "What?")
 
 
-def test_without_sentence_transformers_the_install_line_is_named(model, monkeypatch):
+def test_without_sentence_transformers_the_install_command_is_named(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     reencode._load_encoder.cache_clear()
-    with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[reencode\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install sentence-transformers"):
         model.encode("a", "What?")
 
 
-def test_a_model_without_answers_has_none_to_re_encode(make_model):
+def test_a_model_that_does_not_answer_has_no_re_encoding(make_model):
     with pytest.raises(ModelError, match="has no pooling 're-enc'"):
         InBedder(make_model("headless-bert"), pooling="re-enc")
 
 
-def test_what_has_no_meaning_is_refused(model):
+def test_settings_that_do_not_apply_are_refused(model):
     with pytest.raises(InputError, match="filter_words filters hidden states"):
         model.encode("a", "What?", filter_words=["a"])
     with pytest.raises(InputError, match="n must be a whole number of at least 1"):
@@ -217,6 +217,6 @@ def test_the_command_line_gives_the_same_vectors_twice(folder, monkeypatch, make
     assert run(monkeypatch, "cache", "info", "kept") == 0
 
 
-def test_the_command_line_says_where_its_options_belong(folder, monkeypatch, capsys):  # noqa: F811
+def test_the_command_line_names_the_pooling_of_its_options(folder, monkeypatch, capsys):  # noqa: F811
     assert run(monkeypatch, "embed", "reviews.csv", "--re-enc-n", "5") == 2
-    assert "for --pooling re-enc" in " ".join(capsys.readouterr().err.split())
+    assert "need --pooling re-enc" in " ".join(capsys.readouterr().err.split())

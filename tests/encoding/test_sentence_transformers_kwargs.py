@@ -14,7 +14,7 @@ def model(make_model):
     return InBedder(make_model("bert"))
 
 
-def test_texts_and_instruction_may_come_under_sentence_transformers_names(model):
+def test_texts_and_instruction_may_use_sentence_transformers_names(model):
     expected = model.encode(TEXTS, QUESTION)
     for call in [
         {"sentences": TEXTS, "prompt": QUESTION},
@@ -32,7 +32,7 @@ def test_a_prompt_name_is_a_named_instruction(model):
         model.encode("a", prompt_name="nope")
 
 
-def test_a_prompt_of_the_models_own_template_stands_for_its_instruction(make_model):
+def test_a_rendered_prompt_is_replaced_by_its_instruction(make_model):
     model = InBedder(make_model("headless-bert"), backbone="embedding", template="e5-instruct")
     np.testing.assert_array_equal(model.encode("a", prompt=f"Instruct: {QUESTION}\nQuery: "), model.encode("a", QUESTION))
     np.testing.assert_array_equal(model.encode("a", prompt_name="query"), model.encode_query("a"))
@@ -41,7 +41,7 @@ def test_a_prompt_of_the_models_own_template_stands_for_its_instruction(make_mod
     np.testing.assert_array_equal(model.encode_document(sentences="a"), model.encode_document("a"))
 
 
-def test_vectors_come_as_tensors_where_tensors_are_asked_for(model):
+def test_vectors_are_tensors_on_request(model):
     expected = model.encode(TEXTS, QUESTION)
     tensor = model.encode(TEXTS, QUESTION, convert_to_tensor=True)
     rows = model.encode(TEXTS, QUESTION, convert_to_numpy=False)
@@ -53,41 +53,47 @@ def test_vectors_come_as_tensors_where_tensors_are_asked_for(model):
 
 
 @pytest.mark.parametrize(
-    ("keywords", "told"),
+    ("kwargs", "message"),
     [
         ({"output_value": "token_embeddings"}, "encode has no output_value='token_embeddings'. There is one vector per text."),
         ({"precision": "binary"}, "encode has no precision='binary'."),
-        ({"truncate_dim": 8}, r"Cut the vectors: vectors\[:, :truncate_dim\]."),
-        ({"pool": {}}, "For several processes see inbedder.distributed."),
-        ({"task": "query"}, "encode has no task='query'. Give an instruction."),
-        ({"nonsense": 1}, "encode has no keyword 'nonsense'. Known beside texts and instruction: 'batch_size'"),
+        ({"truncate_dim": 8}, r"Truncate the vectors: vectors\[:, :truncate_dim\]."),
+        ({"pool": {}}, "For several processes use inbedder.distributed."),
+        ({"task": "query"}, "encode has no task='query'. Pass an instruction."),
+        ({"nonsense": 1}, "encode has no keyword 'nonsense'. It takes texts, instruction and: 'batch_size'"),
         ({"device": ["cpu", "cpu"]}, "encode uses one device."),
         ({"prompt": "Why?"}, "Pass only one of instruction, prompt and prompt_name."),
         ({"prompt_name": "topic"}, "Pass only one of instruction, prompt and prompt_name."),
         ({"sentences": ["a"]}, "got them 2 times"),
     ],
 )
-def test_what_has_no_meaning_here_is_refused_by_name_before_the_model_runs(model, monkeypatch, keywords, told):
+def test_unsupported_keywords_are_refused_before_the_model_runs(model, monkeypatch, kwargs, message):
     monkeypatch.setattr(model.backbone, "embed", None)
-    with pytest.raises(InputError, match=told):
-        model.encode(["a"], QUESTION, **keywords)
+    with pytest.raises(InputError, match=message):
+        model.encode(["a"], QUESTION, **kwargs)
 
 
-def test_texts_that_come_under_no_name_are_missed(model):
+def test_missing_texts_are_reported(model):
     with pytest.raises(InputError, match="got them 0 times"):
         model.encode(prompt=QUESTION)
     with pytest.raises(InputError, match="texts must be a list"):
         model.encode(instruction=QUESTION)
 
 
-def test_values_that_ask_for_what_is_done_anyway_are_taken(model):
-    usual = {"output_value": "sentence_embedding", "precision": "float32", "truncate_dim": None, "pool": None, "chunk_size": None}
-    np.testing.assert_array_equal(model.encode("a", QUESTION, device="cpu", **usual), model.encode("a", QUESTION))
+def test_keywords_with_the_value_used_anyway_are_accepted(model):
+    defaults = {
+        "output_value": "sentence_embedding",
+        "precision": "float32",
+        "truncate_dim": None,
+        "pool": None,
+        "chunk_size": None,
+    }
+    np.testing.assert_array_equal(model.encode("a", QUESTION, device="cpu", **defaults), model.encode("a", QUESTION))
 
 
-def test_prompts_of_none_leave_the_checkpoints_own_query_prompt(make_model):
+def test_prompts_of_none_use_the_checkpoints_query_prompt(make_model):
     model = InBedder(make_model("headless-bert"), backbone="embedding", template="e5-instruct")
-    own_prompt = model.encode_query("a")
-    assert np.abs(own_prompt - model.encode("a", "")).max() > 1e-3
-    np.testing.assert_array_equal(model.encode_query("a", prompt=None, prompt_name=None), own_prompt)
+    vector = model.encode_query("a")
+    assert np.abs(vector - model.encode("a", "")).max() > 1e-3
+    np.testing.assert_array_equal(model.encode_query("a", prompt=None, prompt_name=None), vector)
     np.testing.assert_array_equal(model.encode_document("a", prompt=None, prompt_name=None), model.encode_document("a"))

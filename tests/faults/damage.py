@@ -10,7 +10,8 @@ from pathlib import Path
 
 from inbedder import InBedder
 from inbedder.cache.integrity import remove
-from inbedder.cache.store import FILE, Store
+from inbedder.cache.database import DATABASE_FILE
+from inbedder.cache.store import Store
 from inbedder.errors import InputError, ModelError
 from inbedder.io.tables import open_texts, read_table
 from tests.faults.campaign import Fault, Kind, Lost, SilentlyWrong
@@ -35,11 +36,11 @@ class Damages:
         self.cache = stage.folder / "left-cache"
         kept = load(stage.models["opt"], stage.folder / "live-cache")
         kept.encode(TEXTS[:50], INSTRUCTION)
-        with closing(sqlite3.connect(stage.folder / "live-cache" / FILE)) as connection:
+        with closing(sqlite3.connect(stage.folder / "live-cache" / DATABASE_FILE)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         kept.encode(TEXTS[50:], INSTRUCTION)
         shutil.copytree(stage.folder / "live-cache", self.cache)
-        with closing(sqlite3.connect(stage.folder / "live-cache" / FILE)) as connection:
+        with closing(sqlite3.connect(stage.folder / "live-cache" / DATABASE_FILE)) as connection:
             self.about = json.loads(connection.execute("SELECT about FROM spaces").fetchone()[0])
             self.entries = dict(connection.execute("SELECT key, data FROM entries"))
 
@@ -58,15 +59,15 @@ class Damages:
         shutil.copytree(self.cache, folder)
         part = fault.draw.choice(PARTS)
         if part and fault.draw.random() < 0.2:
-            (folder / (FILE + part)).unlink()
-            fault.note(f"{FILE}{part}: remove")
+            (folder / (DATABASE_FILE + part)).unlink()
+            fault.note(f"{DATABASE_FILE}{part}: remove")
         else:
-            fault.note(damage(folder / (FILE + part), fault.draw))
+            fault.note(damage(folder / (DATABASE_FILE + part), fault.draw))
         try:
             model = load(self.stage.models["opt"], folder)
         except InputError as error:
             fault.note(f"refused ({str(error)[:80]})")
-            remove(folder / FILE)
+            remove(folder / DATABASE_FILE)
         else:
             found = Store(folder).get(self.about, list(self.entries))
             if any(self.entries[key] != data for key, data in found.items()):
