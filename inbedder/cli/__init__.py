@@ -1,4 +1,4 @@
-"""The command line."""
+"""The command-line interface."""
 
 from inbedder.cli.app import app, main
 

@@ -1,4 +1,4 @@
-"""The command line. Heavy imports wait until a command needs them, so that --help is instant."""
+"""The command-line interface. Commands import heavy modules only when they run, so that --help is fast."""
 
 from __future__ import annotations
 
@@ -21,32 +21,34 @@ from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serve import serve
-from inbedder.cli.shared_options import say
+from inbedder.cli.shared_options import print_message
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 
-STOPPED = "Interrupted. No partial files were left behind."
+SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
+INTERRUPTED_MESSAGE = "Interrupted. No partial files were left behind."
 
 
 class _Commands(TyperGroup):
-    """The list of commands in plain text: importing rich for it takes as long as all the rest of ``inbedder --help``."""
+    """The group of commands, listed in plain text because importing rich would double the time of ``inbedder --help``."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help as click does; commands keep rich's panels."""
+        """Format the help as click does; commands keep rich's panels."""
         super(TyperGroup, self).format_help(ctx, formatter)
 
 
 app = typer.Typer(
     name="inbedder",
     cls=_Commands,
-    help="Text embeddings that follow an instruction, by answering it.",
+    help=SUMMARY,
+    epilog="Example: inbedder demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from inbedder import __version__
 
         typer.echo(f"inbedder {__version__}")
@@ -54,48 +56,67 @@ def _say_version(asked: bool) -> None:
 
 
 @app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+def _set_global_options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and stop.", is_eager=True, callback=_say_version)
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """Text embeddings that follow an instruction, by answering it."""
+    """Take the options before the command."""
 
 
-for _command in (demo, embed, answer, cluster, assign, compare_wordings, cache, serve, search, finetune, evaluate):
-    app.command()(_command)
+_EXAMPLES = {
+    demo: "inbedder demo",
+    embed: 'inbedder embed reviews.csv -i "What is the topic?" -o vectors.npy',
+    answer: 'inbedder answer reviews.csv -i "What is the topic?"',
+    cluster: 'inbedder cluster reviews.csv -i "What is the topic?" -o report.html',
+    assign: "inbedder assign groups/ new_reviews.csv -o assigned.csv",
+    compare_wordings: 'inbedder compare-wordings reviews.csv -i "Topic?" -i "What topic?"',
+    cache: "inbedder cache info cache/",
+    serve: "inbedder serve --model mini --port 8765",
+    search: 'inbedder search index/ "flat battery" -i "What is the topic?"',
+    finetune: "inbedder finetune recipe.yaml --dry-run",
+    evaluate: "inbedder evaluate --model mini -o results.json",
+}
+"""An example of each command, in the order of ``inbedder --help``."""
+for _command, _example in _EXAMPLES.items():
+    app.command(epilog=f"Example: {_example}")(_command)
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")
 
 
 def main() -> None:
-    """Run the command line: exit code 0 ok, 1 failed, 2 usage, 130 Ctrl-C, 143 SIGTERM; tracebacks only with --debug."""
+    """Run the command line.
+
+    Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM. Tracebacks are shown only with ``--debug``.
+    """
     from inbedder.errors import InbedderError
 
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it, and it misses kernels that nobody asked for
-    for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # for whoever writes code, not for users
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it, and it warns of kernels that are not needed
+    for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # for developers, not for users
         warnings.filterwarnings("ignore", category=category)
-    warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+    warnings.showwarning = lambda message, *_: print_message(f"warning: {message}")
     try:
         with handle_signals():
             app()
     except InbedderError as error:
-        _fail(f"error: {error}")
-    except KeyboardInterrupt:  # before typer looks out for it
-        _fail(STOPPED, INTERRUPTED)
+        _exit_with_error(f"error: {error}")
+    except KeyboardInterrupt:  # raised before typer handles it
+        _exit_with_error(INTERRUPTED_MESSAGE, INTERRUPTED)
     except SystemExit as stop:
         if stop.code in (INTERRUPTED, TERMINATED):
-            _fail(STOPPED, stop.code)
+            _exit_with_error(INTERRUPTED_MESSAGE, stop.code)
         raise
     except Exception as error:
-        _fail(f"error: {type(error).__name__}: {error}\nUnexpected error. Rerun with `inbedder --debug ...` for a traceback.")
+        _exit_with_error(
+            f"error: {type(error).__name__}: {error}\nUnexpected error. Rerun with `inbedder --debug ...` for a traceback."
+        )
 
 
-def _fail(message: str, code: int = 1) -> None:
+def _exit_with_error(message: str, code: int = 1) -> None:
     if "--debug" in sys.argv:
         import traceback
 
         traceback.print_exc()
-    say(message)
+    print_message(message)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""``inbedder assign``, and where ``inbedder cluster --save`` keeps groupings."""
+"""The command ``inbedder assign``, and the folders of saved groupings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import read_texts
-from inbedder.cli.model_options import model_options
+from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
     BatchSize,
     Delimiter,
@@ -19,7 +19,7 @@ from inbedder.cli.shared_options import (
     SkipBad,
     TextColumn,
     check_output,
-    say,
+    print_message,
 )
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from inbedder.grouping.saving import Grouping
 
 
-@model_options
+@with_model_options
 def assign(
-    folder: Annotated[Path, typer.Argument(metavar="GROUPS", help="A folder that inbedder cluster --save wrote.")],
+    folder: Annotated[Path, typer.Argument(metavar="GROUPS", help="Folder from inbedder cluster --save.")],
     source: Input,
     output: Annotated[
         Path,
@@ -39,100 +39,101 @@ def assign(
     ] = Path("assigned.csv"),
     update: Annotated[
         bool,
-        typer.Option("--update", help="Add groups where texts that fit none form one of their own, and keep them in GROUPS."),
+        typer.Option("--update", help="Add groups of similar texts that fit none, and save them in GROUPS."),
     ] = False,
-    model: Annotated[
-        str | None, typer.Option(help="Where the model lies now, if no longer where it was; another model is refused.")
-    ] = None,
     text_column: TextColumn = None,
+    model: Annotated[str | None, typer.Option(help="New name or folder of the model, if it was moved.")] = None,
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
-    batch_size: BatchSize = 32,
     guard_cells: GuardCells = True,
+    batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Put new texts into kept groups, and say which fit none of them."""
+    """Assign new texts to saved groups."""
     check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
     from inbedder.grouping.saving import Grouping
 
-    folders = kept_folders(folder)
-    opened: dict[str, InBedder] = {}
+    folders = list_grouping_folders(folder)
+    models: dict[str, InBedder] = {}
     groupings: list[Grouping] = []
-    for place in folders:
-        grouping = Grouping.load(place, **model_options)
+    for path in folders:
+        grouping = Grouping.load(path, **model_options)
         spec_key = grouping.provenance.spec.key()
-        known = opened.get(spec_key)
-        groupings.append(grouping if known is None and model is None else Grouping.load(place, known or model, **model_options))
-        opened[spec_key] = groupings[-1].model
+        loaded_model = models.get(spec_key)
+        groupings.append(
+            grouping if loaded_model is None and model is None else Grouping.load(path, loaded_model or model, **model_options)
+        )
+        models[spec_key] = groupings[-1].model
     table = read_texts(source, text_column, skip_bad, delimiter)
-    found = []
-    for place, grouping in zip(folders, groupings, strict=True):
-        before = len(grouping.groups)
-        found.append((grouping.update if update else grouping.assign)(table.texts, batch_size=batch_size))
-        _tell(grouping, found[-1], before)
-        if len(grouping.groups) > before:
-            grouping.save(place)
+    assignments = []
+    for path, grouping in zip(folders, groupings, strict=True):
+        old_count = len(grouping.groups)
+        assignments.append((grouping.update if update else grouping.assign)(table.texts, batch_size=batch_size))
+        _print_assignment(grouping, assignments[-1], old_count)
+        if len(grouping.groups) > old_count:
+            grouping.save(path)
     from inbedder.io.outputs import write_records
 
-    write_records(table.with_columns(_columns(groupings, found)), output, guard_cells=guard_cells)
+    write_records(table.with_columns(_make_columns(groupings, assignments)), output, guard_cells=guard_cells)
     if table.unparsed:
-        say(f"Not in the written table, since they could not be read: {table.unparsed} rows.")
-    say(f"Written: {output}")
+        print_message(f"{table.unparsed} unreadable rows are not in the written table.")
+    print_message(f"Written: {output}")
 
 
-def kept_folders(folder: Path) -> list[Path]:
-    """Folders of the groupings of one run: the folder itself, or its folders 1, 2, ... where there were several questions."""
-    several = [path for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []
-    return sorted(several, key=lambda path: int(path.name)) or [folder]
+def list_grouping_folders(folder: Path) -> list[Path]:
+    """List the folders of the groupings of one run: the folder itself, or its subfolders 1, 2, ... for several questions."""
+    subfolders = [path for path in folder.glob("*") if path.name.isdecimal()] if folder.is_dir() else []
+    return sorted(subfolders, key=lambda path: int(path.name)) or [folder]
 
 
-def check_kept(folder: Path | None, count: int) -> None:
-    """Refuse a folder for groupings before the work that could not be kept after it."""
+def check_save_folders(folder: Path | None, count: int) -> None:
+    """Check, before the model runs, that groupings can be saved in a folder."""
     if folder is None:
         return
     from inbedder.errors import InputError
     from inbedder.grouping.saved_files import check_save_folder
 
     try:
-        for place in _places(folder, count):
-            check_save_folder(place)
-        there = kept_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
-        if there and len(there) != count:
-            raise InputError(f"{folder} holds something else than the groups of {count} questions. Name a new folder.")
+        for path in _list_target_folders(folder, count):
+            check_save_folder(path)
+        saved_folders = list_grouping_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
+        if saved_folders and len(saved_folders) != count:
+            raise InputError(f"{folder} does not hold the groups of {count} questions. Choose a new folder.")
     except InputError as error:
         raise typer.BadParameter(str(error), param_hint="--save") from error
 
 
 def save_groupings(results: Sequence[ClusterResult], folder: Path | None) -> None:
-    """Keep the grouping of one question in the folder, those of several in its folders 1, 2, ..., all of them or none."""
+    """Save the grouping of one question in a folder, or those of several questions in its subfolders 1, 2, ..."""
     if folder is None:
         return
     from inbedder.grouping.saving import Grouping
 
     groupings = [Grouping.of(result) for result in results]
-    for grouping, place in zip(groupings, _places(folder, len(groupings)), strict=True):
-        grouping.save(place)
-    say(f"Kept: {folder}; put new texts into these groups with: inbedder assign {folder} NEW.csv")
+    for grouping, path in zip(groupings, _list_target_folders(folder, len(groupings)), strict=True):
+        grouping.save(path)
+    print_message(f"Saved: {folder}. Assign new texts: inbedder assign {folder} NEW.csv")
 
 
-def _places(folder: Path, count: int) -> list[Path]:
+def _list_target_folders(folder: Path, count: int) -> list[Path]:
     return [folder] if count == 1 else [folder / str(number) for number in range(1, count + 1)]
 
 
-def _tell(grouping: Grouping, found: Assignment, before: int) -> None:
-    say(f"{grouping.question}")
-    counts = Counter(found.labels[found.fits].tolist())
+def _print_assignment(grouping: Grouping, assignment: Assignment, old_count: int) -> None:
+    """Print the number of assigned texts per group."""
+    print_message(f"{grouping.question}")
+    counts = Counter(assignment.labels[assignment.fits].tolist())
     for number, name in enumerate(grouping.names):
-        say(f"  {counts[number]:6d}  {name}{' (new)' if number >= before else ''}")
-    say(f"  {int((~found.fits).sum()):6d}  fit no group")
+        print_message(f"  {counts[number]:6d}  {name}{' (new)' if number >= old_count else ''}")
+    print_message(f"  {int((~assignment.fits).sum()):6d}  (fit no group)")
 
 
-def _columns(groupings: Sequence[Grouping], found: Sequence[Assignment]) -> dict[str, list[Any]]:
-    """What was found, a list per column; with the question behind each name where there are several."""
+def _make_columns(groupings: Sequence[Grouping], assignments: Sequence[Assignment]) -> dict[str, list[Any]]:
+    """Make the table columns of assignments; with several groupings the question follows each name."""
     columns: dict[str, list[Any]] = {}
-    for grouping, assignment in zip(groupings, found, strict=True):
-        suffix = f": {grouping.question}" if len(found) > 1 else ""
-        while f"group{suffix}" in columns:  # the same question once more
+    for grouping, assignment in zip(groupings, assignments, strict=True):
+        suffix = f": {grouping.question}" if len(assignments) > 1 else ""
+        while f"group{suffix}" in columns:  # the same question again
             suffix += " (again)"
         for row in assignment.rows():
             for name, value in row.items():

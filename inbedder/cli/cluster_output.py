@@ -1,4 +1,4 @@
-"""Groupings as the command line gives them: the user's own table with the groups, the page, and lines in the terminal."""
+"""Output of groupings: the report, the user's table with the groups, and a summary in the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inbedder.cli.shared_options import say
+from inbedder.cli.shared_options import print_message
 
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import Crossing
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
 
-MOST_LABELS = 3
-"""Labels of a group that the terminal shows."""
+MAX_LABELS = 3
+"""Maximum number of labels per group in the terminal."""
 
 
 def write_groups(
     results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
 ) -> None:
-    """Write the page, and the table as it was read with the columns of ``group_columns`` behind its own; say what was found."""
-    from inbedder.grouping.grouped_texts import group_columns
+    """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
+    from inbedder.grouping.grouped_texts import make_group_columns
     from inbedder.grouping.report.page import save_report
     from inbedder.io.outputs import write_records
 
@@ -30,54 +30,56 @@ def write_groups(
     for path in pages:
         save_report(results, path, crossings=crossing.tables, timelines=crossing.timelines, numbers=table.rows)
     tables = [path for path in output if path not in pages]
-    rows = table.with_columns(group_columns(results)) if tables else []
+    rows = table.with_columns(make_group_columns(results)) if tables else []
     for path in tables:
         write_records(rows, path, guard_cells=guard_cells)
-    _say_groups(results)
+    _print_groups(results)
     if tables and table.unparsed:
-        say(f"Not in the written table, since they could not be read: {table.unparsed} rows.")
-    say(f"Written: {', '.join(str(path) for path in output)}")
+        print_message(f"{table.unparsed} unreadable rows are not in the written table.")
+    print_message(f"Written: {', '.join(str(path) for path in output)}")
 
 
-def _say_groups(results: Sequence[ClusterResult]) -> None:
-    """Show number, size and name of each group, how the groups relate to known labels, and what else should be known."""
+def _print_groups(results: Sequence[ClusterResult]) -> None:
+    """Print number, size and name of each group, the agreement with known labels, and notes."""
     from inbedder.grouping.deduplicate import describe_duplicate_questions
     from inbedder.grouping.stability import describe_stability
 
     for result in results:
-        say(" / ".join(result.wordings or [result.instruction]))
-        say("  group   texts  name")
+        print_message(" / ".join(result.wordings or [result.instruction]))
+        print_message("  group   texts  name")
         for number, (name, size, stability) in enumerate(
             zip(result.names, result.sizes, result.stability or (), strict=True), start=1
         ):
-            shaky = describe_stability(stability) == "shaky" and number - 1 != result.left_out
-            say(f"  {_number(result, number)} {size:7d}  {name}" + (f"  (shaky: {stability:.2f})" if shaky else ""))
+            is_shaky = describe_stability(stability) == "shaky" and number - 1 != result.left_out
+            print_message(
+                f"  {_format_number(result, number)} {size:7d}  {name}" + (f"  (shaky: {stability:.2f})" if is_shaky else "")
+            )
         if result.choice is not None:
-            say(f"  {result.choice}")
+            print_message(f"  {result.choice}")
         for column, agreement in result.label_agreements.items():
-            _say_agreement(column, agreement, result)
+            _print_agreement(column, agreement, result)
         for note in result.notes:
-            say(f"  {note}")
+            print_message(f"  {note}")
     for note in describe_duplicate_questions(results):
-        say(note)
+        print_message(note)
 
 
-def _number(result: ClusterResult, number: int) -> str:
-    """Number of a group as the written table has it: none of the texts that fit no group."""
+def _format_number(result: ClusterResult, number: int) -> str:
+    """Format the number of a group; the group of texts that fit none has no number."""
     return " " * 5 if number - 1 == result.left_out else f"{number:5d}"
 
 
-def _say_agreement(column: str, agreement: LabelAgreement, result: ClusterResult) -> None:
+def _print_agreement(column: str, agreement: LabelAgreement, result: ClusterResult) -> None:
     from inbedder.grouping.explain import NO_LABEL
 
     if agreement.unlabelled == len(result.texts):
-        say(f"  No text has a label in column {column!r}.")
+        print_message(f"  No text has a label in column {column!r}.")
         return
-    left_out = f"; {agreement.unlabelled} texts without a label are left out" if agreement.unlabelled else ""
-    say(f"  Column {column!r}: V-measure {agreement.v_measure:.2f} (0: unrelated to the groups, 1: the same){left_out}")
+    left_out = f"; {agreement.unlabelled} texts have no label" if agreement.unlabelled else ""
+    print_message(f"  Column {column!r}: V-measure {agreement.v_measure:.2f} (0: unrelated to the groups, 1: equal){left_out}")
     for number, counts in enumerate(agreement.composition, start=1):
         labels = {label: count for label, count in counts.items() if label != NO_LABEL}
         total = max(1, sum(labels.values()))
-        shares = [f"{label} {count / total:.0%}" for label, count in list(labels.items())[:MOST_LABELS]]
-        more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
-        say(f"  {_number(result, number)}  {', '.join(shares) or NO_LABEL}{more}")
+        shares = [f"{label} {count / total:.0%}" for label, count in list(labels.items())[:MAX_LABELS]]
+        more = f" and {len(labels) - MAX_LABELS} more" if len(labels) > MAX_LABELS else ""
+        print_message(f"  {_format_number(result, number)}  {', '.join(shares) or NO_LABEL}{more}")

@@ -1,4 +1,4 @@
-"""``inbedder compare-wordings``."""
+"""The command ``inbedder compare-wordings``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
-from inbedder.cli.model_options import model_options
+from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
-    CONTROLS,
+    CONTROL_ESCAPES,
     BatchSize,
     Delimiter,
     GuardCells,
@@ -19,8 +19,8 @@ from inbedder.cli.shared_options import (
     SkipBad,
     TextColumn,
     check_output,
-    group_count,
-    say,
+    parse_group_count,
+    print_message,
 )
 
 if TYPE_CHECKING:
@@ -28,75 +28,80 @@ if TYPE_CHECKING:
 
     from inbedder.grouping.wording_agreement import WordingComparison
 
-MOVING_SHOWN, TEXT_SHOWN = 10, 60
-TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
+MAX_MOVING_ROWS, MAX_TEXT_CHARACTERS = 10, 60
+TABLE_TYPES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".xlsx")
 
 
-@model_options
+@with_model_options
 def compare_wordings(
     source: Input,
     instructions: Annotated[
-        list[str], typer.Option("-i", "--instruction", help="The question in one wording; give it at least twice.")
+        list[str], typer.Option("-i", "--instruction", help="The question in one wording; give at least two wordings.")
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             "-o",
             "--output",
-            help="A table (.csv .tsv .json .jsonl .parquet .xlsx): the group of each text under each wording.",
+            help="Your table with each row's groups (.csv .tsv .jsonl .json .parquet .xlsx).",
         ),
     ] = None,
-    k: Annotated[str, typer.Option("-k", help="Number of groups, or auto: what suits the mean over the wordings.")] = "auto",
-    seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
-    model: Model = "mini",
+    k: Annotated[str, typer.Option("-k", help="Number of groups, or auto.")] = "auto",
     text_column: TextColumn = None,
+    model: Model = "mini",
+    seed: Annotated[int, typer.Option(help="Seed of k-means.")] = 0,
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
-    batch_size: BatchSize = 32,
     guard_cells: GuardCells = True,
+    batch_size: BatchSize = 32,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Group the texts by the same question in several wordings: how far they agree, which rows move, which wording to take."""
+    """Compare the groups under several wordings of a question."""
     if output is not None:
-        check_output(output, TABLES, source)
-    count = group_count(k)
+        check_output(output, TABLE_TYPES, source)
+    count = parse_group_count(k)
     if len(set(instructions)) < max(2, len(instructions)):
         raise typer.BadParameter("give the question in at least two different wordings.", param_hint="-i")
     table = read_texts(source, text_column, skip_bad, delimiter)
     embedder = load_embedder(model, **model_options)
     from inbedder.grouping.wording_agreement import compare_wordings as compare
 
-    found = compare(table.texts, instructions, embedder, count, seed, batch_size=batch_size)
-    for line in _report(found, table.rows):
-        typer.echo(line.translate(CONTROLS))
+    comparison = compare(table.texts, instructions, embedder, count, seed, batch_size=batch_size)
+    for line in _format_report(comparison, table.rows):
+        typer.echo(line.translate(CONTROL_ESCAPES))
     if output is not None:
         from inbedder.io.outputs import write_records
 
-        moving = [{name: value for name, value in row.items() if name not in ("row", "text")} for row in found.rows()]
-        columns = {name: [row[name] for row in moving] for name in moving[0]}
+        records = [{name: value for name, value in row.items() if name not in ("row", "text")} for row in comparison.rows()]
+        columns = {name: [record[name] for record in records] for name in records[0]}
         write_records(table.with_columns(columns), output, guard_cells=guard_cells)
-        say(f"Written: {output}")
+        print_message(f"Written: {output}")
 
 
-def _report(found: WordingComparison, numbers: Sequence[int]) -> list[str]:
-    """Agreement, the best wording, and the rows that move most."""
-    count, means = len(found.wordings), found.mean_agreement
-    lines = [f"Adjusted Rand index of the groupings, {len(found.result.sizes)} groups each (1: the same, about 0: unrelated)"]
+def _format_report(comparison: WordingComparison, numbers: Sequence[int]) -> list[str]:
+    """Format the agreement of the wordings, the groups of the best one, and the rows that move most."""
+    count, means = len(comparison.wordings), comparison.mean_agreement
+    lines = [f"Adjusted Rand index of the groupings, {len(comparison.result.sizes)} groups each (1: equal, about 0: unrelated)"]
     lines.append("".join(f"{number:6d}" for number in range(1, count + 1)) + "  mean  wording")
-    for number, wording in enumerate(found.wordings):
-        cells = "".join(f"{index:6.2f}" for index in found.agreement[number])
+    for number, wording in enumerate(comparison.wordings):
+        cells = "".join(f"{index:6.2f}" for index in comparison.agreement[number])
         lines.append(f"{cells}{means[number]:6.2f}  {number + 1}. {wording}")
-    lines.append(f"Wording {found.best + 1} agrees most with the others. Its groups:")
-    pairs = zip(found.result.names, found.result.sizes, strict=True)
+    lines.append(f"Wording {comparison.best + 1} agrees most with the others. Its groups:")
+    pairs = zip(comparison.result.names, comparison.result.sizes, strict=True)
     lines += [f"{size:6d}  {name}" for name, size in pairs]
-    moves = found.moves
-    moving = (moves > 0).nonzero()[0]
-    share = len(moving) / len(moves)
-    lines.append(f"{len(moving)} of {len(moves)} rows ({share:.0%}) are in another group under some other wording.")
-    names = found.result.names
-    for row in sorted(moving.tolist(), key=lambda row: -moves[row])[:MOVING_SHOWN]:
-        text = " ".join(found.result.texts[row].split())
-        others = dict.fromkeys(names[label] for label in found.labels[:, row].tolist() if label != found.labels[found.best, row])
-        home, shown = names[found.labels[found.best, row]], text[:TEXT_SHOWN] + "…" * (len(text) > TEXT_SHOWN)
-        lines.append(f"  row {numbers[row]}, {moves[row]} of {count - 1}: {home} -> {' | '.join(others)}: {shown}")
+    moves = comparison.moves
+    moving_rows = (moves > 0).nonzero()[0]
+    share = len(moving_rows) / len(moves)
+    lines.append(f"{len(moving_rows)} of {len(moves)} rows ({share:.0%}) change their group under another wording.")
+    names = comparison.result.names
+    for row in sorted(moving_rows.tolist(), key=lambda row: -moves[row])[:MAX_MOVING_ROWS]:
+        text = " ".join(comparison.result.texts[row].split())
+        other_groups = dict.fromkeys(
+            names[label] for label in comparison.labels[:, row].tolist() if label != comparison.labels[comparison.best, row]
+        )
+        best_group, excerpt = (
+            names[comparison.labels[comparison.best, row]],
+            text[:MAX_TEXT_CHARACTERS] + "…" * (len(text) > MAX_TEXT_CHARACTERS),
+        )
+        lines.append(f"  row {numbers[row]}, {moves[row]} of {count - 1}: {best_group} -> {' | '.join(other_groups)}: {excerpt}")
     return lines

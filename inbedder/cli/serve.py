@@ -1,4 +1,4 @@
-"""``inbedder serve``."""
+"""The command ``inbedder serve``."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.cli.model_options import model_options
-from inbedder.cli.shared_options import say
+from inbedder.cli.model_options import with_model_options
+from inbedder.cli.shared_options import print_message
 
 
-@model_options
+@with_model_options
 def serve(
     model: Annotated[
         list[str] | None,
-        typer.Option(help="NAME or NAME=PATH: mini, small, a folder or a hub id. Repeat to serve several.", show_default="mini"),
+        typer.Option(help="NAME or NAME=PATH of a model: mini, small, a folder or a hub id; repeatable.", show_default="mini"),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="Address; any but loopback needs a key.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.", show_default="8765")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to bind to; a non-loopback address requires an API key.", show_default="127.0.0.1")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 chooses a free one.", show_default="8765")] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="A file that holds the key which requests bring; or set INBEDDER_API_KEY.")
+        Path | None, typer.Option(help="File with the API key that requests must send; or set INBEDDER_API_KEY.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A YAML file of settings; each of them is also INBEDDER_... in the environment.")
+        Path | None, typer.Option(help="YAML file of settings; each is also an environment variable INBEDDER_...")
     ] = None,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
-    """Answer requests in OpenAI's shape, with an instruction: embeddings, reranking, answers, groups (inbedder[serve])."""
+    """Serve an OpenAI-compatible HTTP API with instructions.
+
+    The routes return embeddings, rerankings, answers and groups. Install the serve extra first.
+    """
     if model_options.pop("trust_remote_code", False):
-        raise typer.BadParameter("a server runs no code from a model's repository.", param_hint="--trust-remote-code")
+        raise typer.BadParameter("a server never runs code from a model's repository.", param_hint="--trust-remote-code")
     from inbedder.errors import MissingExtraError
 
     try:
@@ -46,11 +51,11 @@ def serve(
     settings = load_settings(config, **arguments, **_as_settings(model_options))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    say(f"Loading {', '.join(settings.named_models)} ...")
-    run(settings, lambda address: say(f"Serving at {address} (its page: {address}/docs). Press Ctrl+C to stop."))
+    print_message(f"Loading {', '.join(settings.named_models)} ...")
+    run(settings, lambda address: print_message(f"Serving at {address} (documentation: {address}/docs). Press Ctrl+C to stop."))
 
 
 def _as_settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a model as the server's settings hold them: plain tables, lists and strings."""
+    """Convert the options of a model to the plain values of the server's settings."""
     plain = {name: asdict(value) if is_dataclass(value) else value for name, value in options.items()}  # type: ignore[arg-type]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}

@@ -1,4 +1,4 @@
-"""The options that commands share. Nothing heavy is imported here."""
+"""The options that commands share. This module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-INPUT, MODEL, ANSWERS, SPEED, JOBS = "Input", "Model", "Answers", "Speed", "Jobs"
-"""Groups of options in --help; what stands in none comes first."""
+INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
+"""Panels of options in --help; options without a panel come first."""
 
 Input = Annotated[
     str,
@@ -20,22 +20,25 @@ Input = Annotated[
     ),
 ]
 Instruction = Annotated[
-    str | None, typer.Option("-i", "--instruction", help="The question to ask of each text, or a named one such as @topic.")
+    str | None, typer.Option("-i", "--instruction", help="The question to ask about each text, or a named one such as @topic.")
 ]
 Instructions = Annotated[
-    list[str], typer.Option("-i", "--instruction", help="The question to group by; repeat to compare several groupings.")
+    list[str],
+    typer.Option(
+        "-i", "--instruction", help="The question to group by, or a named one such as @topic; repeat to compare groupings."
+    ),
 ]
 TextColumn = Annotated[
     list[str] | None,
     typer.Option(
-        help="Column with the texts; by default the one called text, or the only one that contains text. Repeat to join several."
+        help="Column with the texts; repeat to join columns. Default: the column named text, or the only one with text."
     ),
 ]
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        help="Field delimiter of a .csv, such as ';' or tab; by default found among commas, semicolons, tabs and bars.",
-        callback=lambda value: _one_character(value),
+        help="Field delimiter of a .csv, such as ';' or tab; default: detected.",
+        callback=lambda value: _parse_delimiter(value),
         rich_help_panel=INPUT,
     ),
 ]
@@ -43,124 +46,122 @@ GuardCells = Annotated[
     bool,
     typer.Option(
         "--guard-cells/--no-guard-cells",
-        help="In .csv and .tsv, put an apostrophe before texts that begin with = + - @, a tab or a carriage return, which "
-        "spreadsheets would run as formulas; numbers stay as they are.",
+        help="In a .csv or .tsv, put an apostrophe before texts that spreadsheets would run as formulas.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-Model = Annotated[str, typer.Option(help="mini (bundled), small (inbedder models install small), a folder or a hub id.")]
+Model = Annotated[str, typer.Option(help="mini (bundled), small (see inbedder models), a folder or a hub id.")]
 VectorsOutput = Annotated[
     Path,
-    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray a folder, which a second run completes."),
+    typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder."),
 ]
 
-SkipBad = Annotated[
-    bool, typer.Option("--skip-bad", help="Leave out unreadable rows instead of stopping at the first.", rich_help_panel=INPUT)
-]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)]
 IdColumn = Annotated[
     str | None,
-    typer.Option(help="With --engine ray: column of unique ids; by default the row number.", rich_help_panel=JOBS),
+    typer.Option(help="Column of unique ids; default: the row number.", rich_help_panel=JOBS),
 ]
-Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Answers per text.", rich_help_panel=ANSWERS)]
+Number = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of answers per text.", rich_help_panel=ANSWERS)]
 Temperature = Annotated[
     float,
-    typer.Option(min=0.0, help="Temperature of sampled answers; 0 is greedy.", rich_help_panel=ANSWERS),
+    typer.Option(min=0.0, help="Sampling temperature; 0 is greedy.", rich_help_panel=ANSWERS),
 ]
-TopP = Annotated[float, typer.Option(help="Nucleus (top-p) of sampled answers.", rich_help_panel=ANSWERS)]
+TopP = Annotated[float, typer.Option(help="Nucleus sampling probability (top-p).", rich_help_panel=ANSWERS)]
 Seed = Annotated[int, typer.Option(help="Seed of sampled answers.", rich_help_panel=ANSWERS)]
 
 BatchSize = Annotated[int, typer.Option(min=1, help="Batch size.", rich_help_panel=SPEED)]
 Guided = Annotated[
     int | None,
     typer.Option(
-        min=50, help="Faster: ask the question of N sampled texts and estimate the rest.", metavar="N", rich_help_panel=SPEED
+        min=50, help="Encode only N sampled texts under the question and estimate the rest.", metavar="N", rich_help_panel=SPEED
     ),
 ]
 
 Engine = Annotated[
     str,
-    typer.Option(help="local (this process), or ray: several workers or machines; a killed job goes on.", rich_help_panel=JOBS),
+    typer.Option(help="local (this process) or ray (several workers or machines; a rerun resumes).", rich_help_panel=JOBS),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="With --engine ray: processes that hold the model.", rich_help_panel=JOBS)]
+Workers = Annotated[int, typer.Option(min=1, help="Number of worker processes.", rich_help_panel=JOBS)]
 Threads = Annotated[
     int | None,
-    typer.Option(min=1, help="With --engine ray: threads per worker; by default cores divided by workers.", rich_help_panel=JOBS),
+    typer.Option(min=1, help="Threads per worker; default: cores divided by workers.", rich_help_panel=JOBS),
 ]
 Address = Annotated[
     str | None,
-    typer.Option(help="With --engine ray: address of a running cluster; by default this machine.", rich_help_panel=JOBS),
+    typer.Option(help="Address of a running Ray cluster; default: this machine.", rich_help_panel=JOBS),
 ]
 
 
-def _one_character(value: str | None) -> str | None:
-    """A delimiter, also by a name that is easier to type."""
+def _parse_delimiter(value: str | None) -> str | None:
+    """Parse a delimiter: one character, or tab."""
     delimiter = {"tab": "\t", r"\t": "\t"}.get(value or "", value)
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
     return delimiter
 
 
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Characters that a terminal would obey, and how they are written."""
+CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+"""Escapes of the control characters that a terminal would execute."""
 
 
-def say(message: str) -> None:
-    """Tell the user, beside the output."""
-    typer.echo(message.translate(CONTROLS), err=True)
+def print_message(message: str) -> None:
+    """Print a message on stderr."""
+    typer.echo(message.translate(CONTROL_ESCAPES), err=True)
 
 
-def say_columns(columns: Iterable[str]) -> None:
-    """Say where the texts are found that nobody said where to find."""
+def print_text_columns(columns: Iterable[str]) -> None:
+    """Print the columns in which the texts were detected."""
     from inbedder.errors import format_names
 
-    say(f"The texts are in column {format_names(list(dict.fromkeys(columns)))}.")
+    print_message(f"The texts are in column {format_names(list(dict.fromkeys(columns)))}.")
 
 
-def group_count(k: str) -> int | str:
-    """Number of groups that is asked for, or "auto".
+def parse_group_count(k: str) -> int | str:
+    """Parse a value of ``-k``.
 
     Args:
-        k: What the user gave.
+        k: The value.
 
     Returns:
-        The number, or "auto".
+        A number of groups, or "auto".
 
     Raises:
-        typer.BadParameter: When it is neither.
+        BadParameter: If the value is neither a number nor "auto".
     """
     if k != "auto" and not k.isdigit():
         raise typer.BadParameter("give a number or auto.", param_hint="-k")
     return k if k == "auto" else int(k)
 
 
-def group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
-    """Spread the values of ``-k`` over the groupings.
+def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
+    """Parse the values of ``-k`` for several groupings.
 
     Args:
-        k: One value for all groupings, or one for each.
+        k: One value for all groupings, or one per grouping.
         groupings: Number of groupings.
 
     Returns:
-        A number or "auto" for each grouping.
+        A number of groups or "auto" per grouping.
 
     Raises:
-        typer.BadParameter: When a value is neither a number nor "auto", or there are neither one nor ``groupings`` of them.
+        BadParameter: If a value is neither a number nor "auto", or there are neither one nor ``groupings`` values.
     """
-    counts = [group_count(value) for value in k]
+    counts = [parse_group_count(value) for value in k]
     if len(counts) not in (1, groupings):
-        raise typer.BadParameter(f"give it once, or once for each of the {groupings} groupings.", param_hint="-k")
+        raise typer.BadParameter(f"give it once, or once per grouping ({groupings} times).", param_hint="-k")
     return counts * groupings if len(counts) == 1 else counts
 
 
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:
-    """Refuse an output before the work that could not be written after it, or that would replace the input.
+    """Check an output before the model runs: it must be writable and must not replace the input.
 
     Args:
         path: The output.
-        allowed: How it may end.
-        source: The input; None where it cannot be lost.
+        allowed: Allowed file extensions.
+        source: The input; None if it is no file.
 
     Raises:
-        BadParameter: When it is refused.
+        BadParameter: If the output is refused.
     """
     from inbedder.errors import format_value
 
@@ -170,15 +171,15 @@ def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None
 
 
 def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) -> None:
-    """As ``check_output``, of several, which have to be different files.
+    """Check several outputs before the model runs: they must be different, writable files other than the input.
 
     Args:
         paths: The outputs.
-        allowed: How each may end.
+        allowed: Allowed file extensions.
         source: The input.
 
     Raises:
-        BadParameter: When one is refused.
+        BadParameter: If an output is refused.
     """
     for path in paths:
         check_output(path, allowed, source)
@@ -187,23 +188,23 @@ def check_outputs(paths: Sequence[Path], allowed: tuple[str, ...], source: str) 
 
 
 def check_folder(path: Path, source: str) -> None:
-    """As ``check_output``, of the folder of a job.
+    """Check the output folder of a Ray job before the job starts.
 
     Args:
-        path: The folder, which need not be there.
+        path: The folder, which need not exist.
         source: The input.
 
     Raises:
-        BadParameter: When it is refused.
+        BadParameter: If the folder is refused.
     """
     from inbedder.errors import format_value
     from inbedder.io.files import is_same_file
 
     if path.suffix or path.is_file():
-        message = f"{format_value(str(path))}: with --engine ray give a folder, such as vectors/."
+        message = f"{format_value(str(path))}: give a folder with --engine ray, such as vectors/."
         raise typer.BadParameter(message, param_hint="-o")
     if is_same_file(source, path):
-        raise typer.BadParameter(f"{format_value(str(path))} is the input itself. Give a new folder.", param_hint="-o")
+        raise typer.BadParameter(f"{format_value(str(path))} is the input itself. Choose a new folder.", param_hint="-o")
     _check_writable(path / "part.parquet" if path.is_dir() else path, [])
 
 

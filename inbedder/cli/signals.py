@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM raise an exception, so that a command removes its temporary files; a second signal ends it at once.
+"""Handling of Ctrl-C and SIGTERM: both raise an exception, so that a command removes its temporary files.
 
-An exception that a signal handler raises is lost where a library swallows it: in a bare ``except`` around an import, in
-``__del__``, in a callback of ``weakref``. A timer raises it again once nothing holds it and the command still runs.
+A second signal ends the command at once. A library may swallow the exception: in a bare ``except`` around an import, in
+``__del__``, or in a ``weakref`` callback. A timer raises it again if nothing refers to it and the command still runs.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from types import FrameType
 from typing import Any
 
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes of Ctrl-C and of SIGTERM: 128 and the signal's number."""
+"""Exit codes of Ctrl-C and SIGTERM: 128 plus the signal's number."""
 RESIGNAL_INTERVAL_SECONDS = 0.05
-"""Time between two checks of whether the exception is still on its way."""
+"""Interval of the checks whether the exception was swallowed."""
 
 
 class _Interrupt(KeyboardInterrupt):
-    """Ctrl-C, as an instance that takes weak references."""
+    """The exception of Ctrl-C, which supports weak references."""
 
 
 class _Termination(SystemExit):
-    """SIGTERM, likewise."""
+    """The exception of SIGTERM, which supports weak references."""
 
 
 class _Handler:
@@ -41,14 +41,14 @@ class _Handler:
             self.received = number
             for handled in self.previous_handlers:
                 signal.signal(handled, signal.SIG_DFL)
-            if hasattr(signal, "setitimer") and os.getpid() == self.process:  # neither on Windows nor in a forked worker
+            if hasattr(signal, "setitimer") and os.getpid() == self.process:  # not on Windows, nor in a forked worker
                 signal.signal(signal.SIGALRM, self)
                 signal.setitimer(signal.ITIMER_REAL, RESIGNAL_INTERVAL_SECONDS, RESIGNAL_INTERVAL_SECONDS)
         elif self.raised is not None and self.raised() is not None:
-            return  # the blocks of ``finally`` are at work
-        raise self.new_exception()  # bound to no name: its traceback holds this frame, which would keep it alive
+            return  # ``finally`` blocks are running
+        raise self.make_exception()  # without a name, which would keep it alive through its traceback
 
-    def new_exception(self) -> BaseException:
+    def make_exception(self) -> BaseException:
         exception = _Interrupt() if self.received == signal.SIGINT else _Termination(TERMINATED)
         self.raised = weakref.ref(exception)
         return exception
@@ -56,14 +56,14 @@ class _Handler:
 
 @contextmanager
 def handle_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt at Ctrl-C and SystemExit(143) at SIGTERM, except where the caller ignores them (``nohup``).
+    """Raise KeyboardInterrupt on Ctrl-C and SystemExit(143) on SIGTERM, unless the caller ignores the signal (``nohup``).
 
     Raises:
         KeyboardInterrupt: After Ctrl-C.
         SystemExit: With 143, after SIGTERM.
     """
     handler = _Handler()
-    if threading.current_thread() is threading.main_thread():  # Python sets handlers in the main thread only
+    if threading.current_thread() is threading.main_thread():  # Python sets handlers only in the main thread
         for number in (signal.SIGINT, signal.SIGTERM):
             if (previous_handler := signal.getsignal(number)) not in (signal.SIG_IGN, None):
                 handler.previous_handlers[number] = previous_handler
@@ -72,10 +72,10 @@ def handle_signals() -> Iterator[None]:
         yield
     finally:
         if handler.received is not None and hasattr(signal, "setitimer"):
-            signal.signal(signal.SIGALRM, signal.SIG_IGN)  # one that is under way as well
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)  # also discards a pending alarm
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for number, previous_handler in handler.previous_handlers.items():
             signal.signal(number, previous_handler)
     if handler.received is not None:
-        raise handler.new_exception()
+        raise handler.make_exception()

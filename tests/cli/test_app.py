@@ -1,5 +1,5 @@
 # ruff: noqa: F811 - a fixture that is imported
-"""How the command line ends: signals and what is left behind."""
+"""How commands end: signals, warnings and the files they leave."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (lambda: SystemExit(143), 143)])
-def test_an_end_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, make_model, end, code):
+def test_an_interrupted_write_leaves_no_partial_file(folder, monkeypatch, capsys, make_model, end, code):
     def write_half(writer, *_args):
         writer.file.write(b"half")
         writer.file.flush()
@@ -33,7 +33,7 @@ def test_an_end_while_writing_leaves_no_half_file(folder, monkeypatch, capsys, m
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
 
 
-def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypatch, capsys):
+def test_an_interrupt_before_the_command_is_reported(folder, monkeypatch, capsys):
     def interrupted():
         raise KeyboardInterrupt
 
@@ -42,7 +42,7 @@ def test_an_interrupt_before_the_command_has_begun_says_so_too(folder, monkeypat
     assert capsys.readouterr().err == "Interrupted. No partial files were left behind.\n"
 
 
-def test_other_packages_warnings_for_developers_are_not_shown_and_ours_are(monkeypatch, capsys):
+def test_only_warnings_of_inbedder_are_shown(monkeypatch, capsys):
     def noisy():
         logging.getLogger("bitsandbytes.backends.cpu.ops").warning("Failed to load CPU gemm_4bit_forward from kernels-community")
         for category in (FutureWarning, DeprecationWarning, PendingDeprecationWarning):
@@ -54,24 +54,24 @@ def test_other_packages_warnings_for_developers_are_not_shown_and_ours_are(monke
     assert capsys.readouterr().err == "warning: 2 texts were cut\n"
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_end_that_is_on_its_way_is_left_the_time_to_clean_up(folder, sent, code):
-    cleaning = f"""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_time_to_clean_up(folder, number, code):
+    body = f"""
 try:
-    os.kill(os.getpid(), {int(sent)})
+    os.kill(os.getpid(), {int(number)})
     time.sleep(1)
 finally:
     time.sleep(1)
     print("cleaned up", flush=True)
 """
-    ended = run_as_command(cleaning)
-    assert (ended.returncode, ended.stdout) == (code, "cleaned up\n"), ended.stderr
+    result = run_as_command(body)
+    assert (result.returncode, result.stdout) == (code, "cleaned up\n"), result.stderr
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_the_command_at_once(folder, first, second):
-    cleaning = f"""
+    body = f"""
 try:
     os.kill(os.getpid(), {int(first)})
     time.sleep(1)
@@ -79,15 +79,15 @@ finally:
     os.kill(os.getpid(), {int(second)})
     print("still there", flush=True)
 """
-    ended = run_as_command(cleaning)
-    assert (ended.returncode, ended.stdout) == (-second, ""), ended.stderr
+    result = run_as_command(body)
+    assert (result.returncode, result.stdout) == (-second, ""), result.stderr
 
 
-def test_a_signal_that_the_caller_has_it_ignore_is_ignored(folder):
-    ended = run_as_command(
+def test_a_signal_that_the_caller_ignores_is_ignored(folder):
+    result = run_as_command(
         f"os.kill(os.getpid(), {int(signal.SIGINT)}); print('still there')", "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     )
-    assert (ended.returncode, ended.stdout) == (0, "still there\n"), ended.stderr
+    assert (result.returncode, result.stdout) == (0, "still there\n"), result.stderr
 
 
 def run_as_command(body, before=""):
@@ -103,20 +103,20 @@ def run_as_command(body, before=""):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, env=environment)
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_in_the_middle_leaves_a_whole_cache_and_no_temporary_file(folder, make_model, sent, code):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_an_intact_cache_and_no_temporary_file(folder, make_model, number, code):
     (folder / "many.txt").write_text("".join(f"text number {i}\n" for i in range(200_000)))
     command = [sys.executable, "-m", "inbedder", "embed", "many.txt", "-o", "v.npy", "--model", make_model("bert")]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([*command, "--cache", "kept"], stderr=subprocess.PIPE, text=True, env=environment)
-    kept = folder / "kept" / "inbedder.sqlite-wal"
+    cache_file = folder / "kept" / "inbedder.sqlite-wal"
     for _ in range(600):
-        if kept.exists() and kept.stat().st_size > 100_000:
+        if cache_file.exists() and cache_file.stat().st_size > 100_000:
             break
         time.sleep(0.1)
-    process.send_signal(sent)
-    _, said = process.communicate(timeout=60)
-    assert (process.returncode, "Interrupted. No partial files were left behind." in said) == (code, True), said
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, "Interrupted. No partial files were left behind." in errors) == (code, True), errors
     assert sorted(os.listdir(folder)) == ["kept", "many.txt", "reviews.csv"]
     store = Store(folder / "kept")
     assert store.verify() == []

@@ -22,8 +22,8 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def kept(folder, monkeypatch, make_model):
-    """Groups of one question."""
+def grouping_folder(folder, monkeypatch, make_model):
+    """Save the groups of one question."""
     options = (
         "-i",
         "What?",
@@ -47,18 +47,18 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_new_rows_get_the_groups_of_old_ones_beside_the_users_columns(folder, kept, monkeypatch, capsys):
+def test_new_rows_get_groups_and_keep_their_columns(folder, grouping_folder, monkeypatch, capsys):
     assert run(monkeypatch, "assign", "groups/", "new.csv", "-o", "assigned.csv") == 0
     rows = rows_of(folder / "assigned.csv")
     assert list(rows[0]) == ["review", "stars", "group", "group_name", "answer", "distance", "typicality", "fits"]
-    found = Grouping.load(kept).assign(["I love dogs", "A lamp came late"])
-    assert [int(row["group"]) for row in rows] == (found.labels + 1).tolist()
-    assert [row["group_name"] for row in rows] == found.names
+    assignment = Grouping.load(grouping_folder).assign(["I love dogs", "A lamp came late"])
+    assert [int(row["group"]) for row in rows] == (assignment.labels + 1).tolist()
+    assert [row["group_name"] for row in rows] == assignment.names
     assert [row["stars"] for row in rows] == ["5", "1"]
     assert "fit no group" in capsys.readouterr().err
 
 
-def test_columns_of_the_users_own_are_not_lost_to_ours(folder, kept, monkeypatch):
+def test_columns_of_the_user_are_not_replaced(folder, grouping_folder, monkeypatch):
     (folder / "mine.csv").write_text("review,fits\nI love cats,slim\n")
     assert run(monkeypatch, "assign", "groups", "mine.csv", "--text-column", "review", "-o", "assigned.json") == 0
     first = json.loads((folder / "assigned.json").read_text())[0]
@@ -66,7 +66,7 @@ def test_columns_of_the_users_own_are_not_lost_to_ours(folder, kept, monkeypatch
     assert first["fits_2"] in (True, False)
 
 
-def test_several_questions_are_kept_and_assigned_together(folder, monkeypatch, make_model):
+def test_several_questions_are_saved_and_assigned_together(folder, monkeypatch, make_model):
     options = ("-i", "What?", "-i", "Who?", "-k", "2", "-o", "r.csv", "--text-column", "review", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "reviews.csv", *options, "--save", "groups") == 0
     assert run(monkeypatch, "assign", "groups", "new.csv", "-o", "assigned.csv") == 0
@@ -80,25 +80,25 @@ def test_several_questions_are_kept_and_assigned_together(folder, monkeypatch, m
     assert Grouping.load(folder / "groups" / "2").question == "Who?"
 
 
-def test_groups_are_added_when_asked_and_kept(folder, kept, monkeypatch, capsys):
+def test_update_adds_groups_and_saves_them(folder, grouping_folder, monkeypatch, capsys):
     texts = "".join(f"a wholly other thing, number {i}\n" for i in range(30))
     (folder / "many.txt").write_text(texts)
-    grouping = Grouping.load(kept)
+    grouping = Grouping.load(grouping_folder)
     vectors = np.concatenate([grouping.model.encode(["a wholly other thing, number 3"], "What?")] * 2)
     grouping.centres = -np.concatenate([vectors, vectors])[: len(grouping.groups)] / np.linalg.norm(vectors[0])
     grouping.labels, grouping.distances = np.zeros(40, dtype=np.int64), np.full(40, 0.4, dtype=np.float32)
-    grouping.save(kept)
+    grouping.save(grouping_folder)
     assert run(monkeypatch, "assign", "groups", "many.txt") == 0
-    assert len(Grouping.load(kept).groups) == 2
+    assert len(Grouping.load(grouping_folder).groups) == 2
     assert run(monkeypatch, "assign", "groups", "many.txt", "--update") == 0
-    assert len(Grouping.load(kept).groups) == 3
+    assert len(Grouping.load(grouping_folder).groups) == 3
     assert "(new)" in capsys.readouterr().err
 
 
-def test_another_model_is_refused_and_names_both(folder, kept, monkeypatch, capsys, make_model):
+def test_another_model_is_refused_and_names_both(folder, grouping_folder, monkeypatch, capsys, make_model):
     assert run(monkeypatch, "assign", "groups", "new.csv", "--model", make_model("gpt2")) == 1
-    said = capsys.readouterr().err
-    assert "was made with" in said and "opt" in said and "gpt2" in said
+    errors = capsys.readouterr().err
+    assert "was made with" in errors and "opt" in errors and "gpt2" in errors
     assert not (folder / "assigned.csv").exists()
 
 
@@ -108,43 +108,45 @@ def test_another_model_is_refused_and_names_both(folder, kept, monkeypatch, caps
         (("assign", "nowhere", "new.csv"), 1, "holds no grouping"),
         (("assign", "groups", "new.csv", "-o", "new.csv"), 2, "is the input itself"),
         (("assign", "groups", "new.csv", "-o", "a.html"), 2, "give a file that ends in"),
-        (("cluster", "new.csv", "-i", "What?", "--save", "."), 2, "holds other files and no grouping"),
-        (("cluster", "new.csv", "-i", "A?", "-i", "B?", "--save", "groups"), 2, "holds something else than the groups of 2"),
+        (("cluster", "new.csv", "-i", "What?", "--save", "."), 2, "holds other files but no grouping"),
+        (("cluster", "new.csv", "-i", "A?", "-i", "B?", "--save", "groups"), 2, "does not hold the groups of 2"),
         (("cluster", "new.csv", "-i", "What?", "--method", "umap"), 1, "Unknown method 'umap'"),
         (("cluster", "new.csv", "-i", "What?", "-k", "2", "--method", "hdbscan"), 1, "hdbscan finds the number of groups itself"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_the_work(folder, kept, monkeypatch, capsys, arguments, code, message):
+def test_invalid_arguments_are_refused_before_the_model_is_loaded(
+    folder, grouping_folder, monkeypatch, capsys, arguments, code, message
+):
     monkeypatch.setattr("inbedder.embedder.InBedder.__init__", None)
     assert run(monkeypatch, *arguments) == code
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-def test_a_damaged_grouping_fails_with_a_message(folder, kept, monkeypatch, capsys):
-    path = next(kept.glob("centres-*.npy"))
+def test_a_damaged_grouping_fails_with_a_message(folder, grouping_folder, monkeypatch, capsys):
+    path = next(grouping_folder.glob("centres-*.npy"))
     path.write_bytes(path.read_bytes()[:-1])
     assert run(monkeypatch, "assign", "groups", "new.csv") == 1
     assert "is damaged" in capsys.readouterr().err
 
 
-def test_the_chosen_number_and_the_tree_stand_in_terminal_and_page(folder, monkeypatch, capsys, make_model):
+def test_the_chosen_number_and_the_tree_are_shown(folder, monkeypatch, capsys, make_model):
     (folder / "many.txt").write_text("".join(f"thing {i} of {'red green blue'.split()[i % 3]} kind\n" for i in range(120)))
     options = ("-i", "What?", "-o", "r.html", "--model", make_model("opt"))
     assert run(monkeypatch, "cluster", "many.txt", *options) == 0
     page = (folder / "r.html").read_text(encoding="utf-8")
-    assert "groups were chosen from 2 to" in page
-    assert "groups were chosen from 2 to" in capsys.readouterr().err
+    assert "groups, chosen from 2 to" in page
+    assert "groups, chosen from 2 to" in capsys.readouterr().err
     assert run(monkeypatch, "cluster", "many.txt", *options, "-k", "9", "--method", "agglomerative") == 0
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert page.count(">Branch ") == 3
-    assert "were chosen" not in page
+    assert "chosen from" not in page
 
 
-def test_groupings_of_several_questions_are_kept_all_or_none(folder, make_model):
+def test_groupings_of_several_questions_are_saved_all_or_none(folder, make_model):
     model = InBedder(make_model("bert"))
     texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
-    grouped = cluster(texts, "What?", model, k=2)
-    nothing_left = cluster(texts, "Why?", model, method="hdbscan")
-    with pytest.raises(InputError, match=r"Under 'Why\?' every text was left out, so there is no group to keep"):
-        save_groupings([grouped, nothing_left], folder / "groups")
+    result = cluster(texts, "What?", model, k=2)
+    empty_result = cluster(texts, "Why?", model, method="hdbscan")
+    with pytest.raises(InputError, match=r"Under 'Why\?' no text fits a group, so there is nothing to save"):
+        save_groupings([result, empty_result], folder / "groups")
     assert not (folder / "groups").exists()

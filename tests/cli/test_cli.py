@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 from inbedder import InBedder, cli
 from inbedder.io.outputs import VectorWriter
@@ -21,6 +22,11 @@ REVIEWS = """id,review,stars
 """
 
 
+COMMANDS = [
+    command for group in (get_command(cli.app),) for command in group.commands.values() if not hasattr(command, "commands")
+]
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -29,7 +35,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(monkeypatch, *arguments):
-    """Exit code of the command line."""
+    """Run the command line; return its exit code."""
     monkeypatch.setattr(sys, "argv", ["inbedder", *map(str, arguments)])
     try:
         cli.main()
@@ -40,14 +46,16 @@ def run(monkeypatch, *arguments):
 
 def test_help_needs_no_torch():
     code = "import sys; sys.argv = ['inbedder', '--help']\nfrom inbedder import cli\ntry: cli.main()\nexcept SystemExit: pass\n"
-    code += "heavy = {'torch', 'transformers', 'numpy', 'sklearn', 'finetune', 'evaluation'} & set(sys.modules)\n"
+    code += (
+        "heavy = {'torch', 'transformers', 'numpy', 'sklearn', 'inbedder_finetune', 'inbedder_evaluation'} & set(sys.modules)\n"
+    )
     code += "assert not heavy, heavy"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert all(command in result.stdout for command in ("embed", "answer", "cluster", "finetune"))
 
 
-def test_embed_adds_generic_vectors_as_the_model_says_or_as_asked(folder, monkeypatch):
+def test_embed_adds_generic_vectors_by_setting_or_option(folder, monkeypatch):
     texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
     for options, added in (([], None), (["--add-generic"], True), (["--answer-alone"], False)):
         assert run(monkeypatch, "embed", "reviews.csv", "-i", "@topic", "-o", "v.npy", *options) == 0
@@ -55,7 +63,7 @@ def test_embed_adds_generic_vectors_as_the_model_says_or_as_asked(folder, monkey
         assert np.allclose(vectors, InBedder(add_generic=added).encode(texts, "@topic"), atol=1e-6)
 
 
-def test_embed_writes_the_vectors_that_the_library_gives(folder, monkeypatch, make_model, capsys):
+def test_embed_writes_the_vectors_of_the_library(folder, monkeypatch, make_model, capsys):
     model = make_model("bert")
     assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "-o", "v.npy", "--model", model) == 0
     texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
@@ -70,7 +78,7 @@ def test_embed_writes_the_vectors_that_the_library_gives(folder, monkeypatch, ma
     assert np.allclose(table["embedding"], vectors, atol=1e-6)
 
 
-def test_answer_prints_a_line_a_text_or_writes_a_table(folder, monkeypatch, make_model, capsys):
+def test_answer_prints_a_line_per_text_or_writes_a_table(folder, monkeypatch, make_model, capsys):
     model = make_model("opt")
     assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model) == 0
     assert len(capsys.readouterr().out.split("\n")) == 5
@@ -107,13 +115,13 @@ def test_cluster_writes_page_and_table_for_several_instructions(folder, monkeypa
         (("nonsense",), 2, "No such command"),
     ],
 )
-def test_a_failure_has_its_code_and_says_what_to_do(folder, monkeypatch, capsys, make_model, arguments, code, message):
+def test_a_failure_has_its_code_and_gives_advice(folder, monkeypatch, capsys, make_model, arguments, code, message):
     if arguments[0] == "cluster":
         arguments = (*arguments, "--model", make_model("bert"))
     assert run(monkeypatch, *arguments) == code
-    shown = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert message in shown
-    assert "Traceback" not in shown
+    output = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert message in output
+    assert "Traceback" not in output
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
 
 
@@ -122,12 +130,12 @@ def test_debug_shows_the_traceback(folder, monkeypatch, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_bad_rows_are_counted_when_left_out(folder, monkeypatch, capsys, make_model):
+def test_skipped_rows_are_counted(folder, monkeypatch, capsys, make_model):
     (folder / "reviews.csv").write_text(REVIEWS + "5,,good\n")
     assert run(monkeypatch, "embed", "reviews.csv", "--model", make_model("bert")) == 1
     assert "row 5: column 'review' is empty" in capsys.readouterr().err
     assert run(monkeypatch, "embed", "reviews.csv", "--skip-bad", "--model", make_model("bert")) == 0
-    assert "1 bad rows were left out" in capsys.readouterr().err
+    assert "1 bad rows were skipped" in capsys.readouterr().err
 
 
 def test_a_full_disk_fails_with_a_message_and_leaves_nothing(folder, monkeypatch, capsys, make_model):
@@ -153,7 +161,7 @@ def test_long_texts_are_cut_with_a_plain_warning(folder, monkeypatch, capsys, ma
 def test_texts_are_embedded_window_by_window(folder, monkeypatch, make_model, capsys):
     texts = [f"text {i % 7} of a few" for i in range(23)] + ["word " * 3000] * 2
     (folder / "many.txt").write_text("\n".join(texts))
-    monkeypatch.setattr("inbedder.encoding.prompt_runner.WINDOW", 4)
+    monkeypatch.setattr("inbedder.encoding.prompt_runner.PROMPTS_PER_WINDOW", 4)
     assert run(monkeypatch, "embed", "many.txt", "-i", "What?", "-o", "v.npy", "--model", make_model("bert")) == 0
     with pytest.warns(UserWarning, match="cut"):
         expected = InBedder(make_model("bert")).encode(texts, "What?")
@@ -167,7 +175,7 @@ def test_embedding_reads_standard_input(folder, monkeypatch, make_model):
     assert np.load(folder / "v.npy", allow_pickle=False).shape == (2, 32)
 
 
-def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_model, capsys):
+def test_evaluate_takes_a_table_of_the_user(folder, monkeypatch, make_model, capsys):
     rows = [f"{kind} is {mood} number {i},{kind},{mood}" for kind in "ab" for mood in "xy" for i in range(4)]
     (folder / "mine.csv").write_text("\n".join(["text,kind,mood", *rows]))
     arguments = (
@@ -182,9 +190,9 @@ def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_mo
         "kind=Which kind?",
     )
     assert run(monkeypatch, *arguments, "--criterion", "mood=Which mood?") == 0
-    shown = capsys.readouterr()
-    assert "The texts are in column 'text'." in shown.err
-    assert "mine.csv triplets" in shown.out and "no instruction" in shown.out and "±" in shown.out
+    output = capsys.readouterr()
+    assert "The texts are in column 'text'." in output.err
+    assert "mine.csv triplets" in output.out and "no instruction" in output.out and "±" in output.out
     first = json.loads((folder / "results.json").read_text())["cells"]
     assert run(monkeypatch, *arguments, "--criterion", "mood=Another question?") == 0
     second = json.loads((folder / "results.json").read_text())["cells"]
@@ -201,7 +209,7 @@ def test_evaluate_measures_a_table_of_the_users_own(folder, monkeypatch, make_mo
         (("--task", "nope"), "No task is called nope"),
     ],
 )
-def test_evaluate_says_what_is_wrong(folder, monkeypatch, capsys, arguments, message):
+def test_evaluate_refuses_invalid_data(folder, monkeypatch, capsys, arguments, message):
     assert run(monkeypatch, "evaluate", *arguments) == 1
     assert message in capsys.readouterr().err
 
@@ -216,18 +224,18 @@ def test_finetune_runs_a_recipe(folder, monkeypatch, make_model, capsys):
     assert run(monkeypatch, "embed", "reviews.csv", "--model", "out") == 0
 
 
-def test_a_cache_is_filled_looked_at_checked_and_removed(folder, monkeypatch, make_model, capsys):
+def test_a_cache_is_filled_inspected_verified_and_cleared(folder, monkeypatch, make_model, capsys):
     model = make_model("opt")
     for _ in range(2):
         assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
     assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
     capsys.readouterr()
     assert run(monkeypatch, "cache", "info", "kept") == 0
-    said = capsys.readouterr().out
-    assert "4 entries" in said
-    assert "vectors, 1st-gen, layer -1" in said
-    assert "answers" in said
-    assert " MB on disk, no limit; oldest use 20" in said
+    output = capsys.readouterr().out
+    assert "4 entries" in output
+    assert "vectors, 1st-gen, layer -1" in output
+    assert "answers" in output
+    assert " MB on disk, no limit; oldest use 20" in output
     assert run(monkeypatch, "cache", "verify", "kept") == 0
     with sqlite3.connect(folder / "kept" / "inbedder.sqlite") as raw:
         raw.execute(
@@ -236,7 +244,7 @@ def test_a_cache_is_filled_looked_at_checked_and_removed(folder, monkeypatch, ma
     assert run(monkeypatch, "cache", "verify", "kept") == 1
     raw.close()
     assert run(monkeypatch, "cache", "verify", "kept", "--repair") == 0
-    assert "repaired; 7 whole entries are kept" in capsys.readouterr().err
+    assert "repaired; 7 intact entries remain" in capsys.readouterr().err
     assert run(monkeypatch, "cache", "verify", "kept") == 0
     assert run(monkeypatch, "cache", "clear", "kept") == 0
     assert not (folder / "kept").exists()
@@ -245,7 +253,7 @@ def test_a_cache_is_filled_looked_at_checked_and_removed(folder, monkeypatch, ma
 
 
 @pytest.mark.parametrize("command", ["embed", "answer", "cluster"])
-def test_the_size_of_a_cache_is_given_once_and_shown(folder, monkeypatch, make_model, capsys, command):
+def test_the_size_of_a_cache_is_set_once_and_shown(folder, monkeypatch, make_model, capsys, command):
     options = ["-i", "What?", "--model", make_model("opt"), "--cache", "kept"] + (["-k", "2"] if command == "cluster" else [])
     assert run(monkeypatch, command, "reviews.csv", *options, "--cache-size", "5G") == 0
     assert run(monkeypatch, command, "reviews.csv", *options) == 0
@@ -257,7 +265,7 @@ def test_the_size_of_a_cache_is_given_once_and_shown(folder, monkeypatch, make_m
 
 
 @pytest.mark.parametrize("damage", [b"no database " * 500, b""], ids=["rubbish", "empty"])
-def test_a_cache_that_cannot_be_opened_is_told_of_and_can_be_cleared(folder, monkeypatch, capsys, damage):
+def test_a_cache_that_cannot_be_opened_is_reported_and_cleared(folder, monkeypatch, capsys, damage):
     (folder / "kept").mkdir()
     (folder / "kept" / "inbedder.sqlite").write_bytes(damage)
     failed = 1 if damage else 0
@@ -268,7 +276,7 @@ def test_a_cache_that_cannot_be_opened_is_told_of_and_can_be_cleared(folder, mon
     assert not (folder / "kept").exists()
 
 
-def test_a_cache_of_which_little_is_left_is_repaired_or_not_called_so(folder, monkeypatch, make_model, capsys):
+def test_a_damaged_cache_is_repaired_or_reported_as_not_repaired(folder, monkeypatch, make_model, capsys):
     assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--cache", "kept") == 0
     path = folder / "kept" / "inbedder.sqlite"
     content = path.read_bytes()
@@ -279,25 +287,25 @@ def test_a_cache_of_which_little_is_left_is_repaired_or_not_called_so(folder, mo
         assert ("repaired;" in capsys.readouterr().err) <= repaired
 
 
-def test_guided_reads_a_sample_and_says_so(folder, monkeypatch, make_model, capsys):
+def test_guided_encodes_a_sample_and_reports_it(folder, monkeypatch, make_model, capsys):
     (folder / "many.txt").write_text("".join(f"{word} {i}\n" for i in range(40) for word in ("cats", "dogs", "late box")))
     model = make_model("opt")
     assert run(monkeypatch, "embed", "many.txt", "-i", "What?", "--model", model, "--guided", "60", "--normalize") == 0
-    assert "60 of 120 texts were read under 'What?'" in capsys.readouterr().err
+    assert "60 of 120 texts were encoded under 'What?'" in capsys.readouterr().err
     assert np.allclose(np.linalg.norm(np.load("vectors.npy"), axis=1), 1, atol=1e-5)
     options = ["-i", "What?", "-i", "Why?", "--model", model, "--guided", "60", "-k", "3", "-o", "groups.csv"]
     assert run(monkeypatch, "cluster", "many.txt", *options) == 0
-    assert capsys.readouterr().err.count("60 of 120 texts were read") == 2
+    assert capsys.readouterr().err.count("60 of 120 texts were encoded") == 2
     with (folder / "groups.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 120
 
 
-def test_a_model_that_does_not_answer_clusters_and_says_so(folder, monkeypatch, make_model, capsys):
+def test_a_model_that_does_not_answer_clusters_with_a_note(folder, monkeypatch, make_model, capsys):
     options = ("--model", make_model("bert"), "--backbone", "instructor")
     arguments = ("-i", "Represent the review:", "-i", "@topic", "-k", "2", "-o", "r.html", "-o", "r.csv")
     assert run(monkeypatch, "cluster", "reviews.csv", *arguments, *options) == 0
-    said = capsys.readouterr().err
-    assert "does not answer, so the groups are named by the words of their texts" in said
+    output = capsys.readouterr().err
+    assert "does not answer, so the groups are named by the words of their texts" in output
     assert "Most frequent answers" not in (folder / "r.html").read_text(encoding="utf-8")
     rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
     assert len(rows) == 4 and {row["answer: @topic"] for row in rows} == {""} and all(row["group_name: @topic"] for row in rows)
@@ -306,3 +314,17 @@ def test_a_model_that_does_not_answer_clusters_and_says_so(folder, monkeypatch, 
     for pooling, code in (("mean", 0), ("1st-gen", 1)):
         assert run(monkeypatch, "embed", "reviews.csv", "-o", "v.npy", "--pooling", pooling, *options) == code
     assert "An embedding model has no pooling '1st-gen'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_has_one_line_an_example_and_short_sentences(command):
+    assert len(command.help.splitlines()[0]) <= 60 and command.help.splitlines()[0].endswith(".")
+    assert command.epilog.startswith("Example: inbedder ") and len(command.epilog) <= 78
+
+
+def test_help_of_cluster_shows_seven_options_first():
+    options = [
+        parameter for parameter in get_command(cli.app).commands["cluster"].params if parameter.param_type_name == "option"
+    ]
+    first_names = [option.opts[0] for option in options if option.rich_help_panel is None]
+    assert first_names == ["-i", "-o", "-k", "--text-column", "--model", "--by", "--save"]

@@ -33,7 +33,7 @@ def write_csv(path, delimiter=";"):
         writer.writerows(rows())
 
 
-def test_the_version_is_said(monkeypatch, capsys):
+def test_the_version_is_printed(monkeypatch, capsys):
     assert run(monkeypatch, "--version") == 0
     assert capsys.readouterr().out == f"inbedder {__version__}\n"
 
@@ -44,30 +44,30 @@ def test_a_table_comes_back_with_all_its_columns_and_rows_in_their_order(folder,
     (folder / "t.csv").write_text("\n".join([*lines[:3], "9;no text;;Ann;2024-01-01;bad", "10;too short", *lines[3:]]))
     options = ("--text-column", "review", "--skip-bad", "-i", "What?", "-k", "2", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "t.csv", *options, "-o", "out.csv", "-o", "out.parquet", "-o", "out.jsonl") == 0
-    said = capsys.readouterr().err
-    assert "2 bad rows were left out." in said
-    assert "Not in the written table, since they could not be read: 1 rows." in said
-    found = read_rows("out.csv")
-    assert list(found[0]) == [*OWN, "group", "group_name", "answer", "fit"]
-    assert [row["id"] for row in found] == ["000", "001", "9", "002", "003"]
-    assert [row["day"] for row in found] == ["2024-01-31", "2024-02-01", "2024-01-01", "2024-02-02", "2024-02-03"]
-    assert [found[2][name] for name in ("group", "group_name", "answer", "fit")] == [""] * 4
-    assert {row["group"] for row in found} == {"1", "2", ""}
-    assert all(-1 <= float(row["fit"]) <= 1 for row in found if row["fit"])
+    errors = capsys.readouterr().err
+    assert "2 bad rows were skipped." in errors
+    assert "1 unreadable rows are not in the written table." in errors
+    rows_read = read_rows("out.csv")
+    assert list(rows_read[0]) == [*OWN, "group", "group_name", "answer", "fit"]
+    assert [row["id"] for row in rows_read] == ["000", "001", "9", "002", "003"]
+    assert [row["day"] for row in rows_read] == ["2024-01-31", "2024-02-01", "2024-01-01", "2024-02-02", "2024-02-03"]
+    assert [rows_read[2][name] for name in ("group", "group_name", "answer", "fit")] == [""] * 4
+    assert {row["group"] for row in rows_read} == {"1", "2", ""}
+    assert all(-1 <= float(row["fit"]) <= 1 for row in rows_read if row["fit"])
     typed = read_rows("out.parquet")
     assert typed == read_rows("out.jsonl")
-    assert [str(row["group"] or "") for row in typed] == [row["group"] for row in found]
-    shown = [line.split() for line in said.splitlines()]
-    sizes = {line[0]: int(line[1]) for line in shown if len(line) > 2 and line[0] in "12" and line[1].isdigit()}
-    assert sizes == {group: [row["group"] for row in found].count(group) for group in "12"}
+    assert [str(row["group"] or "") for row in typed] == [row["group"] for row in rows_read]
+    cells = [line.split() for line in errors.splitlines()]
+    sizes = {line[0]: int(line[1]) for line in cells if len(line) > 2 and line[0] in "12" and line[1].isdigit()}
+    assert sizes == {group: [row["group"] for row in rows_read].count(group) for group in "12"}
 
 
 def test_a_column_of_the_user_is_not_replaced(folder, monkeypatch, make_model):
     (folder / "t.csv").write_text("text,group,answer\n" + "".join(f"{text},mine,{i}\n" for i, text in enumerate(TEXTS)))
     assert run(monkeypatch, "cluster", "t.csv", "-i", "What?", "-k", "2", "--model", make_model("bert"), "-o", "out.csv") == 0
-    found = read_rows("out.csv")
-    assert list(found[0]) == ["text", "group", "answer", "group_2", "group_name", "answer_2", "fit"]
-    assert [(row["group"], row["answer"]) for row in found] == [("mine", str(i)) for i in range(4)]
+    rows_read = read_rows("out.csv")
+    assert list(rows_read[0]) == ["text", "group", "answer", "group_2", "group_name", "answer_2", "fit"]
+    assert [(row["group"], row["answer"]) for row in rows_read] == [("mine", str(i)) for i in range(4)]
 
 
 def test_a_workbook_comes_back_as_one(folder, monkeypatch, make_model):
@@ -78,10 +78,10 @@ def test_a_workbook_comes_back_as_one(folder, monkeypatch, make_model):
     book.save(folder / "t.xlsx")
     options = ("--text-column", "title", "--text-column", "review", "-i", "What?", "-k", "2", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "t.xlsx", *options, "-o", "out.xlsx") == 0
-    found = read_rows("out.xlsx")
-    own = [{**row, "stars": row["stars"] or None} for row in rows()]
-    assert [{name: row[name] for name in OWN} for row in found] == own
-    assert {row["group"] for row in found} == {1, 2}
+    rows_read = read_rows("out.xlsx")
+    expected_rows = [{**row, "stars": row["stars"] or None} for row in rows()]
+    assert [{name: row[name] for name in OWN} for row in rows_read] == expected_rows
+    assert {row["group"] for row in rows_read} == {1, 2}
     assert run(monkeypatch, "answer", "t.xlsx", *options[:6], "--model", make_model("bert"), "-o", "answers.xlsx") == 0
     assert [row["text"] for row in read_rows("answers.xlsx")] == [f"{row['title']}\n{row['review']}" for row in rows()]
 
@@ -91,43 +91,43 @@ def test_dates_of_parquet_survive(folder, monkeypatch, make_model):
     pyarrow.parquet.write_table(table, "t.parquet")
     options = ("--text-column", "review", "-i", "What?", "-k", "2", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "t.parquet", *options, "-o", "out.parquet") == 0
-    written = pyarrow.parquet.read_table("out.parquet")
-    assert written.select(table.column_names).to_pylist() == table.to_pylist()
-    assert [written.schema.field(name).type for name in table.column_names] == table.schema.types
+    written_table = pyarrow.parquet.read_table("out.parquet")
+    assert written_table.select(table.column_names).to_pylist() == table.to_pylist()
+    assert [written_table.schema.field(name).type for name in table.column_names] == table.schema.types
 
 
-def test_several_label_columns_are_each_compared_and_blanks_are_said(folder, monkeypatch, make_model, capsys):
+def test_label_columns_are_compared_and_blanks_are_counted(folder, monkeypatch, make_model, capsys):
     write_csv(folder / "t.csv")
     (folder / "t.csv").write_text((folder / "t.csv").read_text(encoding="utf-8-sig").replace("Ann", " "))
     options = ("--text-column", "review", "-i", "What?", "-k", "2", "--model", make_model("bert"))
     columns = ("--label-column", "stars", "--label-column", "day", "--label-column", "name")
     assert run(monkeypatch, "cluster", "t.csv", *options, *columns) == 0
-    said = capsys.readouterr().err
-    assert "Column 'stars': V-measure " in said
-    assert "1 texts without a label are left out" in said
-    assert "Column 'day': V-measure " in said
-    assert "No text has a label in column 'name'." in said
+    errors = capsys.readouterr().err
+    assert "Column 'stars': V-measure " in errors
+    assert "1 texts have no label" in errors
+    assert "Column 'day': V-measure " in errors
+    assert "No text has a label in column 'name'." in errors
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f"against your column <bdi>{name}</bdi>" in page for name in ("stars", "day"))
     assert run(monkeypatch, "cluster", "t.csv", *options, "--label-column", "satrs") == 1
     assert "No column 'satrs'. The columns are: 'id', 'title'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("given", "between"), [("tab", "\t"), (";", ";"), (":", ":")])
-def test_a_delimiter_can_be_named(folder, monkeypatch, make_model, given, between):
-    (folder / "t.csv").write_text(f"text{between}a,b,c\nI love cats{between}1,2,3\nI love dogs{between}1,2\n")
-    assert run(monkeypatch, "embed", "t.csv", "--delimiter", given, "--model", make_model("bert")) == 0
-    assert run(monkeypatch, "embed", "t.csv", "--delimiter", f"{given}{given}", "--model", make_model("bert")) == 2
+@pytest.mark.parametrize(("delimiter", "character"), [("tab", "\t"), (";", ";"), (":", ":")])
+def test_a_delimiter_can_be_named(folder, monkeypatch, make_model, delimiter, character):
+    (folder / "t.csv").write_text(f"text{character}a,b,c\nI love cats{character}1,2,3\nI love dogs{character}1,2\n")
+    assert run(monkeypatch, "embed", "t.csv", "--delimiter", delimiter, "--model", make_model("bert")) == 0
+    assert run(monkeypatch, "embed", "t.csv", "--delimiter", f"{delimiter}{delimiter}", "--model", make_model("bert")) == 2
 
 
-def test_one_text_column_at_a_time_goes_to_ray(folder, monkeypatch, capsys):
+def test_ray_takes_one_text_column_and_no_delimiter(folder, monkeypatch, capsys):
     options = ("--engine", "ray", "-o", "vectors", "--model", "no/such-model")
-    for wrong in (("--text-column", "review", "--text-column", "stars"), ("--delimiter", ";")):
-        assert run(monkeypatch, "embed", "reviews.csv", *options, *wrong) == 2
-        assert "with --engine ray the texts are in one column" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    for ray_options in (("--text-column", "review", "--text-column", "stars"), ("--delimiter", ";")):
+        assert run(monkeypatch, "embed", "reviews.csv", *options, *ray_options) == 2
+        assert "--engine ray reads texts from one column" in " ".join(capsys.readouterr().err.replace("│", "").split())
 
 
-def test_what_a_model_cannot_read_is_said_once(folder, monkeypatch, capsys, make_model):
+def test_texts_in_an_unknown_language_give_one_warning(folder, monkeypatch, capsys, make_model):
     (folder / "t.txt").write_text("Die Lieferung war leider verspätet\n" * 2 + "Der Karton wurde völlig zerdrückt\n" * 3)
     options = ("-i", "What?", "--model", make_model("bert"))
     for command in (["answer"], ["embed"], ["cluster", "-i", "Why?", "-k", "2"]):
@@ -135,22 +135,22 @@ def test_what_a_model_cannot_read_is_said_once(folder, monkeypatch, capsys, make
         assert capsys.readouterr().err.count("warning: 100% of the texts seem to be in a language") == 1
 
 
-def test_groups_and_questions_that_do_not_differ_are_told_of(folder, monkeypatch, capsys, make_model):
+def test_groups_and_questions_with_equal_answers_are_reported(folder, monkeypatch, capsys, make_model):
     moods = ["good", "bad"] * 10
     (folder / "t.txt").write_text("".join(f"text {i} is {mood}\n" for i, mood in enumerate(moods)))
     monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: moods)
     options = ("-i", "How is it?", "-i", "How fast is it?", "-k", "1", "-o", "out.csv", "--model", make_model("bert"))
     assert run(monkeypatch, "cluster", "t.txt", *options) == 0
-    assert "100% of the answers to 'How fast is it?' are those to 'How is it?'" in capsys.readouterr().err
+    assert "100% of the answers to 'How fast is it?' equal those to 'How is it?'" in capsys.readouterr().err
     monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: ["good"] * 20)
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", "-k", "3", *options[6:]) == 0
     assert "Groups 1, 2 and 3 do not differ in their answers (mostly 'good')" in capsys.readouterr().err
     assert run(monkeypatch, "cluster", "t.txt", "-i", "How is it?", *options[6:]) == 0
-    assert "2 groups became 1: those whose answers do not differ were merged." in capsys.readouterr().err
+    assert "2 groups became 1: groups with the same answers were merged." in capsys.readouterr().err
     assert {row["group"] for row in read_rows("out.csv")} == {"1"}
 
 
-def test_texts_that_fit_no_group_have_no_number_and_no_mark(folder, monkeypatch, capsys, make_model):
+def test_texts_that_fit_no_group_have_no_number(folder, monkeypatch, capsys, make_model):
     (folder / "t.csv").write_text("text,kind\nI love cats,a\nI love dogs,b\n")
     options = ("-i", "What?", "--method", "hdbscan", "--label-column", "kind", "--model", make_model("bert"), "-o", "out.csv")
     assert run(monkeypatch, "cluster", "t.csv", *options) == 0

@@ -25,25 +25,25 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_compare_wordings_prints_agreement_the_best_wording_and_moving_rows_and_writes_a_table(folder, make_model):
+def test_compare_wordings_prints_a_report_and_writes_a_table(folder, make_model):
     model = ("--model", make_model("opt"), "-k", "2")
-    code, said = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model, "-o", "moves.csv")
-    assert code == 0, said
-    assert "Adjusted Rand index of the groupings, 2 groups each" in said
-    assert "1. What?" in said and "3. Do they love animals?" in said
-    assert "agrees most with the others" in said
+    code, output = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model, "-o", "moves.csv")
+    assert code == 0, output
+    assert "Adjusted Rand index of the groupings, 2 groups each" in output
+    assert "1. What?" in output and "3. Do they love animals?" in output
+    assert "agrees most with the others" in output
     rows = list(csv.DictReader((folder / "moves.csv").open(newline="")))
-    mine = REVIEWS.splitlines()[0].split(",")
-    assert list(rows[0]) == [*mine, "moves", "What?", "Which thing is it?", "Do they love animals?"]
+    input_columns = REVIEWS.splitlines()[0].split(",")
+    assert list(rows[0]) == [*input_columns, "moves", "What?", "Which thing is it?", "Do they love animals?"]
     assert rows[1]["review"] == "'=late box"
     moving = sum(row["moves"] != "0" for row in rows)
-    assert f"{moving} of 4 rows ({moving / 4:.0%}) are in another group" in said
-    code, said = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model)
-    assert code == 0 and "Written" not in said
+    assert f"{moving} of 4 rows ({moving / 4:.0%}) change their group" in output
+    code, output = invoke("compare-wordings", "reviews.csv", *WORDINGS, *model)
+    assert code == 0 and "Written" not in output
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("-i", "What?"), "at least two different wordings"),
         (("-i", "What?", "-i", "What?"), "at least two different wordings"),
@@ -53,16 +53,16 @@ def test_compare_wordings_prints_agreement_the_best_wording_and_moving_rows_and_
     ],
     ids=str,
 )
-def test_a_comparison_without_a_meaning_is_refused_before_the_model_is_loaded(folder, arguments, told):
-    assert told in refused("compare-wordings", "reviews.csv", "--model", "no/such-model", *arguments)
+def test_an_invalid_comparison_is_refused_before_the_model_is_loaded(folder, arguments, message):
+    assert message in refused("compare-wordings", "reviews.csv", "--model", "no/such-model", *arguments)
 
 
 def test_compare_wordings_reads_and_writes_the_tables_that_cluster_does(folder, make_model):
     openpyxl = pytest.importorskip("openpyxl")
     (folder / "odd.csv").write_text("id:text\n1:cats, dogs\n2:a late box\n3:top up?\n")
     model = ("--model", make_model("opt"), "-k", "2")
-    code, said = invoke("compare-wordings", "odd.csv", *WORDINGS, *model, "--delimiter", ":", "-o", "moves.xlsx")
-    assert code == 0, said
+    code, output = invoke("compare-wordings", "odd.csv", *WORDINGS, *model, "--delimiter", ":", "-o", "moves.xlsx")
+    assert code == 0, output
     rows = list(openpyxl.load_workbook("moves.xlsx").active.iter_rows(values_only=True))
     assert rows[0][:3] == ("id", "text", "moves")
     assert [row[1] for row in rows[1:]] == ["cats, dogs", "a late box", "top up?"]
@@ -70,21 +70,21 @@ def test_compare_wordings_reads_and_writes_the_tables_that_cluster_does(folder, 
 
 def test_cluster_groups_once_by_the_wordings_of_one_question(folder, make_model):
     model = ("--model", make_model("opt"), "-k", "2")
-    code, said = invoke("cluster", "reviews.csv", *WORDINGS, *model, "--one-question", "-o", "groups.csv")
-    assert code == 0, said
-    assert "What? / Which thing is it? / Do they love animals?" in said
+    code, output = invoke("cluster", "reviews.csv", *WORDINGS, *model, "--one-question", "-o", "groups.csv")
+    assert code == 0, output
+    assert "What? / Which thing is it? / Do they love animals?" in output
     rows = list(csv.DictReader((folder / "groups.csv").open(newline="")))
     assert len(rows) == 4
     assert [name for name in rows[0] if name.startswith("group")] == ["group", "group_name"]
-    told = refused("cluster", "reviews.csv", *WORDINGS, "--one-question", "--guided", "50", "--model", "no/such-model")
-    assert "maps the vectors of one wording" in told
+    output = refused("cluster", "reviews.csv", *WORDINGS, "--one-question", "--guided", "50", "--model", "no/such-model")
+    assert "it maps vectors of one wording" in output
 
 
 @pytest.mark.parametrize("namer", NAMERS)
-def test_cluster_names_groups_as_asked_and_no_name_comes_twice_in_a_page(folder, make_model, namer):
+def test_each_namer_names_groups_and_no_name_occurs_twice(folder, make_model, namer):
     arguments = ("-i", "What?", "-i", "Which thing?", "-k", "2", "--model", make_model("opt"), "--namer", namer)
-    code, said = invoke("cluster", "reviews.csv", *arguments, "-o", "groups.csv", "-o", "page.html")
-    assert code == 0, said
+    code, output = invoke("cluster", "reviews.csv", *arguments, "-o", "groups.csv", "-o", "page.html")
+    assert code == 0, output
     rows = list(csv.DictReader((folder / "groups.csv").open(newline="")))
     names = {(column, row[column]) for row in rows for column in ("group_name: What?", "group_name: Which thing?")}
     assert len(names) == len({name.removesuffix(" (mixed)").casefold() for _, name in names}) == 4
@@ -99,27 +99,27 @@ def test_cluster_help_lists_every_namer_without_numpy():
     assert all(f"{name} ({entry.help})" in plain for name, entry in NAMERS.items())
 
 
-def test_an_unknown_namer_is_told_of_before_the_texts_are_read(folder, make_model, monkeypatch):
+def test_an_unknown_namer_is_refused_before_the_texts_are_encoded(folder, make_model, monkeypatch):
     monkeypatch.setattr("inbedder.embedder.InBedder.encode_many", None)
-    code, said = invoke("cluster", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--namer", "loud")
+    code, output = invoke("cluster", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--namer", "loud")
     assert code == 1
-    assert "There is no namer 'loud'. Choose words," in said
+    assert "Unknown namer 'loud'. Choose one of: words," in output
 
 
 def test_shaky_groups_are_marked_in_the_terminal_and_stable_ones_are_not(folder, make_model, monkeypatch):
     monkeypatch.setattr("inbedder.grouping.clustering.measure_stability", lambda *_, **__: [0.9, 0.5])
-    code, said = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
-    assert code == 0, said
-    assert said.count("(shaky: 0.50)") == 1
-    assert "0.90" not in said
+    code, output = invoke("cluster", "reviews.csv", "-i", "What?", "-k", "2", "--model", make_model("opt"), "-o", "groups.csv")
+    assert code == 0, output
+    assert output.count("(shaky: 0.50)") == 1
+    assert "0.90" not in output
 
 
-def test_the_readme_shows_comparing_wordings_grouping_by_their_mean_and_naming():
+def test_the_readme_shows_wordings_one_question_and_namers():
     assert len(SHOWN) == len(NEW)
 
 
 @pytest.mark.parametrize("line", SHOWN, ids=lambda line: " ".join(line.split()[1:3]))
 def test_the_commands_of_the_readme_run(folder, make_model, line):
     _, *arguments = shlex.split(line, comments=True)
-    code, said = invoke(*arguments, "--model", make_model("opt"), "-k", "2")
-    assert code == 0, said
+    code, output = invoke(*arguments, "--model", make_model("opt"), "-k", "2")
+    assert code == 0, output

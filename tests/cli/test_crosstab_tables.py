@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inbedder.cli.crosstab_tables import _strongest
-from inbedder.grouping.crosstab import Categories, cross
+from inbedder.cli.crosstab_tables import _build_strongest_cells
+from inbedder.grouping.crosstab import Categories, count_pairs
 from tests.cli.test_cli import run
 
 CALLS = [
@@ -23,11 +23,11 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_two_questions_and_a_column_are_crossed_in_the_terminal_and_in_the_page(folder, monkeypatch, make_model, capsys):
+def test_questions_and_columns_are_cross_tabulated_in_terminal_and_page(folder, monkeypatch, make_model, capsys):
     options = ("-i", "What?", "-i", "Who?", "-k", "2", "--by", "stars", "--by", "country", "--model", make_model("opt"))
     assert run(monkeypatch, "cluster", "calls.csv", *options, "-o", "r.html") == 0
-    shown = capsys.readouterr()
-    lines = shown.out.splitlines()
+    output = capsys.readouterr()
+    lines = output.out.splitlines()
     titles = [line.split(" (18 texts")[0] for line in lines if "(18 texts, Cramer's V " in line]
     assert titles == [
         "What? x Who?", "What? x stars", "What? x country", "Who? x stars", "Who? x country"
@@ -36,24 +36,24 @@ def test_two_questions_and_a_column_are_crossed_in_the_terminal_and_in_the_page(
     assert header.split() == ["de", "fr"]
     rows = lines[lines.index(header) + 1 : lines.index(header) + 3]
     assert sum(int(cell) for row in rows for cell in row.split() if cell.isdigit()) == 18
-    assert "5% false discoveries" in shown.err
+    assert "false discovery rate 5%" in output.err
     page = (folder / "r.html").read_text(encoding="utf-8")
-    assert page.count('<table class="heat"') == 5 and "<bdi>country</bdi>" in page
+    assert page.count('<table class="heatmap"') == 5 and "<bdi>country</bdi>" in page
 
 
-def test_groups_are_followed_over_time(folder, monkeypatch, make_model, capsys):
+def test_groups_are_shown_over_time(folder, monkeypatch, make_model, capsys):
     options = ("-i", "What?", "-k", "2", "--over", "day", "--every", "day", "--model", make_model("opt"), "-o", "r.html")
     assert run(monkeypatch, "cluster", "calls.csv", *options) == 0
-    shown = capsys.readouterr()
-    first, second = shown.out.split("First to last day, on a line through all of them")
+    output = capsys.readouterr()
+    first, second = output.out.split("First to last day on the fitted line")
     title, header, *rows = first.strip().splitlines()
     assert title == "What? per day of day" and header.split() == ["2024-03-01", "2024-03-02", "2024-03-03"]
     shares = [[int(cell[:-1]) for cell in row.split() if cell.endswith("%")] for row in rows]
     assert [sum(column) for column in zip(*shares, strict=True)] == [100] * 3
     assert "2024-03-01  2024-03-03" in second
-    assert "Every text has a date." in shown.err
+    assert "Every text has a date." in output.err
     page = (folder / "r.html").read_text(encoding="utf-8")
-    assert page.count('<svg class="chart"') == 2 and 'id="crossed"' not in page
+    assert page.count('<svg class="chart"') == 2 and 'id="cross-tables"' not in page
 
 
 @pytest.mark.parametrize(
@@ -61,31 +61,32 @@ def test_groups_are_followed_over_time(folder, monkeypatch, make_model, capsys):
     [
         (("--by", "sters"), "No column 'sters'"),
         (("--over", "country"), "'de' is not a date"),
-        (("--over", "day", "--every", "fortnight"), "not by 'fortnight'"),
-        (("--over", "day", "--date-format", "%d.%m.%Y"), "'2024-03-01' is not a date written as %d.%m.%Y"),
+        (("--over", "day", "--every", "fortnight"), "must be day, week, month or auto, not 'fortnight'"),
+        (("--over", "day", "--date-format", "%d.%m.%Y"), "'2024-03-01' is not a date in the format %d.%m.%Y"),
     ],
 )
-def test_a_column_that_cannot_be_crossed_is_refused_before_the_model_is_loaded(folder, monkeypatch, capsys, options, message):
+def test_an_unsuitable_column_is_refused_before_the_model_is_loaded(folder, monkeypatch, capsys, options, message):
     assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", *options, "--model", "no/such-model") == 1
     assert message in capsys.readouterr().err
     assert not (folder / "report.html").exists()
 
 
-def test_settings_of_time_are_for_a_column_of_dates(folder, monkeypatch, capsys):
+def test_options_of_time_need_a_column_of_dates(folder, monkeypatch, capsys):
     for option in (("--every", "week"), ("--date-format", "%Y")):
         assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", *option) == 2
-        assert "they are for --over" in capsys.readouterr().err
+        assert "these options need --over" in capsys.readouterr().err
 
 
-def test_of_a_wide_table_the_strongest_cells_are_shown():
-    left, right = np.arange(400) % 4, np.arange(400) % 20
-    sides = [Categories("", [f"{side}{i}" for i in range(size)], of) for side, size, of in (("a", 4, left), ("b", 20, right))]
-    grid = _strongest(cross(*sides))
+def test_a_wide_table_prints_its_strongest_cells():
+    row_labels, column_labels = np.arange(400) % 4, np.arange(400) % 20
+    axes = (("a", 4, row_labels), ("b", 20, column_labels))
+    sides = [Categories("", [f"{side}{i}" for i in range(size)], labels) for side, size, labels in axes]
+    grid = _build_strongest_cells(count_pairs(*sides))
     assert [str(cell) for cell in grid.columns[1].cells] == [f"b{i}" for i in (0, 4, 8, 12, 16, 1, 5, 9, 13, 17, 2, 6)]
     assert {str(cell) for cell in grid.columns[2].cells} == {"20"} and {str(cell) for cell in grid.columns[6].cells} == {"+"}
 
 
-def test_names_in_a_table_neither_style_nor_steer_the_terminal(folder, monkeypatch, make_model, capsys):
+def test_names_in_a_table_neither_style_nor_control_the_terminal(folder, monkeypatch, make_model, capsys):
     (folder / "calls.csv").write_text("text,kind\n" + "".join(f"a cat {i},[red]\x1b[31m\n" for i in range(6)))
     assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", "-k", "2", "--by", "kind", "--model", make_model("opt")) == 0
     assert "[red]\\x1b[31m" in capsys.readouterr().out

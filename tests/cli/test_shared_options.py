@@ -17,7 +17,7 @@ from inbedder.errors import InputError
 REVIEWS = "id,review,stars\n1,=I love cats,good\n2,-5 for late boxes,bad\n3,How do I top up?,good\n4,I love dogs,good\n"
 COMMANDS = {"embed": "v.npy", "answer": "a.csv", "cluster": "r.html"}
 NOT_LOADED = ("-i", "What?", "--model", "no/such-model")
-"""With such a model a command fails by itself when it comes to loading one, with another code."""
+"""Arguments with a model that cannot be loaded, for which a command fails with another code."""
 
 
 @pytest.fixture
@@ -28,45 +28,45 @@ def folder(tmp_path, monkeypatch):
 
 
 def invoke(*arguments, stdin=None):
-    """Exit code and everything that was said, on one line."""
+    """Run a command; return its exit code and all output on one line."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
     return result.exit_code, " ".join(f"{result.output} {result.exception or ''}".replace("│", " ").split())
 
 
 def refused(*arguments):
-    """What is said by a command that ends with code 2."""
-    code, said = invoke(*arguments)
-    assert code == 2, said
-    return said
+    """Run a command that must end with code 2; return its output."""
+    code, output = invoke(*arguments)
+    assert code == 2, output
+    return output
 
 
 @pytest.mark.parametrize("link", [None, os.symlink, os.link])
 @pytest.mark.parametrize("command", ["answer", "cluster", "embed"])
 def test_an_output_that_is_the_input_is_refused_before_any_work(folder, command, link):
-    mine = folder / ("mine.parquet" if command == "embed" else "mine.csv")
+    input_path = folder / ("mine.parquet" if command == "embed" else "mine.csv")
     if command == "embed":
-        pyarrow.parquet.write_table(pyarrow.table({"text": ["I love cats"]}), mine)
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["I love cats"]}), input_path)
     else:
-        mine.write_text(REVIEWS)
-    content = mine.read_bytes()
-    output = mine
+        input_path.write_text(REVIEWS)
+    content = input_path.read_bytes()
+    output = input_path
     if link is not None:
-        output = mine.with_name(f"other{mine.suffix}")
-        link(mine, output)
+        output = input_path.with_name(f"other{input_path.suffix}")
+        link(input_path, output)
     first = ("-o", "first.csv") if command == "cluster" else ()
-    assert "is the input itself, which would be lost" in refused(command, mine, *first, "-o", output.name, *NOT_LOADED)
-    assert mine.read_bytes() == content
+    assert "is the input itself, which would be lost" in refused(command, input_path, *first, "-o", output.name, *NOT_LOADED)
+    assert input_path.read_bytes() == content
     assert not (folder / "first.csv").exists()
 
 
-def test_measuring_does_not_replace_its_data(folder):
+def test_evaluate_does_not_replace_its_data(folder):
     (folder / "mine.json").write_text('[{"text": "I love cats", "a": "x", "b": "y"}]')
-    said = refused("evaluate", "--data", "mine.json", "--criterion", "a=A?", "--criterion", "b=B?", "-o", "mine.json")
-    assert "is the input itself" in said
+    output = refused("evaluate", "--data", "mine.json", "--criterion", "a=A?", "--criterion", "b=B?", "-o", "mine.json")
+    assert "is the input itself" in output
     assert "I love cats" in (folder / "mine.json").read_text()
 
 
-def test_what_is_read_from_standard_input_is_not_replaced(folder, monkeypatch):
+def test_a_file_on_standard_input_is_not_replaced(folder, monkeypatch):
     from inbedder.io.files import check_target
 
     with (folder / "reviews.csv").open() as file:
@@ -97,13 +97,13 @@ def test_outputs_that_are_no_regular_files_are_refused(folder, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_folder_that_cannot_be_written_to_is_found_out_before_the_model_is_loaded(folder, command):
+def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(folder, command):
     if not Path("/proc/self").is_dir():
         pytest.skip("needs a folder that nobody can write to")
     assert "Cannot write" in refused(command, "reviews.csv", "-o", f"/proc/self/{COMMANDS[command]}", *NOT_LOADED)
 
 
-def test_a_job_is_refused_where_its_folder_is_the_input_or_cannot_be_made(folder):
+def test_a_job_is_refused_if_its_folder_is_the_input_or_unwritable(folder):
     (folder / "rows").mkdir()
     (folder / "rows" / "reviews.csv").write_text(REVIEWS)
     job = ("--engine", "ray", *NOT_LOADED)
@@ -114,7 +114,7 @@ def test_a_job_is_refused_where_its_folder_is_the_input_or_cannot_be_made(folder
         assert "Cannot write" in refused("embed", "reviews.csv", "-o", "/proc/self/vectors", *job)
 
 
-def test_a_failed_check_leaves_nothing_and_a_passed_one_neither(folder):
+def test_checks_of_outputs_leave_no_file(folder):
     refused("answer", "reviews.csv", "-o", "reviews.csv", *NOT_LOADED)
     assert invoke("answer", "reviews.csv", "-o", "a.csv", *NOT_LOADED)[0] == 1
     assert sorted(os.listdir(folder)) == ["reviews.csv"]
@@ -132,7 +132,7 @@ def test_links_and_modes_of_outputs_stay(folder, make_model):
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
 
 
-def test_texts_that_a_spreadsheet_would_run_are_guarded_unless_asked_otherwise(folder, make_model):
+def test_texts_that_a_spreadsheet_would_run_are_guarded_by_default(folder, make_model):
     model = ("-i", "What?", "--model", make_model("bert"), "--text-column", "review")
     for command, options in (("answer", ()), ("cluster", ("-k", "2"))):
         assert invoke(command, "reviews.csv", *options, "-o", "out.csv", *model)[0] == 0
@@ -145,7 +145,7 @@ def test_texts_that_a_spreadsheet_would_run_are_guarded_unless_asked_otherwise(f
         assert [row[column] for row in rows][:2] == ["=I love cats", "-5 for late boxes"]
 
 
-def test_the_column_that_was_taken_for_the_texts_is_said(folder, make_model):
+def test_the_detected_text_column_is_printed(folder, make_model):
     model = ("-i", "What?", "--model", make_model("bert"))
     assert "The texts are in column 'review'." in invoke("embed", "reviews.csv", *model)[1]
     assert "The texts are" not in invoke("embed", "reviews.csv", "--text-column", "review", *model)[1]

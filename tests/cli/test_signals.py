@@ -15,12 +15,12 @@ EXCEPTIONS = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: SystemExit}
 @pytest.mark.parametrize("number", EXCEPTIONS)
 def test_signal_raises_and_handlers_return(number):
     before = signal.getsignal(number)
-    with pytest.raises(EXCEPTIONS[number]) as caught, handle_signals():
+    with pytest.raises(EXCEPTIONS[number]) as error, handle_signals():
         os.kill(os.getpid(), number)
         time.sleep(5)
     assert signal.getsignal(number) is before
     if number == signal.SIGTERM:
-        assert caught.value.code == TERMINATED
+        assert error.value.code == TERMINATED
 
 
 @pytest.mark.parametrize("number", EXCEPTIONS)

@@ -1,0 +1,67 @@
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from inbedder import cli
+from inbedder.cli.demo import QUESTIONS
+from inbedder.package_data import find_data_folder
+
+ROOT = Path(__file__).parents[2]
+REVIEWS = find_data_folder("inbedder", "demo_texts") / "reviews.csv"
+
+
+def run(monkeypatch, *arguments):
+    """Run the command line and give its exit code."""
+    monkeypatch.setattr(sys, "argv", ["inbedder", *map(str, arguments)])
+    try:
+        cli.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_reviews_are_data_of_the_package():
+    with REVIEWS.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 400
+    assert {row["polarity"] for row in rows} == {"positive", "negative"}
+    assert "CC BY-SA 4.0" in (REVIEWS.parent / "ATTRIBUTION.md").read_text(encoding="utf-8")
+
+
+def test_the_demo_writes_what_cluster_writes(folder, monkeypatch, make_model, capsys):
+    model = make_model("bert")
+    (folder / "demo").mkdir()
+    assert run(monkeypatch, "demo", "-k", "3", "-o", "demo/page.html", "--model", model) == 0
+    assert "Open demo/page.html in a browser." in capsys.readouterr().err
+    questions = [word for question in QUESTIONS for word in ("-i", question)]
+    columns = ("--label-column", "polarity", "--by", "polarity")
+    outputs = ("-o", "page.html", "-o", "groups.csv")
+    assert run(monkeypatch, "cluster", REVIEWS, *questions, "-k", "3", "-k", "2", *columns, *outputs, "--model", model) == 0
+    for name in ("page.html", "groups.csv"):
+        assert (folder / "demo" / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_the_demo_writes_a_page_only(folder, monkeypatch, capsys):
+    assert run(monkeypatch, "demo", "-o", "groups.csv") == 2
+    assert "give a file that ends in .html" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_readme_shows_the_groups_of_the_demo(folder, monkeypatch):
+    """Names may differ in a word where the processor has no bfloat16; numbers of texts do not."""
+    assert run(monkeypatch, "demo") == 0
+    with open(folder / "groups.csv", encoding="utf-8") as file:
+        groups = [row["group"] for row in csv.DictReader(file)]
+    pictured = json.loads((ROOT / "docs" / "report.json").read_text(encoding="utf-8"))
+    assert [groups.count(str(number)) for number in range(1, len(pictured) + 1)] == [group["texts"] for group in pictured], (
+        "Make the picture anew: python scripts/dev/demo_picture.py"
+    )
