@@ -76,8 +76,8 @@ def test_without_ray_the_error_gives_the_install_command(tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--workers", "2"], "--workers is for --engine ray"),
-        (["--id-column", "x"], "--id-column is for --engine ray"),
+        (["--workers", "2"], "--workers: it needs --engine ray"),
+        (["--id-column", "x"], "--id-column: it needs --engine ray"),
         (["--engine", "spark"], "choose local or ray"),
         (["--engine", "ray", "-o", "v.npy"], "give a folder"),
         (["--engine", "ray", "-o", "no/folder"], "its folder does not exist"),
