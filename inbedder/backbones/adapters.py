@@ -184,7 +184,7 @@ def with_adapter(model: PreTrainedModel, adapter: str, *, merge: bool) -> Any:
         from peft import PeftConfig, PeftModel, set_peft_model_state_dict
         from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING
     except ImportError as error:
-        raise MissingExtraError("peft", "finetune") from error
+        raise MissingExtraError("peft") from error
     try:
         config = PeftConfig.from_pretrained(adapter)
         config.inference_mode = True

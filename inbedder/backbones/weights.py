@@ -21,7 +21,7 @@ from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weigh
 from inbedder.backbones.file_checks import check_adapter_weights, check_json_files, check_not_adapter, check_sums, check_weights
 from inbedder.backbones.hub import Settings, make_load_error, read_settings
 from inbedder.backbones.revision import WeightFiles
-from inbedder.errors import ModelError
+from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 
@@ -298,7 +298,7 @@ def _make_loading_kwargs(options: ModelOptions) -> dict[str, Any]:
     if options.quantization not in QUANTIZATIONS:
         raise ModelError(f"Unknown quantization {options.quantization!r}. Choose one of: {', '.join(QUANTIZATIONS)}.")
     if find_spec("bitsandbytes") is None:
-        raise ModelError("quantization needs bitsandbytes. Install it with: pip install bitsandbytes")
+        raise MissingExtraError("bitsandbytes")
     kwargs["quantization_config"] = (
         BitsAndBytesConfig(load_in_8bit=True)
         if options.quantization == "int8"

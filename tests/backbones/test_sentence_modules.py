@@ -14,7 +14,7 @@ INSTRUCTION = "Represent the sentence for retrieving a duplicate sentence: "
 PLAIN = [text for text in TEXTS if "[MASK]" not in text]  # sentence-transformers makes special tokens of those in a text
 
 
-@pytest.mark.parametrize(("asked", "pooling"), [(None, "mean"), ("instructor", "text-mean")])
+@pytest.mark.parametrize(("backbone", "pooling"), [(None, "mean"), ("instructor", "text-mean")])
 def test_without_include_prompt_only_a_named_backbone_skips_the_prompt(make_sentence_model, tmp_path, backbone, pooling):
     folder = copy_with_settings(make_sentence_model(), tmp_path, "1_Pooling/config.json", include_prompt=None)
     assert InBedder(folder, backbone=backbone).pooling == pooling

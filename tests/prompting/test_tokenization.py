@@ -33,7 +33,7 @@ def expected_ids(tokenizer, template, text, instruction, masks):
 
 
 @given(st.integers())
-def test_drawn_examples_do_not_fail_for_being_slow(_number):
+def test_sampled_examples_do_not_fail_for_being_slow(_number):
     assert settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check
 
