@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.conditional.config import scores_pairs
+from inbedder.conditional.config import is_conditional_encoder
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError
-from inbedder.io.files import sha256_of
+from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
 from inbedder.options import NO_SECOND_MODEL
 from inbedder.vectors import Vectors
-from inbedder_evaluation.instructor_prompts import represented
+from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.tasks.task import Similarity, fingerprint
 
 NAMED_OTHERWISE = {
@@ -50,7 +50,7 @@ class Embedder:
     """First sentences, second sentences and conditions to n scores, of a model that gives no vectors."""
 
 
-def inbedder_embedders(
+def make_embedders(
     model: str | InBedder,
     *,
     batch_size: int = 64,
@@ -72,8 +72,8 @@ def inbedder_embedders(
     Returns:
         Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
     """
-    if isinstance(model, str) and scores_pairs(model):
-        return [_pair_embedder(model, batch_size)]
+    if isinstance(model, str) and is_conditional_encoder(model):
+        return [_make_pair_embedder(model, batch_size)]
     model = InBedder(model, **options) if isinstance(model, str) else model.replace(**options)
     name = _name_of(model, options, uninformative is not None, guided)
     words = [sorted(uninformative(""))] if uninformative else []
@@ -83,10 +83,12 @@ def inbedder_embedders(
     def read_before(texts: tuple[str, ...]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
 
-    def instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+    def encode_instructed(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         if guided and isinstance(instruction, str):
-            known = read_before(tuple(texts))
-            return np.asarray(model.encode_guided(texts, instruction, sample=guided, generic=known, batch_size=batch_size))
+            generic_vectors = read_before(tuple(texts))
+            return np.asarray(
+                model.encode_guided(texts, instruction, sample=guided, generic=generic_vectors, batch_size=batch_size)
+            )
         if uninformative is None or isinstance(instruction, str):
             filter_words = uninformative(str(instruction)) if uninformative else ()
             return model.encode(texts, instruction, batch_size=batch_size, filter_words=filter_words)
@@ -96,18 +98,18 @@ def inbedder_embedders(
         ]
         return np.concatenate(rows)
 
-    def generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
+    def encode_generic(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return model.encode(texts, None, batch_size=batch_size)
 
     spec = model.spec.contents()
-    with_question = Embedder(name, revision, instructed, model.prompt, instructed=True, spec=spec)
-    without = Embedder(
-        f"{name}, no instruction", revision, generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
+    with_question = Embedder(name, revision, encode_instructed, model.prompt, instructed=True, spec=spec)
+    without_question = Embedder(
+        f"{name}, no instruction", revision, encode_generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
     )
-    return [with_question if verbatim else in_own_words(with_question, model), without]
+    return [with_question if verbatim else use_training_prompts(with_question, model), without_question]
 
 
-def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
+def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:
     """Ask a model in the words that it was trained on.
 
     Args:
@@ -122,13 +124,15 @@ def in_own_words(embedder: Embedder, model: InBedder) -> Embedder:
 
     def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         one = isinstance(instruction, str)
-        return embedder.encode(texts, represented(str(instruction)) if one else [represented(each) for each in instruction])
+        return embedder.encode(
+            texts, to_instructor_prompt(str(instruction)) if one else [to_instructor_prompt(each) for each in instruction]
+        )
 
-    def prompt(text: str, instruction: str) -> str:
-        return embedder.prompt(text, represented(instruction))
+    def render_prompt(text: str, instruction: str) -> str:
+        return embedder.prompt(text, to_instructor_prompt(instruction))
 
     revision = fingerprint([], [embedder.revision, "represented"])
-    return replace(embedder, revision=revision, encode=encode, prompt=prompt, verbatim=False)
+    return replace(embedder, revision=revision, encode=encode, prompt=render_prompt, verbatim=False)
 
 
 def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:
@@ -148,33 +152,33 @@ def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided:
         {None: "", True: "generic added", False: "answer alone"}[add],
         {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
     ]
-    deciding = model.parts.requested.deciding().keys() & options.keys()
+    deciding = model.parts.requested.get_deciding_options().keys() & options.keys()
     parts += [f"{name}={options[name]!r}" for name in sorted(deciding - NAMED_OTHERWISE)]
     return ", ".join([model.name, *filter(None, parts)])
 
 
-def _pair_embedder(folder: str, batch_size: int) -> Embedder:
+def _make_pair_embedder(folder: str, batch_size: int) -> Embedder:
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
     files = sorted(Path(folder).rglob("*.safetensors"))
-    revision = fingerprint([], [str(encoder.encoding), *(sha256_of(file) for file in files)])
+    revision = fingerprint([], [str(encoder.encoding), *(hash_file(file) for file in files)])
 
-    def similarity(first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> Vectors:
-        found: Vectors = encoder.similarity(first, second, condition=conditions, batch_size=batch_size)
-        return found
+    def score_pairs(first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> Vectors:
+        scores: Vectors = encoder.similarity(first, second, condition=conditions, batch_size=batch_size)
+        return scores
 
     def encode(_texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         raise InputError(f"{folder} scores pairs and has no vector for one text. Measure it on pairs alone: --task csts.")
 
-    def prompt(text: str, instruction: str) -> str:
+    def render_prompt(text: str, instruction: str) -> str:
         parts, _ = encoder.read([text], ["..."], [instruction])
         return " | ".join(encoder.tokenizer.decode(ids) for ids in parts[0])
 
-    return Embedder(folder, revision, encode, prompt, instructed=True, verbatim=False, similarity=similarity)
+    return Embedder(folder, revision, encode, render_prompt, instructed=True, verbatim=False, similarity=score_pairs)
 
 
-def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:
+def make_mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:
     """A model of mteb or sentence-transformers as a baseline: instruction left out, in front of the text, in its own form.
 
     Args:
@@ -184,49 +188,53 @@ def mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list
     Returns:
         Two variants, and a third where the model has a prompt form of its own (E5-instruct ...); they share the weights.
     """
-    from inbedder_evaluation.mteb_encoder import load_mteb_model, loader_of, metadata_of
+    from inbedder_evaluation.mteb_encoder import load_mteb_model, make_loader, make_metadata
 
     model = load_mteb_model(name)
     folder = Path(resolve_name(name))
     files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
-    revision = fingerprint([], [name, *(sha256_of(file) for file in files)] if files else [name, model.mteb_model_meta.revision])
+    revision = fingerprint([], [name, *(hash_file(file) for file in files)] if files else [name, model.mteb_model_meta.revision])
 
     def encode(texts: Sequence[str], prompt: str | None) -> Vectors:
-        loader, metadata = loader_of(texts, batch_size), metadata_of(prompt)
+        loader, metadata = make_loader(texts, batch_size), make_metadata(prompt)
         vectors = model.encode(
             loader, task_metadata=metadata, hf_split="test", hf_subset="default", batch_size=batch_size, show_progress_bar=False
         )
         return np.asarray(vectors, dtype=np.float32)
 
-    def plain(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
+    def encode_plain(texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
         return encode(texts, None)
 
-    def in_front(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+    def encode_with_prefix(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         instructions = [instruction] * len(texts) if isinstance(instruction, str) else instruction
         return encode([f"{instruction} {text}" for instruction, text in zip(instructions, texts, strict=True)], None)
 
-    def own_form(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
+    def encode_with_own_prompt(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         if isinstance(instruction, str):
             return encode(texts, instruction)
         rows: dict[str, list[int]] = defaultdict(list)
         for row, question in enumerate(instruction):
             rows[question].append(row)
-        parts = {question: encode([texts[row] for row in places], question) for question, places in rows.items()}
+        parts = {question: encode([texts[row] for row in row_indices], question) for question, row_indices in rows.items()}
         vectors = np.empty((len(texts), next(iter(parts.values())).shape[1]), dtype=np.float32)
-        for question, places in rows.items():
-            vectors[places] = parts[question]
+        for question, row_indices in rows.items():
+            vectors[row_indices] = parts[question]
         return vectors
 
     embedders = [
-        Embedder(f"{name}, no instruction", revision, plain, lambda text, _: text, instructed=False),
+        Embedder(f"{name}, no instruction", revision, encode_plain, lambda text, _: text, instructed=False),
         Embedder(
-            f"{name}, instruction in front", revision, in_front, lambda text, question: f"{question} {text}", instructed=True
+            f"{name}, instruction in front",
+            revision,
+            encode_with_prefix,
+            lambda text, question: f"{question} {text}",
+            instructed=True,
         ),
     ]
     if getattr(model, "instruction_template", None) is not None:
 
-        def prompt(text: str, instruction: str) -> str:
-            return f"{model.get_task_instruction(metadata_of(instruction), None)}{text}"
+        def render_prompt(text: str, instruction: str) -> str:
+            return f"{model.get_task_instruction(make_metadata(instruction), None)}{text}"
 
-        embedders.append(Embedder(f"{name}, own prompt", revision, own_form, prompt, instructed=True))
+        embedders.append(Embedder(f"{name}, own prompt", revision, encode_with_own_prompt, render_prompt, instructed=True))
     return embedders

@@ -23,18 +23,18 @@ from typing import Annotated
 
 import typer
 
-from inbedder.conditional.rated_rows import COLUMNS, LEAST, MOST, Rated, contrasting, read_rated
+from inbedder.conditional.rated_rows import COLUMNS, MAX_RATING, MIN_RATING, RatedPair, read_rated_pairs, select_contrasting
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError, ModelError
 from inbedder.prompting.templates import PromptTemplate, read_prompts
 from inbedder.prompting.tokenization import clean_text
 from inbedder_evaluation.metrics import pearson, spearman
-from inbedder_evaluation.results import Cell, aligned, load_cells, save_cells, table
-from inbedder_evaluation.runner import about_of
-from inbedder_evaluation.tasks.conditional_sts import csts_of_table
+from inbedder_evaluation.results import Cell, format_aligned, load_cells, make_table, save_cells
+from inbedder_evaluation.runner import describe_run
+from inbedder_evaluation.tasks.conditional_sts import read_csts
 from inbedder_evaluation.tasks.task import fingerprint
 
-REPLACEMENT = (LEAST + MOST) / 2
+REPLACEMENT = (MIN_RATING + MAX_RATING) / 2
 """The rating that stands for an answer out of format."""
 INSTRUCTIONS = ("none", "short", "long")
 SHOTS = (0, 2, 4)
@@ -66,9 +66,9 @@ def parse_answers(answers: Sequence[str]) -> Answers:
     Returns:
         n ratings, and how many answers were out of format.
     """
-    found = [re.search(r"(?:(?<!\w)-)?(?:\d+(?:\.\d+)?|\.\d+)", answer) for answer in answers]
-    numbers = [None if match is None else float(match[0]) for match in found]
-    fits = [number is not None and LEAST <= number <= MOST for number in numbers]
+    matches = [re.search(r"(?:(?<!\w)-)?(?:\d+(?:\.\d+)?|\.\d+)", answer) for answer in answers]
+    numbers = [None if match is None else float(match[0]) for match in matches]
+    fits = [number is not None and MIN_RATING <= number <= MAX_RATING for number in numbers]
     return Answers(
         ratings=[number if fit and number is not None else REPLACEMENT for number, fit in zip(numbers, fits, strict=True)],
         without_number=sum(number is None for number in numbers),
@@ -76,7 +76,7 @@ def parse_answers(answers: Sequence[str]) -> Answers:
     )
 
 
-def output_of(kind: str) -> str:
+def read_output_mark(kind: str) -> str:
     """The mark behind which a model answers.
 
     Args:
@@ -89,12 +89,12 @@ def output_of(kind: str) -> str:
     return str(few_shot["output"]).format(after=few_shot["after"][kind])
 
 
-def template(kind: str) -> PromptTemplate:
+def make_template(kind: str) -> PromptTemplate:
     """The context (instruction and examples), the query, and the mark behind which a model answers; only a query is ever cut."""
-    return PromptTemplate("csts", "{instruction}{input} " + output_of(kind))
+    return PromptTemplate("csts", "{instruction}{input} " + read_output_mark(kind))
 
 
-def query_of(row: Mapping[str, object], kind: str) -> str:
+def render_query(row: Mapping[str, object], kind: str) -> str:
     """What is asked of a row.
 
     Args:
@@ -105,13 +105,13 @@ def query_of(row: Mapping[str, object], kind: str) -> str:
         Its part of the prompt.
     """
     few_shot = read_prompts("csts")["few_shot"]
-    one, other, condition = (str(row[column]) for column in COLUMNS[:3])
-    parts = {"sentence1": one.strip(), "sentence2": other.strip(), "condition": condition, "after": few_shot["after"][kind]}
+    first, second, condition = (str(row[column]) for column in COLUMNS[:3])
+    parts = {"sentence1": first.strip(), "sentence2": second.strip(), "condition": condition, "after": few_shot["after"][kind]}
     return str(few_shot["query"]).format(**parts)
 
 
-def context_of(
-    row: Mapping[str, object], examples: Sequence[Rated], instruction: str, shots: int, kind: str, seed: int = 0
+def render_context(
+    row: Mapping[str, object], examples: Sequence[RatedPair], instruction: str, shots: int, kind: str, seed: int = 0
 ) -> str:
     """What stands in front of a query.
 
@@ -133,12 +133,12 @@ def context_of(
     starts = [i for i in range(0, len(examples), 2) if {examples[i].sentence1, examples[i].sentence2} != sentences]
     if len(starts) < shots // 2:
         raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
-    drawn = random.Random(clean_text(f"{seed} {query_of(row, kind)}")).sample(starts, shots // 2)
-    shown = [examples[place] for start in drawn for place in (start, start + 1)]
+    sampled_starts = random.Random(clean_text(f"{seed} {render_query(row, kind)}")).sample(starts, shots // 2)
+    examples_shown = [examples[place] for start in sampled_starts for place in (start, start + 1)]
     lines = [str(read_prompts("csts")["few_shot"]["instructions"][instruction]).strip()]
     lines += [
-        f"{query_of({column: getattr(shot_row, column) for column in COLUMNS}, kind)} {output_of(kind)}{float(shot_row.label)}"
-        for shot_row in shown
+        f"{render_query({column: getattr(shot_row, column) for column in COLUMNS}, kind)} {read_output_mark(kind)}{float(shot_row.label)}"
+        for shot_row in examples_shown
     ]
     return "".join(f"{line}\n" for line in lines if line)
 
@@ -155,11 +155,11 @@ def load_generative(name: str) -> InBedder:
     Raises:
         ModelError: When it does not generate, such as a masked LM.
     """
-    model = InBedder(name, template=template("causal"), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
+    model = InBedder(name, template=make_template("causal"), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
     kind = model.backbone.kind
     if kind not in read_prompts("csts")["few_shot"]["after"]:
         raise ModelError(f"{name} is a {kind} model; few-shot prompting needs a generative one (causal or encoder-decoder).")
-    return model.replace(template=template(kind))
+    return model.replace(template=make_template(kind))
 
 
 @app.command()
@@ -182,38 +182,40 @@ def main(
             raise typer.BadParameter(f"choose of {', '.join(INSTRUCTIONS)}.", param_hint="--instruction")
     if any(shot < 0 or shot % 2 for shot in shots):
         raise typer.BadParameter("examples come in pairs: give an even number.", param_hint="--shots")
-    task = csts_of_table(data)
+    task = read_csts(data)
     rows = task.rows[:limit]
-    shown = contrasting(read_rated(examples or data, "train")) if any(shots) else []
+    examples_shown = select_contrasting(read_rated_pairs(examples or data, "train")) if any(shots) else []
     loaded = load_generative(model)
     kind = loaded.backbone.kind
-    known = {cell.key: cell for cell in load_cells(output)}
-    what = fingerprint([dict(row) for row in rows], [read_prompts("csts")["few_shot"], [str(row) for row in shown]])
-    for how in instruction:
+    cells = {cell.key: cell for cell in load_cells(output)}
+    data_revision = fingerprint(
+        [dict(row) for row in rows], [read_prompts("csts")["few_shot"], [str(row) for row in examples_shown]]
+    )
+    for style in instruction:
         for count in shots:
-            key = (f"{model}, {how} instruction, {count} shots", loaded.revision, task.info.name, what, "raw", seed)
-            if key in known:
+            key = (f"{model}, {style} instruction, {count} shots", loaded.revision, task.info.name, data_revision, "raw", seed)
+            if key in cells:
                 continue
-            contexts = [context_of(row, shown, how, count, kind, seed) for row in rows]
+            contexts = [render_context(row, examples_shown, style, count, kind, seed) for row in rows]
             started = time.time()
-            answers = loaded.answer([query_of(row, kind) for row in rows], contexts, batch_size=batch_size)
-            read = parse_answers([str(answer) for answer in answers])
+            answers = loaded.answer([render_query(row, kind) for row in rows], contexts, batch_size=batch_size)
+            parsed = parse_answers([str(answer) for answer in answers])
             scores = {
-                "spearman": spearman(read.ratings, task.scores[:limit]),
-                "pearson": pearson(read.ratings, task.scores[:limit]),
-                "without_number": 100 * read.without_number / len(rows),
-                "outside": 100 * read.outside / len(rows),
+                "spearman": spearman(parsed.ratings, task.scores[:limit]),
+                "pearson": pearson(parsed.ratings, task.scores[:limit]),
+                "without_number": 100 * parsed.without_number / len(rows),
+                "outside": 100 * parsed.outside / len(rows),
             }
-            known[key] = Cell(
+            cells[key] = Cell(
                 *key,
                 main_score="spearman",
                 scores={name: round(score, 2) for name, score in scores.items()},
                 first_prompt="",  # rows of C-STS may not be redistributed
                 seconds=round(time.time() - started, 1),
-                about={**about_of(task.info), "replacement": REPLACEMENT, "rows": len(rows)},
+                about={**describe_run(task.info), "replacement": REPLACEMENT, "rows": len(rows)},
             )
-            save_cells(known.values(), output)
-    typer.echo(aligned(table(list(known.values()))))
+            save_cells(cells.values(), output)
+    typer.echo(format_aligned(make_table(list(cells.values()))))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from typing import Any
 
 from inbedder.errors import InputError, MissingExtraError
 from inbedder.io.files import atomic_write
-from inbedder_evaluation.results import Cell, newest
+from inbedder_evaluation.results import Cell, select_newest
 from inbedder_evaluation.tasks.robustness import KINDS
 
 COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a463f2", "#97bbf5", "#9c6b4e", "#9498a0")
 
 
-def _canvas(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
+def _make_canvas(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
     """A figure and the first of its panels."""
     try:
         import matplotlib
@@ -37,7 +37,7 @@ def _save(figure: Any, path: Path) -> None:
     pyplot.close(figure)
 
 
-def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "") -> None:
+def draw_bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "") -> None:
     """Groups of bars: one group a name of the outer mapping, one bar a name of the inner.
 
     Args:
@@ -48,13 +48,13 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
     series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
     names = [name.replace(", ", "\n").replace(" at ", "\nat ") for name in scores]
     longest = max(len(line) for name in names for line in name.splitlines())
-    figure, axes = _canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.065 * longest)), 4)
+    figure, axes = _make_canvas(max(5.0, 1.2 + len(scores) * max(0.28 * len(series) + 0.4, 0.065 * longest)), 4)
     width = 0.8 / len(series)
     for number, name in enumerate(series):
-        places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(scores))]
+        positions = [group + (number - (len(series) - 1) / 2) * width for group in range(len(scores))]
         heights = [inner.get(name, float("nan")) for inner in scores.values()]
-        drawn = axes.bar(places, heights, width * 0.92, label=name, color=COLOURS[number % len(COLOURS)])
-        axes.bar_label(drawn, fmt="%.0f", fontsize=7, padding=1)
+        artist = axes.bar(positions, heights, width * 0.92, label=name, color=COLOURS[number % len(COLOURS)])
+        axes.bar_label(artist, fmt="%.0f", fontsize=7, padding=1)
     axes.set_xticks(range(len(scores)), names, fontsize=8)
     axes.axhline(0, color="black", linewidth=0.6)
     axes.set_ylabel("score")
@@ -63,7 +63,7 @@ def bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "")
     _save(figure, path)
 
 
-def lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, label: str = "layer") -> None:
+def draw_lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, label: str = "layer") -> None:
     """One line a series over layers, or over whatever else is counted; panels stand side by side on one scale.
 
     Args:
@@ -71,13 +71,13 @@ def lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, l
         path: A .png file.
         label: What is counted.
     """
-    figure, first = _canvas(7 * len(panels), 4, len(panels))
+    figure, first = _make_canvas(7 * len(panels), 4, len(panels))
     series = list(dict.fromkeys(name for scores in panels.values() for inner in scores.values() for name in inner))
     for axes, (title, scores) in zip(figure.axes, panels.items(), strict=True):
         for number, name in enumerate(series):
-            places = [x for x, inner in scores.items() if name in inner]
-            heights = [scores[x][name] for x in places]
-            axes.plot(places, heights, marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)])
+            positions = [x for x, inner in scores.items() if name in inner]
+            heights = [scores[x][name] for x in positions]
+            axes.plot(positions, heights, marker="o", markersize=4, label=name, color=COLOURS[number % len(COLOURS)])
         axes.set_xticks(list(scores))
         axes.set_xlabel(label)
         axes.set_title(title, fontsize=10)
@@ -87,7 +87,7 @@ def lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, l
     _save(figure, path)
 
 
-def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
+def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     """Box plots of V-measures under correct, implicit and incorrect instructions (InBedder paper, figures 4 and 7).
 
     Args:
@@ -97,14 +97,14 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     Raises:
         InputError: When there is none.
     """
-    raw = [cell for cell in newest(cells) if cell.vectors == "raw" and "delta_ci_means" in cell.scores]
+    raw = [cell for cell in select_newest(cells) if cell.vectors == "raw" and "delta_ci_means" in cell.scores]
     if not raw:
         raise InputError(
             "There is no robustness task among these results. Run inbedder evaluate --data FOLDER --task robustness."
         )
     tasks = list(dict.fromkeys(cell.task for cell in raw))
     models = list(dict.fromkeys(cell.model for cell in raw))
-    figure, axes = _canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
+    figure, axes = _make_canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
     ticks, place = [], 0.0
     for task in tasks:
         start = place
@@ -114,7 +114,9 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
                 continue
             for number, kind in enumerate(KINDS):
                 values = [
-                    sum(c.scores[key] for c in own_cells) / len(own_cells) for key in own_cells[0].scores if _numbered(key, kind)
+                    sum(c.scores[key] for c in own_cells) / len(own_cells)
+                    for key in own_cells[0].scores
+                    if _is_numbered_score(key, kind)
                 ]
                 box = axes.boxplot(values, positions=[place + 0.25 * number], widths=0.2, patch_artist=True, showmeans=True)
                 box["boxes"][0].set_facecolor(COLOURS[number])
@@ -137,21 +139,21 @@ def robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     _save(figure, path)
 
 
-def _numbered(key: str, kind: str) -> bool:
+def _is_numbered_score(key: str, kind: str) -> bool:
     return key.startswith(f"{kind}_") and key.removeprefix(f"{kind}_").isdigit()
 
 
-def word_table(rows: Sequence[Sequence[str]], path: Path) -> None:
+def draw_word_table(rows: Sequence[Sequence[str]], path: Path) -> None:
     """A table of words as a figure.
 
     Args:
         rows: A head row and rows of the same length.
         path: A .png file.
     """
-    figure, axes = _canvas(13, 0.5 + 0.32 * len(rows))
+    figure, axes = _make_canvas(13, 0.5 + 0.32 * len(rows))
     axes.axis("off")
-    drawn = axes.table([list(row) for row in rows[1:]], colLabels=list(rows[0]), loc="center", cellLoc="left")
-    drawn.auto_set_font_size(False)
-    drawn.set_fontsize(7)
-    drawn.auto_set_column_width(list(range(len(rows[0]))))
+    artist = axes.table([list(row) for row in rows[1:]], colLabels=list(rows[0]), loc="center", cellLoc="left")
+    artist.auto_set_font_size(False)
+    artist.set_fontsize(7)
+    artist.auto_set_column_width(list(range(len(rows[0]))))
     _save(figure, path)

@@ -13,11 +13,11 @@ from inbedder.prompting.templates import read_prompts
 
 
 @cache
-def _forms() -> dict[str, Any]:
+def _read_forms() -> dict[str, Any]:
     return read_prompts("represent")
 
 
-def represented(instruction: str) -> str:
+def to_instructor_prompt(instruction: str) -> str:
     """An instruction as INSTRUCTOR would be asked it.
 
     Args:
@@ -29,9 +29,9 @@ def represented(instruction: str) -> str:
     """
     if not instruction.strip() or instruction.startswith("Represent the "):
         return instruction
-    forms = _forms()
-    known = forms["questions"].get(instruction)
-    if known:
-        return str(known)
+    forms = _read_forms()
+    form = forms["questions"].get(instruction)
+    if form:
+        return str(form)
     question = " ".join(instruction.replace(":", ",").split()).rstrip("?.!, ")
     return str(forms["other"]).format(question=question)

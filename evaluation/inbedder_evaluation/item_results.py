@@ -26,7 +26,7 @@ Columns = Mapping[str, NDArray[Any]]
 Resampled = tuple[tuple[float, float], NDArray[np.float64]]
 
 
-def _success(items: Columns) -> float:
+def _compute_success(items: Columns) -> float:
     counts = np.bincount(items["criterion"])
     return harmonic_mean(list(100 * np.bincount(items["criterion"], weights=items["success"]) / counts))
 
@@ -37,12 +37,12 @@ def _average_precision(items: Columns) -> float:
     return 100 * float(average_precision_score(items["label"], items["cosine"]))
 
 
-def _v_measure(items: Columns) -> float:
+def _compute_v_measure(items: Columns) -> float:
     of_criterion = [items["criterion"] == criterion for criterion in np.unique(items["criterion"])]
-    return harmonic_mean([100 * _agreement(items["label"][mine], items["group"][mine]) for mine in of_criterion])
+    return harmonic_mean([100 * _compute_agreement(items["label"][rows], items["group"][rows]) for rows in of_criterion])
 
 
-def _agreement(labels: NDArray[np.int64], groups: NDArray[np.int64]) -> float:
+def _compute_agreement(labels: NDArray[np.int64], groups: NDArray[np.int64]) -> float:
     """V-measure of whole numbers from 0, a hundred times as fast as scikit-learn's, which checks its arguments at each draw."""
     from scipy.special import entr
 
@@ -52,8 +52,8 @@ def _agreement(labels: NDArray[np.int64], groups: NDArray[np.int64]) -> float:
 
 
 STATISTICS: dict[str, Callable[[Columns], float]] = {
-    "success": _success,
-    "v_measure": _v_measure,
+    "success": _compute_success,
+    "v_measure": _compute_v_measure,
     "average_precision": _average_precision,
     "spearman": lambda items: spearman(items["cosine"], items["rating"]),
     "pearson": lambda items: pearson(items["cosine"], items["rating"]),
@@ -97,13 +97,13 @@ class Outcomes:
         Returns:
             The score; NaN where a criterion has none of them.
         """
-        drawn = {name: values[items] for name, values in self._arrays.items()}
-        if "criterion" in drawn and not np.bincount(drawn["criterion"], minlength=self._criteria).all():
+        sampled = {name: values[items] for name, values in self._arrays.items()}
+        if "criterion" in sampled and not np.bincount(sampled["criterion"], minlength=self._criteria).all():
             return float("nan")
-        return STATISTICS[self.statistic](drawn)
+        return STATISTICS[self.statistic](sampled)
 
 
-def success_rates(wins: Mapping[str, NDArray[np.bool_]], units: Mapping[str, Sequence[Hashable]]) -> Outcomes:
+def compute_success_rates(wins: Mapping[str, NDArray[np.bool_]], units: Mapping[str, Sequence[Hashable]]) -> Outcomes:
     """The outcomes of triplets.
 
     Args:
@@ -118,17 +118,17 @@ def success_rates(wins: Mapping[str, NDArray[np.bool_]], units: Mapping[str, Seq
         "criterion": [criterion for criterion, of_one in wins.items() for _ in of_one],
         "success": [int(won) for of_one in wins.values() for won in of_one],
     }
-    names = numbered([name for criterion in wins for name in units[criterion]])
+    names = number_names([name for criterion in wins for name in units[criterion]])
     return Outcomes({**scores, "harmonic_mean": harmonic_mean(list(scores.values()))}, "success", names, columns)
 
 
-def numbered(names: Sequence[Hashable]) -> list[int]:
+def number_names(names: Sequence[Hashable]) -> list[int]:
     """Names as numbers from 0 in order of their first appearance, equal names as equal numbers."""
     place = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [place[name] for name in names]
 
 
-def interval(outcomes: Outcomes) -> tuple[float, float] | None:
+def compute_interval(outcomes: Outcomes) -> tuple[float, float] | None:
     """The 95% interval of a main score, by the percentiles of the bootstrap over units.
 
     Args:
@@ -137,11 +137,11 @@ def interval(outcomes: Outcomes) -> tuple[float, float] | None:
     Returns:
         Both ends; None where no items are kept or there are too few of them.
     """
-    found = resampled(outcomes.units, outcomes.main_score) if outcomes.statistic else None
-    return None if found is None else found[0]
+    result = resample_units(outcomes.units, outcomes.main_score) if outcomes.statistic else None
+    return None if result is None else result[0]
 
 
-def resampled(units: Sequence[int], statistic: Callable[[NDArray[np.int64]], float]) -> Resampled | None:
+def resample_units(units: Sequence[int], statistic: Callable[[NDArray[np.int64]], float]) -> Resampled | None:
     """Draw the units anew, again and again, the same way each time that there are as many.
 
     Args:
@@ -158,18 +158,18 @@ def resampled(units: Sequence[int], statistic: Callable[[NDArray[np.int64]], flo
     if len(members) < 2:
         return None
 
-    def of_draw(drawn: NDArray[np.int64]) -> float:
-        return statistic(np.concatenate([members[unit] for unit in drawn]))
+    def of_draw(sampled: NDArray[np.int64]) -> float:
+        return statistic(np.concatenate([members[unit] for unit in sampled]))
 
     drawing = {"n_resamples": RESAMPLES, "batch": 1, "method": "percentile", "random_state": 0}
-    found = bootstrap((np.arange(len(members)),), of_draw, vectorized=False, **drawing)
-    draws = np.asarray(found.bootstrap_distribution, dtype=np.float64)
+    result = bootstrap((np.arange(len(members)),), of_draw, vectorized=False, **drawing)
+    draws = np.asarray(result.bootstrap_distribution, dtype=np.float64)
     if not np.isfinite(draws).all():
         return None
-    return (float(found.confidence_interval.low), float(found.confidence_interval.high)), draws
+    return (float(result.confidence_interval.low), float(result.confidence_interval.high)), draws
 
 
-def file_of(folder: Path, key: Sequence[Any]) -> Path:
+def find_items_file(folder: Path, key: Sequence[Any]) -> Path:
     """Where the items of a cell lie.
 
     Args:
@@ -191,14 +191,14 @@ def save_outcomes(folder: Path, key: Sequence[Any], outcomes: Outcomes) -> None:
         outcomes: What became of the items.
     """
     names = ("model", "model_revision", "task", "data_revision", "vectors", "seed")
-    columns = {name: [_plain(value) for value in np.asarray(values).tolist()] for name, values in outcomes.columns.items()}
-    about = {"statistic": outcomes.statistic, "scores": outcomes.scores, "units": list(outcomes.units), "columns": columns}
+    columns = {name: [_round_value(value) for value in np.asarray(values).tolist()] for name, values in outcomes.columns.items()}
+    content = {"statistic": outcomes.statistic, "scores": outcomes.scores, "units": list(outcomes.units), "columns": columns}
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(file_of(folder, key)) as temporary:
-        temporary.write_text(json.dumps(dict(zip(names, key, strict=True)) | about), encoding="utf-8")
+    with atomic_write(find_items_file(folder, key)) as temporary:
+        temporary.write_text(json.dumps(dict(zip(names, key, strict=True)) | content), encoding="utf-8")
 
 
-def _plain(value: Any) -> Any:
+def _round_value(value: Any) -> Any:
     return round(value, 7) if isinstance(value, float) else value
 
 
@@ -215,7 +215,7 @@ def load_outcomes(folder: Path, key: Sequence[Any]) -> Outcomes | None:
     Raises:
         InputError: When the file is damaged.
     """
-    path = file_of(folder, key)
+    path = find_items_file(folder, key)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return Outcomes(*(content[name] for name in ("scores", "statistic", "units", "columns")))

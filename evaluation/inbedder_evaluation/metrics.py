@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.vectors import Vectors, row_cosines, unit
+from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 
 def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> float:
@@ -36,7 +36,7 @@ def triplet_wins(anchors: Vectors, closer: Vectors, farther: Vectors) -> NDArray
     Returns:
         n truth values.
     """
-    return np.asarray(row_cosines(anchors, closer) > row_cosines(anchors, farther))
+    return np.asarray(compute_row_cosines(anchors, closer) > compute_row_cosines(anchors, farther))
 
 
 def harmonic_mean(values: Sequence[float]) -> float:
@@ -89,17 +89,17 @@ def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str 
         vectors: Shape (n, d).
         labels: n labels.
         seed: Seed of k-means.
-        protocol: As ``grouped`` takes it.
+        protocol: As ``group_vectors`` takes it.
 
     Returns:
         0 to 100.
     """
     from sklearn.metrics import v_measure_score
 
-    return 100 * float(v_measure_score(labels, grouped(vectors, len(set(labels)), seed, protocol)))
+    return 100 * float(v_measure_score(labels, group_vectors(vectors, len(set(labels)), seed, protocol)))
 
 
-def grouped(vectors: Vectors, count: int, seed: int, protocol: str = "k-means") -> NDArray[np.int32]:
+def group_vectors(vectors: Vectors, count: int, seed: int, protocol: str = "k-means") -> NDArray[np.int32]:
     """The groups of k-means.
 
     Args:
@@ -117,4 +117,4 @@ def grouped(vectors: Vectors, count: int, seed: int, protocol: str = "k-means") 
     if protocol == "paper":
         grouping = MiniBatchKMeans(n_clusters=count, batch_size=500, n_init="auto", random_state=seed)
         return np.asarray(grouping.fit(vectors).labels_)
-    return np.asarray(KMeans(n_clusters=count, n_init=10, random_state=seed).fit_predict(unit(vectors)))
+    return np.asarray(KMeans(n_clusters=count, n_init=10, random_state=seed).fit_predict(normalize_vectors(vectors)))

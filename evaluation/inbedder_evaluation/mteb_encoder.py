@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from inbedder.backbones.sentence_modules import sentence_folder
+from inbedder.backbones.sentence_modules import find_sentence_folder
 from inbedder.embedder import InBedder
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.models.bundled import resolve_name
@@ -90,7 +90,7 @@ class MtebEncoder(AbsEncoder):
             float32, shape (n, d).
         """
         instruction = self.instructions.get(task_metadata.name) or self.get_instruction(task_metadata, prompt_type)
-        return self.model.encode(texts_of(inputs), instruction, batch_size=int(kwargs.get("batch_size", 32)))
+        return self.model.encode(list_texts(inputs), instruction, batch_size=int(kwargs.get("batch_size", 32)))
 
 
 class FunctionEncoder(AbsEncoder):
@@ -103,7 +103,7 @@ class FunctionEncoder(AbsEncoder):
             encode: n texts to vectors, shape (n, d).
         """
         self._encode = encode
-        self._known: dict[str, Any] = {}
+        self._vectors: dict[str, Any] = {}
         self.mteb_model_meta = describe("inbedder/function", "none")
 
     def remember(self, texts: Sequence[str]) -> None:
@@ -112,9 +112,9 @@ class FunctionEncoder(AbsEncoder):
         Args:
             texts: n texts.
         """
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
-            self._known.update(zip(new, self._encode(new), strict=True))
+            self._vectors.update(zip(new, self._encode(new), strict=True))
 
     def encode(self, inputs: DataLoader[Any], **_kwargs: Any) -> Vectors:
         """Look the texts up, or compute their vectors.
@@ -126,9 +126,9 @@ class FunctionEncoder(AbsEncoder):
         Returns:
             float32, shape (n, d).
         """
-        return self.vectors_of(texts_of(inputs))
+        return self.get_vectors(list_texts(inputs))
 
-    def vectors_of(self, texts: Sequence[str]) -> Vectors:
+    def get_vectors(self, texts: Sequence[str]) -> Vectors:
         """The vectors of texts, computed where they are new.
 
         Args:
@@ -138,10 +138,10 @@ class FunctionEncoder(AbsEncoder):
             float32, shape (n, d).
         """
         self.remember(texts)
-        return np.stack([self._known[text] for text in texts])
+        return np.stack([self._vectors[text] for text in texts])
 
 
-def loader_of(texts: Sequence[str], batch_size: int = 64) -> DataLoader[Any]:
+def make_loader(texts: Sequence[str], batch_size: int = 64) -> DataLoader[Any]:
     """Texts as mteb hands them to a model.
 
     Args:
@@ -157,13 +157,13 @@ def loader_of(texts: Sequence[str], batch_size: int = 64) -> DataLoader[Any]:
     return DataLoader(Dataset.from_dict({"text": list(texts)}), batch_size=batch_size)
 
 
-def metadata_of(instruction: str | None, name: str = "Instructed", **about: Any) -> TaskMetadata:
+def make_metadata(instruction: str | None, name: str = "Instructed", **fields_of_task: Any) -> TaskMetadata:
     """What an mteb task says of itself, with an instruction as its prompt.
 
     Args:
         instruction: The prompt; None for none.
         name: Name of the task.
-        **about: Other fields of mteb's TaskMetadata.
+        **fields_of_task: Other fields of mteb's TaskMetadata.
 
     Returns:
         mteb's description of a task.
@@ -180,10 +180,10 @@ def metadata_of(instruction: str | None, name: str = "Instructed", **about: Any)
         "main_score": "cosine_spearman",
         "prompt": instruction,
     }
-    return TaskMetadata(**{**fields, **about})
+    return TaskMetadata(**{**fields, **fields_of_task})
 
 
-def texts_of(inputs: DataLoader[Any]) -> list[str]:
+def list_texts(inputs: DataLoader[Any]) -> list[str]:
     """All texts of a loader, in order."""
     return [text for batch in inputs for text in batch["text"]]
 
@@ -222,7 +222,7 @@ def load_mteb_model(name: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecations between mteb and sentence-transformers
             if Path(source).is_dir():
-                model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(sentence_folder(source))))
+                model = SentenceTransformerEncoderWrapper(SentenceTransformer(str(find_sentence_folder(source))))
             else:
                 model = mteb.get_model(source)
     except Exception as error:

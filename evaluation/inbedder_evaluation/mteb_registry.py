@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from mteb.get_tasks import _TASKS_REGISTRY
 from mteb.models.model_implementations import MODEL_REGISTRY
 
-from inbedder.io.files import sha256_of
+from inbedder.io.files import hash_file
 from inbedder.models.bundled import ADAPTERS
 from inbedder.models.checksums import CHECKSUMS
 from inbedder_evaluation.mteb_encoder import MtebEncoder, describe
@@ -30,8 +30,8 @@ from inbedder_evaluation.mteb_tasks import (
     NYTLocationClustering,
     NYTTopicClustering,
 )
-from inbedder_evaluation.tasks.conditional_sts import instruct_stsb
-from inbedder_evaluation.tasks.intent_emotion import intent_emotion
+from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb
+from inbedder_evaluation.tasks.intent_emotion import load_intent_emotion
 from inbedder_evaluation.tasks.task import fingerprint
 
 if TYPE_CHECKING:
@@ -53,20 +53,20 @@ def load(name: str, revision: str | None = None, device: str | None = None, **op
     Returns:
         A model with mteb's encoder protocol.
     """
-    given = {key: value for key, value in options.items() if value is not None}
-    return MtebEncoder(name.removeprefix(f"{ORGANISATION}/"), device=device, **given)
+    given_options = {key: value for key, value in options.items() if value is not None}
+    return MtebEncoder(name.removeprefix(f"{ORGANISATION}/"), device=device, **given_options)
 
 
 def register() -> None:
     """Make models and tasks known to mteb; a second time changes nothing."""
     for name, folder in ADAPTERS.items():
-        about = {"loader": load, "use_instructions": True, "open_weights": True, "license": "apache-2.0"}
-        meta = describe(f"{ORGANISATION}/{name}", sha256_of(folder / CHECKSUMS)[:40])
-        MODEL_REGISTRY[f"{ORGANISATION}/{name}"] = meta.model_copy(update=about)
-    triplets = intent_emotion().rows
+        changes = {"loader": load, "use_instructions": True, "open_weights": True, "license": "apache-2.0"}
+        meta = describe(f"{ORGANISATION}/{name}", hash_file(folder / CHECKSUMS)[:40])
+        MODEL_REGISTRY[f"{ORGANISATION}/{name}"] = meta.model_copy(update=changes)
+    triplets = load_intent_emotion().rows
     for task, criterion in ((IntentEmotionEmotion, "emotion"), (IntentEmotionIntent, "intent")):
-        _add(_shipped(task, [row for row in triplets if row["criterion"] == criterion]))
-    _add(_shipped(InstructSTSBTask, [dict(row) for row in instruct_stsb().rows]))
+        _add(_make_shipped_task(task, [row for row in triplets if row["criterion"] == criterion]))
+    _add(_make_shipped_task(InstructSTSBTask, [dict(row) for row in load_instruct_stsb().rows]))
     for task in TASKS:
         _add(task)
 
@@ -75,7 +75,7 @@ def _add(task: Any) -> None:
     _TASKS_REGISTRY.setdefault(task.metadata.name, task)
 
 
-def _shipped(task: Any, rows: Rows) -> Any:
+def _make_shipped_task(task: Any, rows: Rows) -> Any:
     """A task on rows that come with the package."""
 
     def load_data(self: Any, *_args: Any, **_options: Any) -> None:
@@ -85,8 +85,8 @@ def _shipped(task: Any, rows: Rows) -> Any:
         self.data_loaded = True
 
     name = f"Shipped{task.metadata.name}"
-    about = {"name": name, "dataset": {"path": f"{ORGANISATION}/shipped", "revision": fingerprint(rows)}}
-    return type(name, (task,), {"metadata": task.metadata.model_copy(update=about), "load_data": load_data})
+    changes = {"name": name, "dataset": {"path": f"{ORGANISATION}/shipped", "revision": fingerprint(rows)}}
+    return type(name, (task,), {"metadata": task.metadata.model_copy(update=changes), "load_data": load_data})
 
 
 register()

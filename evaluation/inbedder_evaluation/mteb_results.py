@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from inbedder_evaluation.results import Cell, newest
+from inbedder_evaluation.results import Cell, select_newest
 from inbedder_evaluation.tasks.standard import StandardTask
 from inbedder_evaluation.tasks.task import Task
 
@@ -32,7 +32,7 @@ def save_as_mteb(cells: Sequence[Cell], tasks: Sequence[Task], folder: Path) -> 
 
     from inbedder_evaluation.mteb_encoder import describe
 
-    cache, written, cells = ResultCache(folder), 0, newest(cells)
+    cache, num_files, cells = ResultCache(folder), 0, select_newest(cells)
     for model, name in dict.fromkeys((cell.model, cell.task) for cell in cells if cell.task in standard):
         of_both = [cell for cell in cells if (cell.model, cell.task, cell.vectors) == (model, name, "raw")]
         scores = {key: mean(cell.scores[key] for cell in of_both) / 100 for key in of_both[0].scores}
@@ -46,5 +46,5 @@ def save_as_mteb(cells: Sequence[Cell], tasks: Sequence[Task], folder: Path) -> 
         )
         label = re.sub(r"[^A-Za-z0-9.-]+", "-", model).strip("-")
         cache.save_to_cache(result, describe(f"inbedder/{label}", of_both[0].model_revision))
-        written += 1
-    return written
+        num_files += 1
+    return num_files

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mteb.abstasks import AbsTask, AbsTaskClusteringLegacy
 
-from inbedder.vectors import row_cosines
+from inbedder.vectors import compute_row_cosines
 from inbedder_evaluation.metrics import pearson, spearman, triplet_success
-from inbedder_evaluation.mteb_encoder import loader_of, metadata_of
-from inbedder_evaluation.tasks.sets import known_set
-from inbedder_evaluation.tasks.task import fingerprint, instructions_of
+from inbedder_evaluation.mteb_encoder import make_loader, make_metadata
+from inbedder_evaluation.tasks.sets import find_set
+from inbedder_evaluation.tasks.task import fingerprint, read_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,16 +54,16 @@ class InstructedTask(AbsTask):
         self.dataset = DatasetDict({split: Dataset.from_list(rows)})
         self.data_loaded = True
         mark = fingerprint(rows)  # so that mteb does not take the hub's results for these, or the other way round
-        about = {"name": f"{type(self).metadata.name}-{mark[:8]}", "dataset": {"path": "local rows", "revision": mark}}
-        self.metadata = self.metadata.model_copy(update=about)
+        changes = {"name": f"{type(self).metadata.name}-{mark[:8]}", "dataset": {"path": "local rows", "revision": mark}}
+        self.metadata = self.metadata.model_copy(update=changes)
         return self
 
-    def _encode(self, model: Any, texts: Sequence[str], prompt: str | None, about: Mapping[str, Any]) -> Vectors:
+    def _encode(self, model: Any, texts: Sequence[str], prompt: str | None, kwargs: Mapping[str, Any]) -> Vectors:
         metadata = self.metadata.model_copy(update={"prompt": prompt})
-        options = {"batch_size": 64, "show_progress_bar": False, **about["encode_kwargs"]}
-        loader = loader_of(texts, options["batch_size"])
-        where = {"hf_split": about["hf_split"], "hf_subset": about["hf_subset"]}
-        return np.asarray(model.encode(loader, task_metadata=metadata, **where, **options), dtype=np.float32)
+        options = {"batch_size": 64, "show_progress_bar": False, **kwargs["encode_kwargs"]}
+        loader = make_loader(texts, options["batch_size"])
+        split_kwargs = {"hf_split": kwargs["hf_split"], "hf_subset": kwargs["hf_subset"]}
+        return np.asarray(model.encode(loader, task_metadata=metadata, **split_kwargs, **options), dtype=np.float32)
 
     def _calculate_descriptive_statistics_from_split(self, split: str, **_options: Any) -> Any:
         rows = self.dataset[split]  # type: ignore[index]
@@ -80,9 +80,9 @@ class AbsTaskTriplets(InstructedTask):
     text_columns = ("anchor", "positive", "negative")
     abstask_prompt = "What is this text about?"
 
-    def _evaluate_subset(self, model: Any, data_split: Dataset, **about: Any) -> dict[str, float]:
+    def _evaluate_subset(self, model: Any, data_split: Dataset, **kwargs: Any) -> dict[str, float]:
         texts = [text for column in self.text_columns for text in data_split[column]]
-        parts = np.split(self._encode(model, texts, self.metadata.prompt or self.abstask_prompt, about), 3)
+        parts = np.split(self._encode(model, texts, self.metadata.prompt or self.abstask_prompt, kwargs), 3)
         return {"triplet_accuracy": triplet_success(*parts) / 100}
 
 
@@ -97,45 +97,45 @@ class AbsTaskConditionalSTS(InstructedTask):
     score_column = "score"
     abstask_prompt = "What is this text about?"
 
-    def _evaluate_subset(self, model: Any, data_split: Dataset, **about: Any) -> dict[str, float]:
+    def _evaluate_subset(self, model: Any, data_split: Dataset, **kwargs: Any) -> dict[str, float]:
         rows: dict[str, list[int]] = defaultdict(list)
         for row, instruction in enumerate(data_split[self.instruction_column]):
             rows[instruction].append(row)
         firsts, seconds = (list(data_split[column]) for column in self.text_columns)
         cosines = np.empty(len(data_split))
-        for instruction, places in rows.items():
-            texts = [side[row] for side in (firsts, seconds) for row in places]
-            cosines[places] = row_cosines(*np.split(self._encode(model, texts, instruction, about), 2))
+        for instruction, row_indices in rows.items():
+            texts = [side[row] for side in (firsts, seconds) for row in row_indices]
+            cosines[row_indices] = compute_row_cosines(*np.split(self._encode(model, texts, instruction, kwargs), 2))
         scores = [float(score) for score in data_split[self.score_column]]
         return {"cosine_spearman": spearman(cosines, scores) / 100, "cosine_pearson": pearson(cosines, scores) / 100}
 
 
 def _set(kind: str, name: str, config: str | None = None) -> dict[str, str]:
-    path, revision = known_set(kind, name).pinned
+    path, revision = find_set(kind, name).pinned
     return {"path": path, "revision": revision} | ({"name": config} if config else {})
 
 
-def _triplets(name: str, criterion: str) -> Any:
-    prompt = instructions_of("intent_emotion")[criterion]
-    return metadata_of(prompt, name, dataset=_set("intent emotion", "IntentEmotion", criterion), main_score="triplet_accuracy")
+def _make_triplet_metadata(name: str, criterion: str) -> Any:
+    prompt = read_instructions("intent_emotion")[criterion]
+    return make_metadata(prompt, name, dataset=_set("intent emotion", "IntentEmotion", criterion), main_score="triplet_accuracy")
 
 
 class IntentEmotionEmotion(AbsTaskTriplets):
     """IntentEmotion under the emotion's question."""
 
-    metadata = _triplets("IntentEmotionEmotion", "emotion")
+    metadata = _make_triplet_metadata("IntentEmotionEmotion", "emotion")
 
 
 class IntentEmotionIntent(AbsTaskTriplets):
     """IntentEmotion under the intent's question."""
 
-    metadata = _triplets("IntentEmotionIntent", "intent")
+    metadata = _make_triplet_metadata("IntentEmotionIntent", "intent")
 
 
 class InstructSTSBTask(AbsTaskConditionalSTS):
     """InstructSTSB."""
 
-    metadata = metadata_of("What is this text about?", "InstructSTSB", dataset=_set("instruct sts", "InstructSTSB"))
+    metadata = make_metadata("What is this text about?", "InstructSTSB", dataset=_set("instruct sts", "InstructSTSB"))
 
 
 class _NYT(AbsTaskClusteringLegacy):
@@ -149,18 +149,18 @@ class _NYT(AbsTaskClusteringLegacy):
         self.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
 
 
-def _clustering(name: str, criterion: str) -> Any:
-    about = {"type": "Clustering", "category": "t2c", "main_score": "v_measure"}
-    return metadata_of(instructions_of("nyt")[criterion], name, dataset=_set("corpus", "NYT", criterion), **about)
+def _make_clustering_metadata(name: str, criterion: str) -> Any:
+    fields = {"type": "Clustering", "category": "t2c", "main_score": "v_measure"}
+    return make_metadata(read_instructions("nyt")[criterion], name, dataset=_set("corpus", "NYT", criterion), **fields)
 
 
 class NYTTopicClustering(_NYT):
     """New York Times articles by topic."""
 
-    metadata = _clustering("NYTTopicClustering", "topic")
+    metadata = _make_clustering_metadata("NYTTopicClustering", "topic")
 
 
 class NYTLocationClustering(_NYT):
     """New York Times articles by location."""
 
-    metadata = _clustering("NYTLocationClustering", "location")
+    metadata = _make_clustering_metadata("NYTLocationClustering", "location")

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError
 from inbedder.io.files import atomic_write
-from inbedder_evaluation.item_results import RESAMPLES, load_outcomes, resampled
-from inbedder_evaluation.results import Cell, newest
+from inbedder_evaluation.item_results import RESAMPLES, load_outcomes, resample_units
+from inbedder_evaluation.results import Cell, select_newest
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ def find_model(name: str, models: Sequence[str]) -> str:
         InputError: When there is none.
     """
     for fits in (lambda model: model == name, lambda model: model.startswith(f"{name}, ")):
-        if found := [model for model in models if fits(model)]:
-            return found[0]
+        if matches := [model for model in models if fits(model)]:
+            return matches[0]
     raise InputError(f"--compare names {name!r}, which was not measured. There are: {'; '.join(models)}.")
 
 
@@ -78,19 +78,19 @@ def compare(cells: Sequence[Cell], first: str, second: str, items: Path) -> list
     """
     if first == second:
         raise InputError(f"--compare names {first!r} twice; name two models.")
-    one, other = ({_place(cell): cell for cell in newest(cells) if cell.model == name} for name in (first, second))
+    one, other = ({_place(cell): cell for cell in select_newest(cells) if cell.model == name} for name in (first, second))
     pairs = [(one[place], other[place]) for place in one if place in other]
     if not pairs:
         raise InputError(f"No task was measured of both {first!r} and {second!r}.")
     tasks = dict.fromkeys((cell.task, cell.vectors) for cell, _ in pairs)
-    return [_compared([pair for pair in pairs if (pair[0].task, pair[0].vectors) == task], items) for task in tasks]
+    return [_compare_task([pair for pair in pairs if (pair[0].task, pair[0].vectors) == task], items) for task in tasks]
 
 
 def _place(cell: Cell) -> tuple[str, str, str, int]:
     return cell.task, cell.data_revision, cell.vectors, cell.seed
 
 
-def _compared(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
+def _compare_task(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
     """The comparison on one task, whose cells differ in their seed alone."""
     first, second = (mean(pair[side].scores[pair[side].main_score] for pair in pairs) for side in (0, 1))
     of_seeds = [
@@ -99,24 +99,28 @@ def _compared(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
     if any(list(one.units) != list(other.units) for one, other in of_seeds):
         raise InputError(f"{pairs[0][0].task}: the kept items of both models are not the same. Remove {items} and measure again.")
 
-    def difference(rows: NDArray[np.int64]) -> float:
+    def compute_difference(rows: NDArray[np.int64]) -> float:
         return mean(one.main_score(rows) - other.main_score(rows) for one, other in of_seeds)
 
-    drawn = resampled(of_seeds[0][0].units, difference) if len(of_seeds) == len(pairs) and of_seeds[0][0].statistic else None
-    about = (pairs[0][0].task, pairs[0][0].vectors)
-    compared = Comparison(*about, round(first, 2), round(second, 2), round(first - second, 2))
-    if drawn is None:
+    bootstrap = (
+        resample_units(of_seeds[0][0].units, compute_difference)
+        if len(of_seeds) == len(pairs) and of_seeds[0][0].statistic
+        else None
+    )
+    task_and_vectors = (pairs[0][0].task, pairs[0][0].vectors)
+    compared = Comparison(*task_and_vectors, round(first, 2), round(second, 2), round(first - second, 2))
+    if bootstrap is None:
         return compared
-    beyond = min(int((drawn[1] <= 0).sum()), int((drawn[1] >= 0).sum()))
-    low, high = (round(end, 2) for end in drawn[0])
+    beyond = min(int((bootstrap[1] <= 0).sum()), int((bootstrap[1] >= 0).sum()))
+    low, high = (round(end, 2) for end in bootstrap[0])
     return replace(compared, interval=(low, high), p=round(min(1.0, 2 * (1 + beyond) / (1 + RESAMPLES)), 4))
 
 
-def comparison_table(found: Sequence[Comparison], first: str, second: str) -> list[list[str]]:
+def make_comparison_table(comparisons: Sequence[Comparison], first: str, second: str) -> list[list[str]]:
     """Comparisons as rows of text.
 
     Args:
-        found: The comparisons.
+        comparisons: The comparisons.
         first: Name of the first model.
         second: Name of the second.
 
@@ -124,18 +128,18 @@ def comparison_table(found: Sequence[Comparison], first: str, second: str) -> li
         A head row and one row per comparison.
     """
     rows = [["task", "vectors", first, second, "difference", "95% interval", "p"]]
-    for row in found:
+    for row in comparisons:
         ends = "no items kept" if row.interval is None else f"{row.interval[0]:+.1f} to {row.interval[1]:+.1f}"
         p = "" if row.p is None else f"{row.p:.3f}"
         rows.append([row.task, row.vectors, f"{row.first:.1f}", f"{row.second:.1f}", f"{row.difference:+.1f}", ends, p])
     return rows
 
 
-def save_comparison(found: Sequence[Comparison], first: str, second: str, command: str, path: Path) -> None:
+def save_comparison(comparisons: Sequence[Comparison], first: str, second: str, command: str, path: Path) -> None:
     """Write comparisons beside the results.
 
     Args:
-        found: The comparisons.
+        comparisons: The comparisons.
         first: Name of the first model.
         second: Name of the second.
         command: What made them.
@@ -143,4 +147,4 @@ def save_comparison(found: Sequence[Comparison], first: str, second: str, comman
     """
     content = {"command": command, "first": first, "second": second, "resamples": RESAMPLES}
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(content | {"tasks": [asdict(row) for row in found]}, indent=1), encoding="utf-8")
+        temporary.write_text(json.dumps(content | {"tasks": [asdict(row) for row in comparisons]}, indent=1), encoding="utf-8")

@@ -12,37 +12,37 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from inbedder_evaluation.results import Cell, newest
+from inbedder_evaluation.results import Cell, select_newest
 from inbedder_evaluation.tasks.task import SHIPPED
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "NYT two-criteria clustering")
 """The paper's tests of instruction awareness (its table 1)."""
-NEAR = {"clustering": 3.0}
-"""How far a score of a kind may lie from the published one, in points; others by ``NEAR_OTHERS``."""
-NEAR_OTHERS = 1.0
+TOLERANCE_POINTS = {"clustering": 3.0}
+"""How far a score of a kind may lie from the published one, in points; others by ``DEFAULT_TOLERANCE_POINTS``."""
+DEFAULT_TOLERANCE_POINTS = 1.0
 
 
 @cache
-def published() -> list[dict[str, Any]]:
+def read_published_models() -> list[dict[str, Any]]:
     """The models of the paper: name, measured_as (the name of the same measurement here), read, run and scores."""
     models: list[dict[str, Any]] = json.loads((SHIPPED / "paper.json").read_text(encoding="utf-8"))["models"]
     return models
 
 
-def published_table() -> list[list[str]]:
+def make_published_table() -> list[list[str]]:
     """The paper's models on its tests of instruction awareness.
 
     Returns:
         Rows of cells, the header first; scores in percent, the authors' run or table last.
     """
     rows = [["model", "read as", *AWARENESS, "source"]]
-    for model in published():
+    for model in read_published_models():
         scores = [f"{model['scores'][task]:.2f}" for task in AWARENESS]
         rows.append([model["name"], model["read"], *scores, f"`{model['run']}`" if model["run"] else "table 1"])
     return rows
 
 
-def expected_and_found(cells: Sequence[Cell]) -> list[list[str]]:
+def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
     """Compare a measurement on the paper's own sets with the published numbers.
 
     Args:
@@ -53,21 +53,21 @@ def expected_and_found(cells: Sequence[Cell]) -> list[list[str]]:
         over seeds), difference, and "yes" or "no" to whether they agree; found and difference are empty where the task was not
         measured. No row at all where no model of the paper was measured.
     """
-    chosen = [cell for cell in newest(cells) if cell.vectors == "raw"]
-    measured = {cell.model for cell in chosen}
+    raw_cells = [cell for cell in select_newest(cells) if cell.vectors == "raw"]
+    measured = {cell.model for cell in raw_cells}
     rows = [["model", "task", "expected", "found", "difference", "agrees"]]
-    for model in published():
+    for model in read_published_models():
         if model["measured_as"] not in measured:
             continue
         for task, expected in model["scores"].items():
-            of_task = [cell for cell in chosen if cell.model == model["measured_as"] and cell.task.split(", ")[0] == task]
-            rows.append([model["measured_as"], task, f"{expected:.1f}", *_verdict(task, expected, of_task)])
+            of_task = [cell for cell in raw_cells if cell.model == model["measured_as"] and cell.task.split(", ")[0] == task]
+            rows.append([model["measured_as"], task, f"{expected:.1f}", *_compare_score(task, expected, of_task)])
     return rows if len(rows) > 1 else []
 
 
-def _verdict(task: str, expected: float, cells: Sequence[Cell]) -> list[str]:
+def _compare_score(task: str, expected: float, cells: Sequence[Cell]) -> list[str]:
     if not cells:
         return ["", "", "not measured"]
-    found = statistics.mean(cell.scores[cell.main_score] for cell in cells)
-    near = next((points for kind, points in NEAR.items() if kind in task), NEAR_OTHERS)
-    return [f"{found:.1f}", f"{found - expected:+.1f}", "yes" if abs(found - expected) <= near else "no"]
+    score = statistics.mean(cell.scores[cell.main_score] for cell in cells)
+    tolerance = next((points for kind, points in TOLERANCE_POINTS.items() if kind in task), DEFAULT_TOLERANCE_POINTS)
+    return [f"{score:.1f}", f"{score - expected:+.1f}", "yes" if abs(score - expected) <= tolerance else "no"]

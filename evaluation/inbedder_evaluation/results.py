@@ -87,21 +87,21 @@ def save_cells(cells: Iterable[Cell], path: Path) -> None:
         cells: The cells.
         path: The file.
     """
-    places: dict[str, dict[str, int]] = {name: {} for name in SHARED}
+    indices: dict[str, dict[str, int]] = {name: {} for name in SHARED}
     lines = []
     for cell in cells:
         values = asdict(cell)
-        for name, known in places.items():
-            values[name] = known.setdefault(json.dumps(values[name]), len(known))
+        for name, index_of_value in indices.items():
+            values[name] = index_of_value.setdefault(json.dumps(values[name]), len(index_of_value))
         lines.append(json.dumps(values))
-    shared = [f'  "{name}": [\n   ' + ",\n   ".join(known) + "\n  ]" for name, known in places.items()]
+    shared = [f'  "{name}": [\n   ' + ",\n   ".join(index_of_value) + "\n  ]" for name, index_of_value in indices.items()]
     text = f'{{\n "version": {VERSION},\n "shared": {{\n' + ",\n".join(shared) + "\n },\n"
     text += ' "cells": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def newest(cells: Sequence[Cell]) -> list[Cell]:
+def select_newest(cells: Sequence[Cell]) -> list[Cell]:
     """Only the cells of the last weights and data of each model and task: a file may hold older ones beside them.
 
     Args:
@@ -114,7 +114,7 @@ def newest(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if last[cell.model, cell.task] == (cell.model_revision, cell.data_revision)]
 
 
-def table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None) -> list[list[str]]:
+def make_table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None) -> list[list[str]]:
     """Scores as rows of text: mean ± standard deviation over several seeds, or a score with its 95% interval in brackets.
 
     Args:
@@ -125,16 +125,18 @@ def table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None)
     Returns:
         A head row (model and tasks) and one row per model, in order of appearance.
     """
-    chosen = [cell for cell in newest(cells) if cell.vectors == vectors and (score is None or score in cell.scores)]
-    tasks = list(dict.fromkeys(cell.task for cell in chosen))
-    models = list(dict.fromkeys(cell.model for cell in chosen))
+    cells_shown = [cell for cell in select_newest(cells) if cell.vectors == vectors and (score is None or score in cell.scores)]
+    tasks = list(dict.fromkeys(cell.task for cell in cells_shown))
+    models = list(dict.fromkeys(cell.model for cell in cells_shown))
     rows = [["model", *tasks]]
     for model in models:
-        rows.append([model, *(_summary([c for c in chosen if (c.model, c.task) == (model, task)], score) for task in tasks)])
+        rows.append(
+            [model, *(_format_scores([c for c in cells_shown if (c.model, c.task) == (model, task)], score) for task in tasks)]
+        )
     return rows
 
 
-def _summary(cells: Sequence[Cell], score: str | None) -> str:
+def _format_scores(cells: Sequence[Cell], score: str | None) -> str:
     values = [cell.scores[score or cell.main_score] for cell in cells]
     if not values:
         return ""
@@ -144,11 +146,11 @@ def _summary(cells: Sequence[Cell], score: str | None) -> str:
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
+def format_markdown(rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown.
 
     Args:
-        rows: Head and rows, as ``table`` gives them.
+        rows: Head and rows, as ``make_table`` gives them.
 
     Returns:
         The table, without a line break at its end.
@@ -158,7 +160,7 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def format_aligned(rows: Sequence[Sequence[str]]) -> str:
     """A table for a terminal.
 
     Args:

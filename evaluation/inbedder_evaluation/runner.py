@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from inbedder.errors import InputError, ModelError
 from inbedder.vectors import Vectors
 from inbedder_evaluation.embedders import Embedder
-from inbedder_evaluation.item_results import Outcomes, interval, load_outcomes, save_outcomes
+from inbedder_evaluation.item_results import Outcomes, compute_interval, load_outcomes, save_outcomes
 from inbedder_evaluation.results import Cell, load_cells, save_cells
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS
 from inbedder_evaluation.tasks.task import Encode, Itemised, Task, TaskInfo
@@ -55,22 +55,24 @@ def run(
         ModelError: When an instruction does not reach the prompt of a model that should read it.
         InputError: When two embedders have the same name, so that tables could not tell them apart.
     """
-    twice = [name for name, count in Counter(embedder.name for embedder in embedders).items() if count > 1]
-    if twice:
-        raise InputError(f"Two models are called {twice[0]!r}; measure them into two files, or give one of them by another path.")
-    known = {cell.key: cell for cell in load_cells(path)}
+    repeated_names = [name for name, count in Counter(embedder.name for embedder in embedders).items() if count > 1]
+    if repeated_names:
+        raise InputError(
+            f"Two models are called {repeated_names[0]!r}; measure them into two files, or give one of them by another path."
+        )
+    finished_cells = {cell.key: cell for cell in load_cells(path)}
     planned = []
     cells_a_model = len(KINDS) * sum(len(seeds) if task.seeded else 1 for task in tasks)
     with tqdm(total=len(embedders) * cells_a_model, desc="Measuring", unit=" cells", disable=None) as bar:
         for embedder in embedders:
-            remembered, source = _Remembered(embedder), ""
+            memory, source = _Remembered(embedder), ""
             for task in tasks:
                 if task.info.source != source:  # the tasks of one corpus share its vectors
-                    remembered, source = _Remembered(embedder), task.info.source
+                    memory, source = _Remembered(embedder), task.info.source
                 bar.set_postfix_str(f"{embedder.name}: {task.info.name}")
-                for cell in _cells(remembered, task, seeds, known, Items(items, need_items)):
-                    known[cell.key] = cell
-                    save_cells(known.values(), path)
+                for cell in _measure_cells(memory, task, seeds, finished_cells, Items(items, need_items)):
+                    finished_cells[cell.key] = cell
+                    save_cells(finished_cells.values(), path)
                     planned.append(cell)
                     report(cell)
                     bar.update()
@@ -81,24 +83,26 @@ class Items(NamedTuple):
     """Where items are kept, and whether finished cells need theirs."""
 
     folder: Path | None
-    needed: bool
+    needs_items: bool
 
 
-def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dict[Any, Cell], items: Items) -> Iterator[Cell]:
-    embedder = remembered.embedder
-    text, instruction = task.first_input()
+def _measure_cells(
+    memory: _Remembered, task: Task, seeds: Sequence[int], finished_cells: dict[Any, Cell], items: Items
+) -> Iterator[Cell]:
+    embedder = memory.embedder
+    text, instruction = task.get_first_input()
     prompt = embedder.prompt(text, instruction)
     if embedder.instructed and embedder.verbatim and instruction not in prompt:
         raise ModelError(f"The instruction {instruction!r} did not reach the prompt of {embedder.name}: {prompt!r}.")
     for kind in KINDS if embedder.similarity is None else KINDS[:1]:
         for seed in seeds if task.seeded else (0,):
             key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
-            lacking = items.needed and items.folder is not None and load_outcomes(items.folder, key) is None
-            if key in known and not (lacking and isinstance(task, Itemised)):
-                yield known[key]
+            lacking = items.needs_items and items.folder is not None and load_outcomes(items.folder, key) is None
+            if key in finished_cells and not (lacking and isinstance(task, Itemised)):
+                yield finished_cells[key]
                 continue
             started = time.time()
-            main_score, outcomes = _outcomes(task, remembered, kind, seed)
+            main_score, outcomes = _measure_outcomes(task, memory, kind, seed)
             if items.folder is not None and isinstance(task, Itemised):
                 save_outcomes(items.folder, key, outcomes)
             yield Cell(
@@ -107,25 +111,25 @@ def _cells(remembered: _Remembered, task: Task, seeds: Sequence[int], known: dic
                 scores={name: round(float(score), 2) for name, score in outcomes.scores.items()},
                 first_prompt=prompt if task.info.quoted else "",
                 seconds=round(time.time() - started, 1),
-                about=about_of(task.info) | ({} if embedder.spec is None else {"spec": dict(embedder.spec)}),
-                interval=None if task.seeded else _rounded(interval(outcomes)),
+                about=describe_run(task.info) | ({} if embedder.spec is None else {"spec": dict(embedder.spec)}),
+                interval=None if task.seeded else _round_interval(compute_interval(outcomes)),
             )
 
 
-def _outcomes(task: Task, remembered: _Remembered, kind: str, seed: int) -> tuple[str, Outcomes]:
-    similarity = remembered.embedder.similarity
+def _measure_outcomes(task: Task, memory: _Remembered, kind: str, seed: int) -> tuple[str, Outcomes]:
+    similarity = memory.embedder.similarity
     if similarity is not None and isinstance(task, ConditionalSTS):
-        return "spearman", task.outcomes_of_pairs(similarity)
-    encode = remembered.encode(kind)
-    found = task.outcomes(encode, seed) if isinstance(task, Itemised) else Outcomes(task.evaluate(encode, seed))
-    return task.info.main_score, found
+        return "spearman", task.evaluate_pairs(similarity)
+    encode = memory.encode(kind)
+    outcomes = task.evaluate_items(encode, seed) if isinstance(task, Itemised) else Outcomes(task.evaluate(encode, seed))
+    return task.info.main_score, outcomes
 
 
-def _rounded(ends: tuple[float, float] | None) -> list[float] | None:
+def _round_interval(ends: tuple[float, float] | None) -> list[float] | None:
     return None if ends is None else [round(end, 2) for end in ends]
 
 
-def centred(vectors: Vectors) -> Vectors:
+def center_vectors(vectors: Vectors) -> Vectors:
     """Vectors minus their mean, shape (n, d)."""
     return np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
 
@@ -148,15 +152,15 @@ class _Remembered:
             if not self.embedder.instructed:
                 instruction = ""
             per_text = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
-            given = tuple(texts)
-            if ("raw", given, per_text) not in self._vectors:
-                self._vectors["raw", given, per_text] = self._encode_once(given, per_text)
-            vectors = self._vectors["raw", given, per_text]
+            text_key = tuple(texts)
+            if ("raw", text_key, per_text) not in self._vectors:
+                self._vectors["raw", text_key, per_text] = self._encode_once(text_key, per_text)
+            vectors = self._vectors["raw", text_key, per_text]
             if kind == "raw":
                 return vectors
             if self.embedder.instructed:  # many instructions: keep their raw vectors alone
-                return centred(vectors)
-            return self._vectors.setdefault((kind, given, per_text), centred(vectors))
+                return center_vectors(vectors)
+            return self._vectors.setdefault((kind, text_key, per_text), center_vectors(vectors))
 
         return encode
 
@@ -175,7 +179,7 @@ def command() -> str:
     return " ".join([program, *map(shlex.quote, sys.argv[1:])])
 
 
-def about_of(info: TaskInfo) -> dict[str, Any]:
+def describe_run(info: TaskInfo) -> dict[str, Any]:
     """What a measurement rests on.
 
     Args:

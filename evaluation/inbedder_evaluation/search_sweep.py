@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from inbedder.embedder import InBedder
 from inbedder.io.files import atomic_write
 from inbedder.prompting.templates import GENERIC_INSTRUCTION
-from inbedder.search.model_vectors import generic_vectors, instructed_vectors
-from inbedder.search.ranking import mixed
-from inbedder.vectors import Vectors, unit
-from inbedder_evaluation.figures import lines
+from inbedder.search.model_vectors import encode_generic, encode_instructed
+from inbedder.search.ranking import mix_scores
+from inbedder.vectors import Vectors, normalize_vectors
+from inbedder_evaluation.figures import draw_lines
 from inbedder_evaluation.runner import command
-from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, known_corpus
+from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, load_corpus
 
 SETS = ("amazon_multidomain", "airline_tweets", "acos_restaurant", "clinc150", "hwu64")
 CANDIDATES = (50, 100, 200, 500)
@@ -51,17 +51,17 @@ def ndcg(order: NDArray[np.intp], relevant: Relevance) -> float:
     return float((relevant[order[:TOP]] * discounts[: len(order[:TOP])]).sum() / best) if best else 0.0
 
 
-def recall(found: NDArray[np.intp], relevant: Relevance) -> float:
+def recall(row_indices: NDArray[np.intp], relevant: Relevance) -> float:
     """Relevant rows among those found, out of as many as could be there.
 
     Args:
-        found: Rows.
+        row_indices: Rows.
         relevant: As for ``ndcg``.
 
     Returns:
         From 0 to 1.
     """
-    return float(relevant[found].sum() / max(min(len(found), int(relevant.sum())), 1))
+    return float(relevant[row_indices].sum() / max(min(len(row_indices), int(relevant.sum())), 1))
 
 
 def measure(
@@ -84,18 +84,22 @@ def measure(
     for query in queries:
         relevant = labels == labels[query]
         relevant[query] = False
-        scores = {name: held @ held[query] for name, held in vectors.items()}
-        for held in scores.values():
-            held[query] = -np.inf
-        orders = {name: np.argsort(-held, kind="stable")[:-1] for name, held in scores.items()}
-        found = {name: ndcg(order, relevant) for name, order in orders.items()}
+        scores = {name: values @ values[query] for name, values in vectors.items()}
+        for values in scores.values():
+            values[query] = -np.inf
+        orders = {name: np.argsort(-values, kind="stable")[:-1] for name, values in scores.items()}
+        row_indices = {name: ndcg(order, relevant) for name, order in orders.items()}
         for count in CANDIDATES:
-            near = orders[generic][:count]
-            found[f"recall {count}"] = recall(near, relevant)
+            candidates = orders[generic][:count]
+            row_indices[f"recall {count}"] = recall(candidates, relevant)
             for weight in WEIGHTS if count == 200 else (0.0,):
-                order = near[np.argsort(-mixed(scores["instructed"][near], scores[generic][near], weight)[0], kind="stable")]
-                found[f"rerank {count}" + (f", weight {weight}" if weight else "")] = ndcg(order, relevant)
-        for name, score in found.items():
+                order = candidates[
+                    np.argsort(
+                        -mix_scores(scores["instructed"][candidates], scores[generic][candidates], weight)[0], kind="stable"
+                    )
+                ]
+                row_indices[f"rerank {count}" + (f", weight {weight}" if weight else "")] = ndcg(order, relevant)
+        for name, score in row_indices.items():
             sums.setdefault(name, []).append(score)
     return {name: round(100 * float(np.mean(values)), 2) for name, values in sums.items()}
 
@@ -112,24 +116,30 @@ def measure_corpus(model: InBedder, corpus: TwoCriteriaCorpus, count: int, sampl
     Returns:
         One row of results per criterion.
     """
-    base = generic_vectors(model, corpus.texts)
-    own = instructed_vectors(model, corpus.texts, GENERIC_INSTRUCTION)
+    base = encode_generic(model, corpus.texts)
+    own_generic = encode_instructed(model, corpus.texts, GENERIC_INSTRUCTION)
     queries = np.random.default_rng(0).choice(len(corpus.texts), min(count, len(corpus.texts)), replace=False)
     rows = []
     for criterion, (name, instruction) in enumerate(zip(corpus.criteria, corpus.instructions, strict=True)):
-        vectors = {"base": base, "@generic": own, "both": unit(np.hstack([base, own]))}
-        vectors["instructed"] = instructed_vectors(model, corpus.texts, instruction)
+        vectors = {"base": base, "@generic": own_generic, "both": normalize_vectors(np.hstack([base, own_generic]))}
+        vectors["instructed"] = encode_instructed(model, corpus.texts, instruction)
         guided = model.encode_guided(corpus.texts, instruction, generic=base, sample=sample)
-        vectors["guided"] = unit(np.asarray(guided))
+        vectors["guided"] = normalize_vectors(np.asarray(guided))
         scores = measure(corpus, criterion, vectors, queries, "base")
-        about = {"set": corpus.name, "revision": corpus.revision, "criterion": name, "instruction": instruction}
+        labels_of_row = {"set": corpus.name, "revision": corpus.revision, "criterion": name, "instruction": instruction}
         rows.append(
-            {**about, "rows": len(corpus.texts), "queries": len(queries), "guided_cosine": guided.cosine, "scores": scores}
+            {
+                **labels_of_row,
+                "rows": len(corpus.texts),
+                "queries": len(queries),
+                "guided_cosine": guided.cosine,
+                "scores": scores,
+            }
         )
     return rows
 
 
-def figure(rows: list[dict[str, Any]], path: Path) -> None:
+def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw nDCG@10 by candidates, 0 being the generic order, one line per criterion.
 
     Args:
@@ -140,7 +150,7 @@ def figure(rows: list[dict[str, Any]], path: Path) -> None:
         count: {f"{row['set']}: {row['criterion']}": row["scores"][f"rerank {count}" if count else "base"] for row in rows}
         for count in (0, *CANDIDATES)
     }
-    lines({"nDCG@10 by candidates read again": series}, path, "candidates (0: the generic order)")
+    draw_lines({"nDCG@10 by candidates read again": series}, path, "candidates (0: the generic order)")
 
 
 def main(
@@ -156,16 +166,16 @@ def main(
     loaded = InBedder(model, cache=cache)
     rows: list[dict[str, Any]] = []
     for name in SETS:
-        rows += measure_corpus(loaded, known_corpus(name, data, limit), queries, sample)
-        found = {
+        rows += measure_corpus(loaded, load_corpus(name, data, limit), queries, sample)
+        row_indices = {
             "command": command(),
             "model": model,
             "spec": loaded.spec.contents(),
             "results": rows,
         }
         with atomic_write(output) as temporary:
-            temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    figure(rows, output.with_suffix(".png"))
+            temporary.write_text(json.dumps(row_indices, indent=1) + "\n", encoding="utf-8")
+    draw_figure(rows, output.with_suffix(".png"))
 
 
 if __name__ == "__main__":

@@ -22,19 +22,19 @@ from typing import Annotated, Any
 
 import typer
 
-from inbedder.backbones.protocol import decodes
+from inbedder.backbones.protocol import needs_decoding
 from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import atomic_write
 from inbedder.options import BASE_NAME, Reencoding
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.vectors import Vectors
-from inbedder_evaluation.embedders import Embedder, in_own_words, inbedder_embedders
-from inbedder_evaluation.figures import bars, lines, robustness_boxes, word_table
+from inbedder_evaluation.embedders import Embedder, make_embedders, use_training_prompts
+from inbedder_evaluation.figures import draw_bars, draw_lines, draw_robustness_boxes, draw_word_table
 from inbedder_evaluation.results import Cell, load_cells
 from inbedder_evaluation.runner import command, run
 from inbedder_evaluation.tasks import Data, build_tasks
-from inbedder_evaluation.tasks.instruction_detail import gibberish as gibberish_of
+from inbedder_evaluation.tasks.instruction_detail import make_gibberish
 from inbedder_evaluation.tasks.task import fingerprint
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
@@ -77,13 +77,15 @@ def poolings(
     for model in models:
         loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
         for pooling in loaded.backbone.poolings:
-            how: dict[str, Any] = {"temperature": temperature, "top_p": top_p} if decodes(loaded.backbone, pooling) else {}
-            embedders.append(inbedder_embedders(loaded, pooling=pooling, **how)[0])
+            sampling_options: dict[str, Any] = (
+                {"temperature": temperature, "top_p": top_p} if needs_decoding(loaded.backbone, pooling) else {}
+            )
+            embedders.append(make_embedders(loaded, pooling=pooling, **sampling_options)[0])
         for count, heat in SAMPLES if loaded.backbone.answers else ():
             reencoding = Reencoding(count, heat, encoder=re_encoder)
-            embedders.append(inbedder_embedders(loaded, pooling="re-enc", reencoding=reencoding)[0])
+            embedders.append(make_embedders(loaded, pooling="re-enc", reencoding=reencoding)[0])
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), f"{' and '.join(models)} by aggregation")
+    draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{' and '.join(models)} by aggregation")
 
 
 @app.command()
@@ -100,15 +102,15 @@ def layers(
     embedders: dict[str, dict[int, Embedder]] = {}
     for model in models:
         loaded = InBedder(model, beside="none")
-        chosen = sorted(range(loaded.backbone.num_layers, -1, -every))
-        embedders[model] = {layer: inbedder_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in chosen}
+        layer_numbers = sorted(range(loaded.backbone.num_layers, -1, -every))
+        embedders[model] = {layer: make_embedders(loaded, pooling=pooling, layer=layer)[0] for layer in layer_numbers}
     cells = _measure([embedder for of_model in embedders.values() for embedder in of_model.values()], output, data, task, limit)
-    scores = _by_model(cells)
+    scores = _group_by_model(cells)
     panels = {
         f"{model} by layer": {layer: scores[embedder.name] for layer, embedder in of_model.items()}
         for model, of_model in embedders.items()
     }
-    lines(panels, output.with_suffix(".png"))
+    draw_lines(panels, output.with_suffix(".png"))
 
 
 @app.command("filter-words")
@@ -123,9 +125,11 @@ def filter_words(
 ) -> None:
     """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
     loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
-    embedders = [inbedder_embedders(loaded, pooling="avg-gen", uninformative=choice)[0] for choice in (None, uninformative_words)]
+    embedders = [
+        make_embedders(loaded, pooling="avg-gen", uninformative=choice)[0] for choice in (None, list_uninformative_words)
+    ]
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
+    draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model}, uninformative words in the answer")
 
 
 @app.command()
@@ -139,9 +143,9 @@ def precisions(
 ) -> None:
     """The same weights in several precisions."""
     loaded = [InBedder(model, **({"backbone": "onnx"} if name == "int8" else {"dtype": name})) for name in precision]
-    embedders = [replace(inbedder_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
+    embedders = [replace(make_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), f"{model} by precision")
+    draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model} by precision")
 
 
 @app.command()
@@ -155,9 +159,9 @@ def guided(
 ) -> None:
     """Every text read under the instruction, against a sample read and the others' vectors mapped (``encode_guided``)."""
     loaded = InBedder(model)
-    embedders = [inbedder_embedders(loaded, guided=size)[0] for size in (None, sample)]
+    embedders = [make_embedders(loaded, guided=size)[0] for size in (None, sample)]
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
+    draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
 
 
 @app.command()
@@ -172,24 +176,24 @@ def gibberish(
     embedders = []
     for name in model:
         loaded = InBedder(name)
-        real, none = inbedder_embedders(loaded)
-        as_written = inbedder_embedders(loaded, verbatim=True)[0]
-        embedders += [real, in_own_words(_without_meaning(as_written), loaded), none]
+        real, without_instruction = make_embedders(loaded)
+        as_written = make_embedders(loaded, verbatim=True)[0]
+        embedders += [real, use_training_prompts(_make_gibberish_embedder(as_written), loaded), without_instruction]
     cells = _measure(embedders, output, data, task, limit)
-    bars(_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
+    draw_bars(_group_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
 
 
-def _without_meaning(embedder: Embedder) -> Embedder:
+def _make_gibberish_embedder(embedder: Embedder) -> Embedder:
     def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
         return embedder.encode(
-            texts, gibberish_of([instruction])[0] if isinstance(instruction, str) else gibberish_of(instruction)
+            texts, make_gibberish([instruction])[0] if isinstance(instruction, str) else make_gibberish(instruction)
         )
 
-    def prompt(text: str, instruction: str) -> str:
-        return embedder.prompt(text, gibberish_of([instruction])[0])
+    def render_prompt(text: str, instruction: str) -> str:
+        return embedder.prompt(text, make_gibberish([instruction])[0])
 
     name, revision = f"{embedder.name}, gibberish", fingerprint([], [embedder.revision, "gibberish"])
-    return replace(embedder, name=name, revision=revision, encode=encode, prompt=prompt, verbatim=False)
+    return replace(embedder, name=name, revision=revision, encode=encode, prompt=render_prompt, verbatim=False)
 
 
 @app.command()
@@ -201,12 +205,12 @@ def models(
     limit: Limit = None,
 ) -> None:
     """Checkpoints side by side, such as the same recipe trained with other objectives."""
-    embedders = [inbedder_embedders(model_name)[0] for model_name in model]
+    embedders = [make_embedders(model_name)[0] for model_name in model]
     names = {embedder.name: Path(embedder.name).name for embedder in embedders}
     if len(set(names.values())) < len(names):
         names = {name: name for name in names}
     cells = _measure(embedders, output, data, task, limit)
-    bars({names[name]: scores for name, scores in _by_model(cells).items()}, output.with_suffix(".png"), "checkpoints")
+    draw_bars({names[name]: scores for name, scores in _group_by_model(cells).items()}, output.with_suffix(".png"), "checkpoints")
 
 
 @app.command("first-words")
@@ -225,12 +229,12 @@ def first_words(
     table = [["text", "instruction", f"the {top} likeliest words"]]
     for question in instruction:
         words = loaded.nearest_words(loaded.encode(rows, question), top)
-        table += [[text, resolve_instruction(question), ", ".join(near)] for text, near in zip(rows, words, strict=True)]
-    found = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
+        table += [[text, resolve_instruction(question), ", ".join(nearest)] for text, nearest in zip(rows, words, strict=True)]
+    records = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
     with atomic_write(output) as temporary:
-        content = {"command": command(), "model": model, "revision": loaded.revision, "rows": found}
+        content = {"command": command(), "model": model, "revision": loaded.revision, "rows": records}
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    word_table([[_short(text), *rest] for text, *rest in table], output.with_suffix(".png"))
+    draw_word_table([[_shorten(text), *cells_of_row] for text, *cells_of_row in table], output.with_suffix(".png"))
 
 
 @app.command()
@@ -239,10 +243,10 @@ def robustness(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png file.")],
 ) -> None:
     """Box plots of correct, implicit and incorrect instructions."""
-    robustness_boxes(load_cells(results), output)
+    draw_robustness_boxes(load_cells(results), output)
 
 
-def uninformative_words(instruction: str) -> list[str]:
+def list_uninformative_words(instruction: str) -> list[str]:
     """Words whose states say nothing of the text: stopwords, those of the instruction, those of common phrases.
 
     Args:
@@ -251,9 +255,9 @@ def uninformative_words(instruction: str) -> list[str]:
     Returns:
         The words, lower case and as the instruction writes them, and whole phrases, whose tokens are left out one by one.
     """
-    from inbedder.prompting.stopwords import stopwords
+    from inbedder.prompting.stopwords import load_stopwords
 
-    return sorted({*stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction), instruction} - {""})
+    return sorted({*load_stopwords(), *COMMON_WORDS, *re.findall(r"\w+", instruction), instruction} - {""})
 
 
 def _measure(
@@ -264,7 +268,7 @@ def _measure(
     return run(embedders, build_tasks(Data(data, limit=limit), task), output, seeds=range(1))
 
 
-def _by_model(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
+def _group_by_model(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     scores: dict[str, dict[str, Any]] = {}
     for cell in cells:
         if cell.vectors == "raw":
@@ -272,7 +276,7 @@ def _by_model(cells: Sequence[Cell]) -> dict[str, dict[str, Any]]:
     return scores
 
 
-def _short(text: str, most: int = 60) -> str:
+def _shorten(text: str, most: int = 60) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from inbedder_evaluation.results import load_cells, newest, save_cells
+from inbedder_evaluation.results import load_cells, save_cells, select_newest
 
 for name in sys.argv[1:]:
     path = Path(name)
     cells = load_cells(path)
-    save_cells([cell for cell in newest(cells) if cell.vectors == "raw"], path)
+    save_cells([cell for cell in select_newest(cells) if cell.vectors == "raw"], path)
     print(f"{path}: {len(cells)} cells, {len(load_cells(path))} kept, {path.stat().st_size} bytes")

@@ -98,11 +98,11 @@ def _one_line(text: str) -> str:
 
 
 NUMBERS = {
-    "Count": "a whole number from 1",
-    "Whole": "a whole number from 0",
+    "PositiveInt": "a whole number from 1",
+    "NonNegativeInt": "a whole number from 0",
     "Seed": "a whole number from 0",
-    "Above0": "a number above 0",
-    "AtLeast0": "a number from 0",
+    "PositiveFloat": "a number above 0",
+    "NonNegativeFloat": "a number from 0",
     "Share": "a number from 0 to 1",
     "Annotated[int, Field(ge=2)]": "a whole number from 2",
     "StopwordList": ", ".join(get_args(StopwordList)),

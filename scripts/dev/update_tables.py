@@ -32,7 +32,7 @@ from typing import Any
 
 import yaml
 
-from inbedder_evaluation.results import load_cells, markdown, table
+from inbedder_evaluation.results import format_markdown, load_cells, make_table
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKED_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -63,7 +63,7 @@ def load_results(file: str, score: str | None) -> Any:
     content = json.loads((ROOT / file).read_text(encoding="utf-8"))
     if not isinstance(content, dict) or "cells" not in content or "version" not in content:
         return content
-    (_, *tasks), *rows = table(load_cells(ROOT / file), score=score)
+    (_, *tasks), *rows = make_table(load_cells(ROOT / file), score=score)
     return {model: dict(zip(tasks, scores, strict=True)) for model, *scores in rows}
 
 
@@ -148,7 +148,7 @@ def render_rows(description: dict[str, Any]) -> list[list[str]]:
 
 def render(description: dict[str, Any]) -> str:
     """Render a table and its caption as Markdown."""
-    return f"{markdown(render_rows(description))}\n\n{description['caption'].strip()}"
+    return f"{format_markdown(render_rows(description))}\n\n{description['caption'].strip()}"
 
 
 def with_tables(page: str) -> str:

@@ -33,11 +33,11 @@ from inbedder.io.tables import read_rows
 from inbedder.models.bundled import BASE_NAME
 from inbedder.prompting.templates import read_prompts
 from inbedder.vectors import Vectors
-from inbedder_evaluation.embedders import Embedder, inbedder_embedders, mteb_embedders
+from inbedder_evaluation.embedders import Embedder, make_embedders, make_mteb_embedders
 from inbedder_evaluation.figures import lines
-from inbedder_evaluation.results import Cell, load_cells, markdown, save_cells, table
-from inbedder_evaluation.runner import about_of, run
-from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table
+from inbedder_evaluation.results import Cell, format_markdown, load_cells, make_table, save_cells
+from inbedder_evaluation.runner import describe_run, run
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, read_csts
 from inbedder_evaluation.tasks.task import fingerprint
 
 RECIPES = Path(__file__).resolve().parents[2] / "finetune" / "recipes"
@@ -111,14 +111,14 @@ def whole_table(
 ) -> None:
     """The models without training, the three encoders, and the paper's ablations."""
     path = _check(output, data)
-    embedders = [embedder for name in model for embedder in inbedder_embedders(name)]
-    embedders += [embedder for name in baseline for embedder in mteb_embedders(name)]
-    tasks = [*(csts_of_table(path, split=split) for split in SPLITS), csts_of_table(path, as_questions=True)]
+    embedders = [embedder for name in model for embedder in make_embedders(name)]
+    embedders += [embedder for name in baseline for embedder in make_mteb_embedders(name)]
+    tasks = [*(read_csts(path, split=split) for split in SPLITS), read_csts(path, as_questions=True)]
     run(embedders, tasks, output, seeds=range(1))
     for name, (kind, *settings) in TRAINED.items():
         for seed in range(seeds):
             trained_cells(name, kind, [*settings, *changes], seed, path, output)
-    typer.echo(markdown(table(load_cells(output))))
+    typer.echo(format_markdown(make_table(load_cells(output))))
 
 
 @app.command()
@@ -146,17 +146,17 @@ def untrained(
 ) -> None:
     """Models that did not learn these rows: conditions as they stand, as questions, in several wordings; answers re-encoded."""
     path = _check(output, data)
-    plain, asked = csts_of_table(path), csts_of_table(path, as_questions=True)
+    plain, asked = read_csts(path), read_csts(path, as_questions=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in model:
             for subtract in (False, True):
-                embedder, without = inbedder_embedders(name, subtract_instruction=subtract, cache=Path(folder))
+                embedder, without = make_embedders(name, subtract_instruction=subtract, cache=Path(folder))
                 run([embedder], [plain, asked], output, seeds=range(1))
                 run([_over_wordings(embedder)], [plain], output, seeds=range(1))
             run([without], [plain], output, seeds=range(1))
-            run(inbedder_embedders(name, pooling="re-enc")[:1], [asked], output, seeds=range(1))
-    run(mteb_embedders(BASE_NAME), [plain], output, seeds=range(1))
-    typer.echo(markdown(table(load_cells(output))))
+            run(make_embedders(name, pooling="re-enc")[:1], [asked], output, seeds=range(1))
+    run(make_mteb_embedders(BASE_NAME), [plain], output, seeds=range(1))
+    typer.echo(format_markdown(make_table(load_cells(output))))
 
 
 def _over_wordings(embedder: Embedder) -> Embedder:
@@ -188,7 +188,7 @@ def real(
         for name, (seeds, (kind, *settings)) in REAL.items():
             for seed in range(seeds if any(part in name for part in only) else 0):
                 trained_cells(name, kind, [*settings, *changes], seed, more if "our own" in name else data, output)
-    typer.echo(markdown(table(load_cells(output))))
+    typer.echo(format_markdown(make_table(load_cells(output))))
 
 
 def _own_rows() -> list[dict[str, Any]]:
@@ -227,7 +227,7 @@ def curve(
             found.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
     title = f"Spearman on the test rows of {path.name}, mean of {seeds} seeds"
     lines({title: found}, output.with_name(f"{output.stem}_curve.png"), "pairs learned")
-    typer.echo(markdown(table(load_cells(output))))
+    typer.echo(format_markdown(make_table(load_cells(output))))
 
 
 def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path: Path, output: Path) -> list[Cell]:
@@ -250,7 +250,7 @@ def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path:
     data = {"folder": str(path.parent), "train": path.name, "validation": path.name}
     where = [*(f"data.{key}={json.dumps(value)}" for key, value in data.items()), f"training.seed={seed}"]
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", [*where, *changes])
-    tasks = [csts_of_table(path, split=split) for split in SPLITS]
+    tasks = [read_csts(path, split=split) for split in SPLITS]
     learned = read_rated_pairs(path, "train")
     revision = fingerprint([asdict(row) for row in learned], _identity(recipe))
     keys = [(name, revision, task.info.name, task.info.revision, "raw", seed) for task in tasks]
@@ -265,7 +265,7 @@ def trained_cells(name: str, kind: str, changes: Sequence[str], seed: int, path:
         measured = [_measured(result, task) for task in tasks]
     seconds = round(time.time() - started, 1)
     for key, task, scores in zip(keys, tasks, measured, strict=True):
-        known[key] = Cell(*key, "spearman", scores, "", seconds, {**about_of(task.info), **settings})
+        known[key] = Cell(*key, "spearman", scores, "", seconds, {**describe_run(task.info), **settings})
     save_cells(known.values(), output)
     return [known[key] for key in keys]
 
@@ -275,7 +275,7 @@ def _measured(folder: Path, task: ConditionalSTS) -> dict[str, float]:
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
-    found = task.outcomes_of_pairs(lambda first, second, conditions: encoder.similarity(first, second, condition=conditions))
+    found = task.evaluate_pairs(lambda first, second, conditions: encoder.similarity(first, second, condition=conditions))
     return {name: round(score, 2) for name, score in found.scores.items()}
 
 

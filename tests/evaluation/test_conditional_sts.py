@@ -6,7 +6,7 @@ from scipy.stats import pearsonr, spearmanr
 from inbedder.errors import InputError
 from inbedder.io.outputs import write_records
 from inbedder_evaluation.tasks import Data, build_tasks
-from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, csts_of_table, instruct_stsb
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, as_question, load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.task import TaskInfo
 from tests.evaluation.test_tasks import ignorant
 
@@ -25,9 +25,9 @@ def test_c_sts_is_measured_on_the_users_own_csv(tmp_path):
     path.write_text(CSV)
     task, asked = build_tasks(Data(path))
     assert asked.info.name == "C-STS (csts_validation.csv), as a question"
-    assert asked.first_input()[1] == "What is the colour of the vehicle?"
+    assert asked.get_first_input()[1] == "What is the colour of the vehicle?"
     assert [one.info.name for one in build_tasks(Data(path), ["csts"])] == [task.info.name, asked.info.name]
-    assert task.first_input() == ("A man rides a red bike", "The colour of the vehicle.")
+    assert task.get_first_input() == ("A man rides a red bike", "The colour of the vehicle.")
     seen = []
 
     def encode(texts, instructions):
@@ -44,7 +44,7 @@ def test_c_sts_is_measured_on_the_users_own_csv(tmp_path):
 
 def test_an_embedder_that_ignores_conditions_cannot_tell_the_two_faces_of_a_pair_apart(tmp_path):
     (tmp_path / "c.csv").write_text("\n".join(CSV.splitlines()[:5]))
-    assert csts_of_table(tmp_path / "c.csv").evaluate(ignorant)["cosine_spearman"] < 60
+    assert read_csts(tmp_path / "c.csv").evaluate(ignorant)["cosine_spearman"] < 60
 
 
 @pytest.mark.parametrize(
@@ -60,16 +60,16 @@ def test_ratings_and_conditions_that_are_missing_are_named(tmp_path, change, mes
     path = tmp_path / "c.csv"
     path.write_text(change(CSV))
     with pytest.raises(InputError, match=message):
-        csts_of_table(path)
+        read_csts(path)
 
 
 def test_a_rating_outside_the_scale_and_a_missing_column_are_named(tmp_path):
     (tmp_path / "c.csv").write_text(CSV.replace(",2\n", ",6\n"))
     with pytest.raises(InputError, match="row 2 has the rating 6 in column 'label', outside 1 to 5"):
-        csts_of_table(tmp_path / "c.csv")
+        read_csts(tmp_path / "c.csv")
     (tmp_path / "d.csv").write_text(CSV.replace("condition", "respect"))
     with pytest.raises(InputError, match="lacks the column condition"):
-        csts_of_table(tmp_path / "d.csv")
+        read_csts(tmp_path / "d.csv")
     with pytest.raises(InputError, match=r"needs two criteria: .* measured as C-STS without any; this lacks condition"):
         build_tasks(Data(tmp_path / "d.csv"), ["csts"])
     with pytest.raises(InputError, match="C-STS, of a table given as --data"):
@@ -118,7 +118,7 @@ def test_the_authors_set_comes_from_the_hub_at_its_pinned_revision(monkeypatch):
         return [{"sentence1": "a", "sentence2": "b", "instruction": "c?", "score": score} for score in (0.0, 1.0)]
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    task = instruct_stsb("InstructSTSB")
+    task = load_instruct_stsb("InstructSTSB")
     assert asked["path"] == "BrandonZYW/InstructSTSB"
     assert task.info.revision == asked["revision"] == "34dda81eca082ba6b3a259899fe9ae435b6ea1ae"
 
@@ -129,4 +129,4 @@ def test_without_the_hub_the_error_says_what_to_do(monkeypatch):
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(InputError, match=r"Cannot read BrandonZYW/InstructSTSB .*no route.*leave --hub out"):
-        instruct_stsb("InstructSTSB")
+        load_instruct_stsb("InstructSTSB")

@@ -3,7 +3,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets, draw_triplets
-from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.corpus import make_corpus
 
 FIRST = ["book", "book", "film", "film", "book", "game"]
 SECOND = ["good", "bad", "good", "bad", "good", "odd"]
@@ -12,7 +12,7 @@ SECOND = ["good", "bad", "good", "bad", "good", "odd"]
 @pytest.fixture
 def task():
     rows = [{"text": str(i), "kind": a, "mood": b} for i, (a, b) in enumerate(zip(FIRST, SECOND, strict=True))]
-    return ContrastTriplets(corpus_of_rows("toy", rows, {"kind": "A?", "mood": "B?"}), count=300)
+    return ContrastTriplets(make_corpus("toy", rows, {"kind": "A?", "mood": "B?"}), count=300)
 
 
 def test_each_triplet_shares_one_criterion_a_side():
@@ -53,4 +53,4 @@ def test_an_embedder_that_answers_is_always_right(task):
         return np.eye(len(names), dtype=np.float32)[[names.index(labels[int(text)]) for text in texts]]
 
     assert task.evaluate(encode) == {"kind": 100, "mood": 100, "harmonic_mean": 100}
-    assert task.first_input() == ("0", "A?")
+    assert task.get_first_input() == ("0", "A?")

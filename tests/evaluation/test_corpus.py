@@ -3,7 +3,7 @@ import json
 import pytest
 
 from inbedder.errors import InputError
-from inbedder_evaluation.tasks.corpus import corpus_of_rows, corpus_of_table, known_corpus
+from inbedder_evaluation.tasks.corpus import load_corpus, make_corpus, read_corpus
 
 CRITERIA = {"kind": "Which kind?", "mood": "Which mood?"}
 ROWS = [
@@ -18,7 +18,7 @@ ROWS = [
 
 
 def test_rows_without_text_or_label_and_repeated_texts_are_left_out_and_counted():
-    corpus = corpus_of_rows("toy", ROWS, CRITERIA)
+    corpus = make_corpus("toy", ROWS, CRITERIA)
     assert corpus.texts == ["a b", "c d", "e f"]
     assert corpus.labels == (["x", "y", "x"], ["good", "bad", "bad"])
     assert corpus.instructions == ("Which kind?", "Which mood?")
@@ -26,10 +26,10 @@ def test_rows_without_text_or_label_and_repeated_texts_are_left_out_and_counted(
 
 
 def test_the_revision_changes_with_the_rows():
-    assert corpus_of_rows("toy", ROWS, CRITERIA).revision == corpus_of_rows("other", ROWS, CRITERIA).revision
-    assert corpus_of_rows("toy", ROWS[:3], CRITERIA).revision == corpus_of_rows("toy", ROWS, CRITERIA).revision
+    assert make_corpus("toy", ROWS, CRITERIA).revision == make_corpus("other", ROWS, CRITERIA).revision
+    assert make_corpus("toy", ROWS[:3], CRITERIA).revision == make_corpus("toy", ROWS, CRITERIA).revision
     changed = [dict(ROWS[0], text="changed"), *ROWS[1:]]
-    assert corpus_of_rows("toy", changed, CRITERIA).revision != corpus_of_rows("toy", ROWS, CRITERIA).revision
+    assert make_corpus("toy", changed, CRITERIA).revision != make_corpus("toy", ROWS, CRITERIA).revision
 
 
 @pytest.mark.parametrize(
@@ -41,24 +41,24 @@ def test_the_revision_changes_with_the_rows():
 )
 def test_wrong_criteria_are_named(criteria, message):
     with pytest.raises(InputError, match=message):
-        corpus_of_rows("toy", ROWS, criteria)
+        make_corpus("toy", ROWS, criteria)
 
 
 def test_one_class_is_not_enough():
     with pytest.raises(InputError, match=r"column 'kind' has 1 class\(es\) in 2 rows; a criterion needs two"):
-        corpus_of_rows("toy", [ROWS[0], ROWS[2]], CRITERIA)
+        make_corpus("toy", [ROWS[0], ROWS[2]], CRITERIA)
 
 
 def test_a_table_of_the_users_own_is_read(tmp_path):
     (tmp_path / "mine.csv").write_text("review,kind,mood\nfirst one,x,good\nsecond one,y,bad\nthird one,x,bad\n")
-    corpus = corpus_of_table(str(tmp_path / "mine.csv"), CRITERIA)
+    corpus = read_corpus(str(tmp_path / "mine.csv"), CRITERIA)
     assert corpus.texts == ["first one", "second one", "third one"]
     assert corpus.name == "mine.csv"
 
 
 def test_bad_rows_of_a_users_table_are_counted(tmp_path, caplog):
     (tmp_path / "mine.csv").write_text('review,kind,mood\nfirst one,x,good\n"open one,x,bad\nsecond one,y,bad\n,x,bad\n')
-    assert corpus_of_table(str(tmp_path / "mine.csv"), CRITERIA).texts == ["first one", "second one"]
+    assert read_corpus(str(tmp_path / "mine.csv"), CRITERIA).texts == ["first one", "second one"]
     assert caplog.messages == ["mine.csv: 2 bad rows were left out."]
 
 
@@ -70,30 +70,30 @@ def test_a_known_corpus_is_read_from_its_folder(tmp_path):
     rows = [{"text": f"t {i}", "domain": "ab"[i % 2], "polarity": "xy"[i // 10]} for i in range(20)]
     with gzip.open(folder / "all.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    corpus = known_corpus("amazon_multidomain", tmp_path)
+    corpus = load_corpus("amazon_multidomain", tmp_path)
     assert len(corpus.texts) == 20
     assert corpus.instructions[1] == "Is the review positive or negative?"
-    assert len(known_corpus("amazon_multidomain", tmp_path, limit=12).texts) == 12
+    assert len(load_corpus("amazon_multidomain", tmp_path, limit=12).texts) == 12
     with pytest.raises(InputError, match="Unknown corpus"):
-        known_corpus("nope", tmp_path)
+        load_corpus("nope", tmp_path)
 
 
 def test_a_table_is_measured_on_as_many_rows_as_asked(tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("text,kind,mood\n" + "".join(f"t {i},{'ab'[i % 2]},{'xy'[i // 10]}\n" for i in range(20)))
-    corpus = corpus_of_table(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text", 12)
+    corpus = read_corpus(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text", 12)
     assert (len(corpus.texts), corpus.name) == (12, "mine.csv (12 rows)")
-    assert corpus.texts == corpus_of_table(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text", 12).texts
-    assert len(corpus_of_table(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text").texts) == 20
+    assert corpus.texts == read_corpus(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text", 12).texts
+    assert len(read_corpus(str(path), {"kind": "Kind?", "mood": "Mood?"}, "text").texts) == 20
 
 
 def test_the_revision_tells_which_question_belongs_to_which_column():
     swapped = {"mood": CRITERIA["kind"], "kind": CRITERIA["mood"]}
-    assert corpus_of_rows("toy", ROWS, swapped).revision != corpus_of_rows("toy", ROWS, CRITERIA).revision
+    assert make_corpus("toy", ROWS, swapped).revision != make_corpus("toy", ROWS, CRITERIA).revision
 
 
 def test_named_instructions_are_resolved():
-    corpus = corpus_of_rows("toy", ROWS, {"kind": "@topic", "mood": "Which mood?"})
+    corpus = make_corpus("toy", ROWS, {"kind": "@topic", "mood": "Which mood?"})
     assert corpus.instructions == ("What is the topic of the text?", "Which mood?")
 
 
@@ -108,6 +108,6 @@ def test_labels_in_lists_count_where_there_is_one(tmp_path):
     rows += [{"text": "u", "categories": ["PRICE"], "sentiments": ["good"]}]
     with gzip.open(tmp_path / "acos_restaurant" / "train.jsonl.gz", "wt") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    corpus = known_corpus("acos_restaurant", tmp_path)
+    corpus = load_corpus("acos_restaurant", tmp_path)
     assert len(corpus.texts) == 9
     assert set(corpus.labels[0]) == {"FOOD", "PRICE"}

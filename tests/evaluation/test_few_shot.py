@@ -1,10 +1,10 @@
 import pytest
 from typer.testing import CliRunner
 
-from inbedder.conditional.rated_rows import contrasting, read_rated
+from inbedder.conditional.rated_rows import read_rated_pairs, select_contrasting
 from inbedder.errors import InputError, ModelError
 from inbedder.prompting.tokenization import PromptTokenizer
-from inbedder_evaluation.few_shot import app, context_of, load_generative, parse_answers, query_of
+from inbedder_evaluation.few_shot import app, load_generative, parse_answers, render_context, render_query
 from inbedder_evaluation.results import load_cells
 from tests.evaluation.test_conditional_sts import CSV
 
@@ -14,7 +14,7 @@ QUERY = {"sentence1": "A cat {naps}", "sentence2": "A dog barks", "condition": "
 @pytest.fixture
 def examples(tmp_path):
     (tmp_path / "c.csv").write_text("\n".join(CSV.splitlines()[:5]))
-    return contrasting(read_rated(tmp_path / "c.csv"))
+    return select_contrasting(read_rated_pairs(tmp_path / "c.csv"))
 
 
 @pytest.mark.parametrize(
@@ -42,25 +42,25 @@ def test_answers_out_of_format_are_counted():
 
 
 def test_a_context_holds_instruction_and_whole_contrasting_pairs(examples):
-    assert context_of(QUERY, examples, "none", 0, "causal") == ""
-    assert context_of(QUERY, examples, "short", 0, "causal").startswith("On a scale between 1 and 5, how similar")
-    long = context_of(QUERY, examples, "long", 4, "causal")
+    assert render_context(QUERY, examples, "none", 0, "causal") == ""
+    assert render_context(QUERY, examples, "short", 0, "causal").startswith("On a scale between 1 and 5, how similar")
+    long = render_context(QUERY, examples, "long", 4, "causal")
     lines = long.splitlines()
     assert len(lines) == 5 and "5 : The two sentences are completely equivalent" in lines[0]
     assert [line.rsplit("Output: ")[1] for line in lines[1:]] in (["5.0", "2.0", "5.0", "1.0"], ["5.0", "1.0", "5.0", "2.0"])
     assert lines[1].split(" Condition:")[0] == lines[2].split(" Condition:")[0]
-    assert context_of(QUERY, examples, "none", 2, "causal", 1) == context_of(QUERY, examples, "none", 2, "causal", 1)
-    assert context_of(QUERY | {"sentence1": "a lone \ud800"}, examples, "none", 2, "causal")
+    assert render_context(QUERY, examples, "none", 2, "causal", 1) == render_context(QUERY, examples, "none", 2, "causal", 1)
+    assert render_context(QUERY | {"sentence1": "a lone \ud800"}, examples, "none", 2, "causal")
 
 
 def test_a_query_never_sees_its_own_pair(examples):
     own = {"sentence1": examples[0].sentence1, "sentence2": examples[0].sentence2, "condition": "The size"}
     for seed in range(5):
-        assert "red bike" not in context_of(own, examples, "none", 2, "causal", seed)
+        assert "red bike" not in render_context(own, examples, "none", 2, "causal", seed)
         swapped = own | {"sentence1": own["sentence2"], "sentence2": own["sentence1"]}
-        assert "red bike" not in context_of(swapped, examples, "none", 2, "causal", seed)
+        assert "red bike" not in render_context(swapped, examples, "none", 2, "causal", seed)
     with pytest.raises(InputError, match="4 examples need 2 contrasting pairs beside the query's own; there are 1"):
-        context_of(own, examples, "none", 4, "causal")
+        render_context(own, examples, "none", 4, "causal")
 
 
 SHORT = (
@@ -77,13 +77,13 @@ FORMS = {
 def test_prompts_are_those_of_the_authors_code_byte_for_byte(make_model, family, examples):
     model, kind = load_generative(make_model(family)), {"t5": "seq2seq", "opt": "causal"}[family]
     row = QUERY | {"sentence1": " A cat {naps} "}
-    prompt = model.prompt(query_of(row, kind), context_of(row, examples[:2], "short", 2, kind))
+    prompt = model.prompt(render_query(row, kind), render_context(row, examples[:2], "short", 2, kind))
     shown = [FORMS[family].format(one.sentence1, one.sentence2, one.condition, float(one.label)) for one in examples[:2]]
     query = FORMS[family].format("A cat {naps}", "A dog barks", "the animal", "")
     assert prompt == SHORT + "\n".join([*shown, query])
     tokens = model.backbone.tokenizer(prompt)["input_ids"]
     whole = PromptTokenizer(model.backbone.tokenizer, model.tokenizer.template, 1000)  # the tiny models take fewer tokens
-    assert whole([query_of(row, kind)], [context_of(row, examples[:2], "short", 2, kind)])[0].ids.tolist() == tokens
+    assert whole([render_query(row, kind)], [render_context(row, examples[:2], "short", 2, kind)])[0].ids.tolist() == tokens
 
 
 def test_a_masked_model_is_refused(make_model):

@@ -1,8 +1,8 @@
 import pytest
 
-from inbedder_evaluation.tasks.corpus import corpus_of_rows
-from inbedder_evaluation.tasks.instruction_detail import InstructionDetail, detail_instructions, gibberish
-from inbedder_evaluation.tasks.sets import known_sets
+from inbedder_evaluation.tasks.corpus import make_corpus
+from inbedder_evaluation.tasks.instruction_detail import InstructionDetail, make_gibberish, read_detail_instructions
+from inbedder_evaluation.tasks.sets import read_sets
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
 
 WORDS = {"tag": "Toy", "simple": {"kind": "kind", "mood": "mood"}}
@@ -10,16 +10,16 @@ WORDS = {"tag": "Toy", "simple": {"kind": "kind", "mood": "mood"}}
 
 def test_gibberish_puts_runs_of_letters_in_the_place_of_words_as_the_reproduction_does():
     asked = ["Represent the image caption: ", "Represent a comment: ", "Represent the statement: "]
-    assert gibberish(asked) == ["AAAAAAAAA BBB CCCCC DDDDDDD: ", "AAAAAAAAA E FFFFFFF: ", "AAAAAAAAA BBB GGGGGGGGG: "]
+    assert make_gibberish(asked) == ["AAAAAAAAA BBB CCCCC DDDDDDD: ", "AAAAAAAAA E FFFFFFF: ", "AAAAAAAAA BBB GGGGGGGGG: "]
 
 
 def test_gibberish_keeps_instructions_apart_behind_the_alphabet():
     words = [f"w{i}" for i in range(60)]
-    assert len(set(gibberish(words))) == 60
+    assert len(set(make_gibberish(words))) == 60
 
 
 def test_levels_are_scored_by_what_the_embedder_makes_of_them():
-    task = InstructionDetail(corpus_of_rows("toy", ROWS, QUESTIONS), WORDS)
+    task = InstructionDetail(make_corpus("toy", ROWS, QUESTIONS), WORDS)
     assert task.levels["gibberish"] == ["AAAA?", "BBBB?"]
 
     def reader(texts, instruction):
@@ -35,6 +35,6 @@ def test_levels_are_scored_by_what_the_embedder_makes_of_them():
 
 
 def test_every_known_corpus_has_its_words():
-    assert set(detail_instructions()) == {known.name.lower() for known in known_sets() if known.kind == "corpus"}
-    for words in detail_instructions().values():
+    assert set(read_detail_instructions()) == {known.name.lower() for known in read_sets() if known.kind == "corpus"}
+    for words in read_detail_instructions().values():
         assert words["tag"] and len(words["simple"]) == 2

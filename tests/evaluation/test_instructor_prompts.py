@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from inbedder.embedder import InBedder
-from inbedder.prompting.templates import check_represented, read_prompts
-from inbedder_evaluation.embedders import in_own_words, inbedder_embedders
-from inbedder_evaluation.instructor_prompts import represented
-from inbedder_evaluation.sweeps import _without_meaning
+from inbedder.prompting.templates import check_unified_instruction, read_prompts
+from inbedder_evaluation.embedders import make_embedders, use_training_prompts
+from inbedder_evaluation.instructor_prompts import to_instructor_prompt
+from inbedder_evaluation.sweeps import _make_gibberish_embedder
 
 QUESTIONS = sorted({question for asked in read_prompts("evaluation").values() for question in asked.values()})
 
@@ -13,36 +13,36 @@ QUESTIONS = sorted({question for asked in read_prompts("evaluation").values() fo
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_question_of_the_tests_has_a_form_in_instructors_words(question):
     assert question in read_prompts("represent")["questions"]
-    assert check_represented(represented(question))
-    assert represented(question).endswith(": ")
+    assert check_unified_instruction(to_instructor_prompt(question))
+    assert to_instructor_prompt(question).endswith(": ")
 
 
 def test_another_question_takes_the_general_form():
-    assert represented("Who is late: he?") == "Represent the text for answering the question Who is late, he: "
-    assert check_represented(represented("Say\nwhat: this  is."))
+    assert to_instructor_prompt("Who is late: he?") == "Represent the text for answering the question Who is late, he: "
+    assert check_unified_instruction(to_instructor_prompt("Say\nwhat: this  is."))
 
 
 @pytest.mark.parametrize("instruction", ["", "Represent the caption:", "Represent the caption for retrieval: "])
 def test_no_instruction_and_one_in_these_words_stay_as_they_are(instruction):
-    assert represented(instruction) == instruction
+    assert to_instructor_prompt(instruction) == instruction
 
 
 def test_an_instructor_model_is_asked_in_its_words_and_others_in_the_tests_own(make_model):
     question = "How does the customer feel?"
     model = InBedder(make_model("headless-bert"), backbone="instructor")
-    asked, none = inbedder_embedders(model)
+    asked, none = make_embedders(model)
     assert asked.prompt("late", question) == "Represent the banking customer message for classifying the emotion: late"
     assert none.prompt("late", question) == "late"
-    as_written = inbedder_embedders(model, verbatim=True)[0]
+    as_written = make_embedders(model, verbatim=True)[0]
     assert as_written.prompt("late", question) == f"{question}late"
     assert as_written.revision != asked.revision
     per_text = asked.encode(["late", "lost"], [question, "What is said?"])
     np.testing.assert_allclose(per_text[0], asked.encode(["late"], question)[0], atol=1e-6)
     assert not np.allclose(per_text[0], as_written.encode(["late"], question)[0], atol=1e-3)
-    assert question in inbedder_embedders(make_model("bert"))[0].prompt("late", question)
+    assert question in make_embedders(make_model("bert"))[0].prompt("late", question)
 
 
 def test_gibberish_takes_the_place_of_instructors_words(make_model):
     model = InBedder(make_model("headless-bert"), backbone="instructor")
-    meaningless = in_own_words(_without_meaning(inbedder_embedders(model, verbatim=True)[0]), model)
+    meaningless = use_training_prompts(_make_gibberish_embedder(make_embedders(model, verbatim=True)[0]), model)
     assert meaningless.prompt("late", "What is in the picture?") == "AAAAAAAAA BBB CCCCCCC: late"

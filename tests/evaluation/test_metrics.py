@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import v_measure_score
 
-from inbedder.vectors import row_cosines
+from inbedder.vectors import compute_row_cosines
 from inbedder_evaluation.metrics import harmonic_mean, spearman, triplet_success, v_measure
 
 RNG = np.random.default_rng(0)
@@ -12,8 +12,8 @@ RNG = np.random.default_rng(0)
 def test_cosines_equal_those_written_out():
     a, b = RNG.normal(size=(5, 3)), RNG.normal(size=(5, 3))
     expected = [x @ y / np.sqrt(x @ x) / np.sqrt(y @ y) for x, y in zip(a, b, strict=True)]
-    assert row_cosines(a, b) == pytest.approx(expected)
-    assert row_cosines(np.zeros((1, 3)), b[:1]) == [0]
+    assert compute_row_cosines(a, b) == pytest.approx(expected)
+    assert compute_row_cosines(np.zeros((1, 3)), b[:1]) == [0]
 
 
 def test_triplet_success_counts_strict_wins():

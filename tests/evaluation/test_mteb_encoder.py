@@ -7,13 +7,13 @@ from mteb.models.models_protocols import EncoderProtocol
 from inbedder import InBedder
 from inbedder.errors import ModelError
 from inbedder_evaluation import mteb_encoder
-from inbedder_evaluation.embedders import mteb_embedders
-from inbedder_evaluation.mteb_encoder import FunctionEncoder, MtebEncoder, describe, loader_of, metadata_of, texts_of
+from inbedder_evaluation.embedders import make_mteb_embedders
+from inbedder_evaluation.mteb_encoder import FunctionEncoder, MtebEncoder, describe, list_texts, make_loader, make_metadata
 from inbedder_evaluation.runner import run
 from inbedder_evaluation.tasks import Data, build_tasks
-from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
-from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
-from inbedder_evaluation.tasks.standard import standard_task
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
+from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
+from inbedder_evaluation.tasks.standard import load_standard_task
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 from tests.evaluation.test_text_evaluation import write
 
@@ -25,9 +25,9 @@ def test_the_tasks_prompt_is_the_instruction_and_a_given_one_comes_first(make_mo
     texts = ["I love cats", "I love dogs"]
     encoder = MtebEncoder(model, instructions={"Known": "Do they love animals?"})
     assert isinstance(encoder, EncoderProtocol)
-    by_prompt = encoder.encode(loader_of(texts), task_metadata=metadata_of("What animals do they love?"), **WHERE)
+    by_prompt = encoder.encode(make_loader(texts), task_metadata=make_metadata("What animals do they love?"), **WHERE)
     np.testing.assert_array_equal(by_prompt, model.encode(texts, "What animals do they love?"))
-    by_name = encoder.encode(loader_of(texts), task_metadata=metadata_of("Nothing?", "Known"), **WHERE)
+    by_name = encoder.encode(make_loader(texts), task_metadata=make_metadata("Nothing?", "Known"), **WHERE)
     np.testing.assert_array_equal(by_name, model.encode(texts, "Do they love animals?"))
 
 
@@ -36,7 +36,7 @@ def test_a_model_runs_on_mtebs_own_task_class_and_into_mtebs_cache(make_model, t
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)
     encoder = MtebEncoder(make_model("opt"), device="cpu")
     cache = mteb.ResultCache(tmp_path / "cache")
-    task = standard_task("clustering", "banking77", tmp_path).task
+    task = load_standard_task("clustering", "banking77", tmp_path).task
     result = mteb.evaluate(encoder, task, cache=cache, show_progress_bar=False)
     score = result.task_results[0].scores["test"][0]["main_score"]
     assert 0 <= score <= 1
@@ -53,7 +53,7 @@ def test_texts_seen_before_are_not_computed_again():
 
     encoder = FunctionEncoder(encode)
     encoder.remember(["a", "b", "a"])
-    vectors = encoder.encode(loader_of(["b", "c"]))
+    vectors = encoder.encode(make_loader(["b", "c"]))
     assert asked == ["a", "b", "c"]
     np.testing.assert_array_equal(vectors, ignorant(["b", "c"], ""))
 
@@ -62,11 +62,11 @@ def test_a_sentence_transformer_runs_through_mteb_on_three_of_our_tasks(tmp_path
     lines = ["text,kind,mood", *(f"{row['text']},{row['kind']},{row['mood']}" for row in ROWS)]
     (tmp_path / "mine.csv").write_text("\n".join(lines))
     tasks = [
-        IntentEmotion(intent_emotion().rows[:8], intent_emotion().info),
-        ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:10]),
+        IntentEmotion(load_intent_emotion().rows[:8], load_intent_emotion().info),
+        ConditionalSTS(load_instruct_stsb().info, load_instruct_stsb().rows[:10]),
     ]
     tasks += build_tasks(Data(tmp_path / "mine.csv", criteria=QUESTIONS), ["triplets"])
-    cells = run(mteb_embedders("all-MiniLM-L6-v2"), tasks, tmp_path / "r.json")
+    cells = run(make_mteb_embedders("all-MiniLM-L6-v2"), tasks, tmp_path / "r.json")
     assert len(cells) == 2 * 3 * 2
     by_key = {(cell.model, cell.task, cell.vectors): cell for cell in cells}
     left_out = by_key["all-MiniLM-L6-v2, no instruction", "InstructSTSB (written)", "raw"]
@@ -85,12 +85,12 @@ class Instructed(AbsEncoder):
 
     def encode(self, inputs, *, task_metadata, **_options):
         prompt = self.get_task_instruction(task_metadata, None)
-        return ignorant([prompt + text for text in texts_of(inputs)], "")
+        return ignorant([prompt + text for text in list_texts(inputs)], "")
 
 
 def test_a_model_with_its_own_prompt_form_runs_in_it(monkeypatch):
     monkeypatch.setattr(mteb_encoder, "load_mteb_model", lambda _name: Instructed())
-    left_out, in_front, own = mteb_embedders("toy/instructed")
+    left_out, in_front, own = make_mteb_embedders("toy/instructed")
     np.testing.assert_array_equal(left_out.encode(["a"], "Why?"), ignorant(["a"], ""))
     np.testing.assert_array_equal(in_front.encode(["a"], "Why?"), ignorant(["Why? a"], ""))
     expected = ignorant([f"Instruct: {one}\nQuery: {text}" for text, one in (("a", "Why?"), ("b", "How?"), ("c", "Why?"))], "")
@@ -101,7 +101,7 @@ def test_a_model_with_its_own_prompt_form_runs_in_it(monkeypatch):
 
 def test_an_unknown_model_is_an_error_that_says_what_to_give():
     with pytest.raises(ModelError, match=r"mteb cannot load 'nobody/nothing'.*Give a model that mteb knows"):
-        mteb_embedders("nobody/nothing")
+        make_mteb_embedders("nobody/nothing")
 
 
 def test_another_way_of_reading_has_another_revision_so_that_mteb_keeps_them_apart(make_model):

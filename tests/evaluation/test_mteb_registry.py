@@ -7,7 +7,7 @@ import pytest
 
 import inbedder_evaluation.mteb_registry as registry
 from inbedder import InBedder
-from inbedder.vectors import row_cosines
+from inbedder.vectors import compute_row_cosines
 
 
 def test_the_bundled_models_are_known_by_name():
@@ -52,10 +52,12 @@ def test_mtebs_command_line_runs_a_shipped_task(tmp_path):
     subprocess.run([sys.executable, "-c", in_float32, *command], check=True, capture_output=True)
     (result,) = tmp_path.rglob("ShippedInstructSTSB.json")
     score = json.loads(result.read_text(encoding="utf-8"))["scores"]["test"][0]["cosine_pearson"]
-    rows = registry.instruct_stsb().rows
+    rows = registry.load_instruct_stsb().rows
     model = InBedder()
     instructions = [row["instruction"] for row in rows]
-    cosines = row_cosines(*(model.encode([row[side] for row in rows], instructions) for side in ("sentence1", "sentence2")))
+    cosines = compute_row_cosines(
+        *(model.encode([row[side] for row in rows], instructions) for side in ("sentence1", "sentence2"))
+    )
     assert score == pytest.approx(registry_pearson(cosines, [float(row["score"]) for row in rows]), abs=1e-5)
 
 

@@ -12,8 +12,8 @@ from inbedder_evaluation.mteb_tasks import (
     NYTLocationClustering,
     NYTTopicClustering,
 )
-from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
-from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
+from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
 from tests.evaluation.test_tasks import ignorant, one_hot
 
 TASKS = [IntentEmotionEmotion, IntentEmotionIntent, InstructSTSBTask, NYTTopicClustering, NYTLocationClustering]
@@ -25,10 +25,10 @@ def score(model, task):
 
 def test_triplets_and_pairs_score_in_mteb_as_in_our_runner(make_model):
     model = InBedder(make_model("bert"))
-    ours = IntentEmotion(intent_emotion().rows[:40], intent_emotion().info)
+    ours = IntentEmotion(load_intent_emotion().rows[:40], load_intent_emotion().info)
     emotion = IntentEmotionEmotion().with_rows([row for row in ours.rows if row["criterion"] == "emotion"])
     assert 100 * score(MtebEncoder(model), emotion)["triplet_accuracy"] == pytest.approx(ours.evaluate(model.encode)["emotion"])
-    pairs = ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:20])
+    pairs = ConditionalSTS(load_instruct_stsb().info, load_instruct_stsb().rows[:20])
     scores = score(MtebEncoder(model), InstructSTSBTask().with_rows(pairs.rows))
     expected = pairs.evaluate(model.encode)
     assert 100 * scores["main_score"] == pytest.approx(expected["cosine_spearman"], abs=0.2)

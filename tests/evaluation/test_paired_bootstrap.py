@@ -7,12 +7,12 @@ from typer.testing import CliRunner
 from inbedder.cli import app as cli
 from inbedder.errors import InputError
 from inbedder_evaluation.embedders import Embedder
-from inbedder_evaluation.paired_bootstrap import compare, comparison_table, find_model
-from inbedder_evaluation.results import load_cells, table
+from inbedder_evaluation.paired_bootstrap import compare, find_model, make_comparison_table
+from inbedder_evaluation.results import load_cells, make_table
 from inbedder_evaluation.runner import run
-from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, instruct_stsb
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
-from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.corpus import make_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
 from inbedder_evaluation.tasks.robustness import InstructionRobustness
 from tests.evaluation.test_robustness import ASKED, DATA
@@ -30,7 +30,7 @@ def model(name, encode):
 
 @pytest.fixture(scope="module")
 def corpus():
-    return corpus_of_rows("toy", ROWS, QUESTIONS)
+    return make_corpus("toy", ROWS, QUESTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_equal_models_do_not_differ(corpus, tmp_path):
 def test_models_that_differ_by_chance_are_rarely_told_apart(tmp_path):
     draw = np.random.default_rng(0)
     rows = [{"sentence1": f"a {i}", "sentence2": f"b {i}", "instruction": "Why?", "score": i % 5} for i in range(40)]
-    task = ConditionalSTS(instruct_stsb().info, rows)
+    task = ConditionalSTS(load_instruct_stsb().info, rows)
     noise = [lambda texts, _: draw.normal(size=(len(texts), 6)).astype(np.float32) for _ in range(6)]
     embedders = [model(f"m{i}", encode) for i, encode in enumerate(noise)]
     cells = run(embedders, [task], tmp_path / "r.json", items=tmp_path / "items")
@@ -80,7 +80,7 @@ def test_a_task_without_items_is_compared_by_its_scores_alone(tmp_path):
     cells = run([model("a", ignorant), model("b", oracle)], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", [0])
     row = compare(cells, "a", "b", tmp_path / "items")[0]
     assert row.interval is None and row.p is None
-    assert comparison_table([row], "a", "b")[1][-2:] == ["no items kept", ""]
+    assert make_comparison_table([row], "a", "b")[1][-2:] == ["no items kept", ""]
 
 
 def test_models_are_found_by_what_was_given(measured):
@@ -112,8 +112,8 @@ def test_scores_without_a_seed_carry_an_interval_in_cells_and_tables(measured):
     assert all(cell.interval is None for cell in cells if cell not in triplets)
     low, high = triplets[-1].interval
     assert 0 <= low < triplets[-1].scores["harmonic_mean"] < high <= 100
-    assert table(cells, "centred")[2][1] == f"{triplets[-1].scores['harmonic_mean']:.1f} [{low:.1f}, {high:.1f}]"
-    assert "[" not in table(cells, "centred", "kind")[2][1]
+    assert make_table(cells, "centred")[2][1] == f"{triplets[-1].scores['harmonic_mean']:.1f} [{low:.1f}, {high:.1f}]"
+    assert "[" not in make_table(cells, "centred", "kind")[2][1]
 
 
 def test_the_command_line_measures_and_compares_two_models(make_model, tmp_path):

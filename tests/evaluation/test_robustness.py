@@ -9,9 +9,9 @@ from inbedder_evaluation.tasks.robustness import (
     KINDS,
     InstructionRobustness,
     LabelledTexts,
-    authors_instructions,
-    deltas,
-    robustness_instructions,
+    compute_deltas,
+    read_authors_instructions,
+    read_robustness_instructions,
 )
 from tests.evaluation.test_tasks import ignorant, one_hot
 
@@ -50,7 +50,7 @@ def test_a_model_that_ignores_instructions_has_no_delta():
 
 def test_the_two_definitions_of_a_delta_are_a_difference_of_means_and_the_least_minus_the_greatest():
     values = {"correct": [50.0, 70.0], "implicit": [40.0, 60.0], "incorrect": [10.0, 45.0]}
-    assert deltas(values) == dict(zip(DELTAS, (32.5, 22.5, 5.0, -5.0), strict=True))
+    assert compute_deltas(values) == dict(zip(DELTAS, (32.5, 22.5, 5.0, -5.0), strict=True))
 
 
 def write_instructions(tmp_path):
@@ -71,7 +71,7 @@ def test_the_authors_sets_come_from_the_hub_with_the_instructions_of_a_file(monk
     tasks = build_tasks(Data(hub=True, instructions=write_instructions(tmp_path)), ["NYTTopic robustness", "FewRel robustness"])
     assert [task.info.name for task in tasks] == ["NYTTopic robustness", "FewRel robustness"]
     assert asked_for == [("BrandonZYW/NYTClustering", "topic", "462fb544"), ("BrandonZYW/FewRelClustering", None, "d951bf6c")]
-    assert tasks[1].first_input() == ("a 0", "correct 0?")
+    assert tasks[1].get_first_input() == ("a 0", "correct 0?")
     scores = tasks[1].evaluate(lambda texts, _asked: one_hot([text[0] for text in texts]), seed=0)
     assert scores["correct_mean"] == pytest.approx(100) and scores["delta_ci_min_max"] == 0
 
@@ -87,9 +87,9 @@ def test_without_a_file_of_instructions_the_authors_robustness_sets_are_not_offe
 def test_a_file_without_instructions_is_named(tmp_path, content):
     (tmp_path / "bad.json").write_text(content)
     with pytest.raises(InputError, match=r"bad\.json"):
-        authors_instructions(tmp_path / "bad.json")
+        read_authors_instructions(tmp_path / "bad.json")
     with pytest.raises(InputError, match="Cannot read instructions"):
-        authors_instructions(tmp_path / "none.json")
+        read_authors_instructions(tmp_path / "none.json")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_cannot_be_measured_is_refused(data, asked, message):
 
 
 def test_every_shipped_criterion_has_ten_of_each_kind():
-    for criteria in robustness_instructions().values():
+    for criteria in read_robustness_instructions().values():
         for asked in criteria.values():
             assert [len(asked[kind]) for kind in ("correct", "implicit", "incorrect")] == [10, 10, 10]
             every = [one for kind in ("correct", "implicit", "incorrect") for one in asked[kind]]

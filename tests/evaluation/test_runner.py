@@ -9,14 +9,14 @@ from inbedder.cli import app as cli
 from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
 from inbedder.errors import InputError, ModelError
-from inbedder_evaluation.embedders import Embedder, inbedder_embedders
+from inbedder_evaluation.embedders import Embedder, make_embedders
 from inbedder_evaluation.metrics import spearman
-from inbedder_evaluation.results import load_cells, markdown, newest, table
+from inbedder_evaluation.results import format_markdown, load_cells, make_table, select_newest
 from inbedder_evaluation.runner import run
 from inbedder_evaluation.tasks import Data, build_tasks
-from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, csts_of_table, instruct_stsb
+from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS, load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
-from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.corpus import make_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
 from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant
 
@@ -39,7 +39,7 @@ def embedder(encode, name="toy", prompt=lambda text, instruction: f"{instruction
 
 @pytest.fixture
 def clustering():
-    return CriteriaClustering(corpus_of_rows("toy corpus", ROWS, QUESTIONS))
+    return CriteriaClustering(make_corpus("toy corpus", ROWS, QUESTIONS))
 
 
 def test_each_seed_and_kind_is_a_cell_and_texts_are_embedded_once(clustering, tmp_path):
@@ -55,7 +55,7 @@ def test_rows_that_may_not_be_redistributed_are_quoted_nowhere(tmp_path):
     (tmp_path / "c.csv").write_text(
         "sentence1,sentence2,condition,label\na cat,a dog,the animal,1\na cat,a kitten,the animal,4\n"
     )
-    task = csts_of_table(tmp_path / "c.csv")
+    task = read_csts(tmp_path / "c.csv")
     cells = run([embedder(Counting())], [task], tmp_path / "r.json", seeds=[0])
     assert {cell.first_prompt for cell in cells} == {""} and "a cat" not in (tmp_path / "r.json").read_text()
 
@@ -92,8 +92,8 @@ def test_a_run_whose_instruction_does_not_reach_the_prompt_is_refused(clustering
 
 
 def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
-    task = ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:10])
-    cells = run(inbedder_embedders(make_model("bert")), [task], tmp_path / "r.json")
+    task = ConditionalSTS(load_instruct_stsb().info, load_instruct_stsb().rows[:10])
+    cells = run(make_embedders(make_model("bert")), [task], tmp_path / "r.json")
     assert len(cells) == 4
     assert task.rows[0]["instruction"] in cells[0].first_prompt
     assert "What is this text about?" in cells[2].first_prompt
@@ -104,8 +104,8 @@ def test_a_model_runs_with_its_instruction_and_without(make_model, tmp_path):
 def test_an_encoder_that_scores_pairs_is_measured_on_pairs_alone(make_model, clustering, tmp_path, kind):
     encoder = ConditionalEncoder.of_base(make_model("bert"), Encoding(kind=kind)).eval()
     encoder.save(tmp_path / kind)
-    task = ConditionalSTS(instruct_stsb().info, instruct_stsb().rows[:10])
-    (cell,) = run(inbedder_embedders(str(tmp_path / kind)), [task], tmp_path / "r.json")
+    task = ConditionalSTS(load_instruct_stsb().info, load_instruct_stsb().rows[:10])
+    (cell,) = run(make_embedders(str(tmp_path / kind)), [task], tmp_path / "r.json")
     columns = [[row[name] for row in task.rows] for name in ("sentence1", "sentence2", "instruction", "score")]
     expected = spearman(encoder.similarity(*columns[:2], condition=columns[2]), columns[3])
     assert (cell.main_score, cell.vectors, cell.scores["spearman"]) == ("spearman", "raw", round(expected, 2))
@@ -114,14 +114,14 @@ def test_an_encoder_that_scores_pairs_is_measured_on_pairs_alone(make_model, clu
     said = CliRunner().invoke(cli, command, catch_exceptions=False).output
     assert "raw vectors" in said and "centred vectors" not in said
     with pytest.raises(InputError, match="scores pairs and has no vector for one text"):
-        run(inbedder_embedders(str(tmp_path / kind)), [clustering], tmp_path / "r.json")
-    with pytest.raises(ModelError, match=r"has no vector for one text. Measure it: inbedder evaluate --task csts"):
+        run(make_embedders(str(tmp_path / kind)), [clustering], tmp_path / "r.json")
+    with pytest.raises(ModelError, match=r"Evaluate it: inbedder evaluate"):
         InBedder(str(tmp_path / kind))
 
 
 def test_tables_show_means_and_deviations(clustering, tmp_path):
-    cells = run([embedder(ignorant)], [clustering, instruct_stsb()], tmp_path / "r.json", seeds=[0, 1])
-    rows = table(cells)
+    cells = run([embedder(ignorant)], [clustering, load_instruct_stsb()], tmp_path / "r.json", seeds=[0, 1])
+    rows = make_table(cells)
     values = [
         cell.scores["harmonic_mean"]
         for cell in cells
@@ -129,7 +129,7 @@ def test_tables_show_means_and_deviations(clustering, tmp_path):
     ]
     assert rows[0] == ["model", "toy corpus two-criteria clustering", "InstructSTSB (written)"]
     assert rows[1][1] == f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
-    assert markdown([["model", "a"], ["m", "1.0"]]) == "| model | a |\n| --- | --: |\n| m | 1.0 |"
+    assert format_markdown([["model", "a"], ["m", "1.0"]]) == "| model | a |\n| --- | --: |\n| m | 1.0 |"
 
 
 @pytest.mark.parametrize("content", ["not json", json.dumps({"version": 99, "cells": []}), "[]"])
@@ -150,8 +150,8 @@ def test_tables_show_the_newest_weights_of_a_model(clustering, tmp_path):
     run([retrained], [clustering], tmp_path / "r.json", seeds=[0])
     cells = load_cells(tmp_path / "r.json")
     assert len(cells) == 6
-    assert {cell.model_revision for cell in newest(cells)} == {"2"}
-    assert "±" not in table(cells)[1][1]
+    assert {cell.model_revision for cell in select_newest(cells)} == {"2"}
+    assert "±" not in make_table(cells)[1][1]
 
 
 def test_an_embedder_that_ignores_instructions_is_asked_once_and_gives_one_array(tmp_path):
@@ -177,9 +177,9 @@ def test_the_papers_protocol_is_a_task_of_its_own_name(tmp_path):
 def test_a_guided_sample_is_named_and_gives_the_vectors_of_encode_guided(make_model):
     model = InBedder(make_model("bert"))
     texts = [f"text {i} about {'cats' if i % 2 else 'dogs'}" for i in range(90)]
-    mapped, _ = inbedder_embedders(model, guided=50)
+    mapped, _ = make_embedders(model, guided=50)
     assert mapped.name.endswith(", guided 50")
-    assert mapped.revision != inbedder_embedders(model)[0].revision
+    assert mapped.revision != make_embedders(model)[0].revision
     vectors = mapped.encode(texts, "Why?")
     assert np.abs(vectors - model.encode_guided(texts, "Why?", sample=50)).max() < 1e-5
     assert np.abs(vectors - model.encode(texts, "Why?")).max() > 1e-3

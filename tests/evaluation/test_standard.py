@@ -8,8 +8,8 @@ from sklearn.metrics import average_precision_score
 
 from inbedder.errors import InputError
 from inbedder_evaluation.tasks import Data, build_tasks
-from inbedder_evaluation.tasks.sets import known_set, known_sets
-from inbedder_evaluation.tasks.standard import standard_task, task_of_mteb
+from inbedder_evaluation.tasks.sets import find_set, read_sets
+from inbedder_evaluation.tasks.standard import load_mteb_task, load_standard_task
 from tests.evaluation.test_tasks import ignorant, one_hot
 from tests.evaluation.test_text_evaluation import write
 
@@ -23,14 +23,14 @@ def cosines(rows):
 
 def test_sts_is_the_spearman_correlation_with_ties(tmp_path):
     write(tmp_path / "stsb" / "test.jsonl.gz", PAIRS)
-    scores = standard_task("sts", "stsb", tmp_path).evaluate(ignorant)
+    scores = load_standard_task("sts", "stsb", tmp_path).evaluate(ignorant)
     assert scores["cosine_spearman"] == pytest.approx(100 * spearmanr(cosines(PAIRS), [p["score"] for p in PAIRS]).statistic)
 
 
 def test_pair_classification_is_the_average_precision_of_the_cosine(tmp_path):
     rows = [{**pair, "label": i % 2} for i, pair in enumerate(PAIRS)]
     write(tmp_path / "mrpc" / "test.jsonl.gz", rows)
-    task = standard_task("pairs", "mrpc", tmp_path)
+    task = load_standard_task("pairs", "mrpc", tmp_path)
     expected = 100 * average_precision_score([row["label"] for row in rows], cosines(rows))
     assert task.evaluate(ignorant)["cosine_ap"] == pytest.approx(expected)
 
@@ -38,7 +38,7 @@ def test_pair_classification_is_the_average_precision_of_the_cosine(tmp_path):
 def test_clustering_gives_an_oracle_a_hundred_and_asks_once(tmp_path):
     rows = [{"text": f"{label} {i}", "label": label} for label in "abc" for i in range(10)]
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)
-    task = standard_task("clustering", "banking77", tmp_path)
+    task = load_standard_task("clustering", "banking77", tmp_path)
     asked = []
 
     def oracle(texts, instruction):
@@ -55,29 +55,29 @@ def test_clustering_gives_an_oracle_a_hundred_and_asks_once(tmp_path):
 @pytest.mark.parametrize("name", ["sentconv_mr", "sentconv_sst5"])
 def test_a_probe_reads_labels_off_the_vectors_with_or_without_a_training_file(tmp_path, name):
     rows = [{"text": f"{label} {i}", "label": label} for label in (0, 1) for i in range(20)]
-    for file in (known_set("classification", name).file, known_set("classification", name).train):
+    for file in (find_set("classification", name).file, find_set("classification", name).train):
         if file:
             write(tmp_path / file, rows)
 
     def oracle(texts, _instruction):
         return one_hot([text[0] for text in texts])
 
-    assert standard_task("classification", name, tmp_path).evaluate(oracle)["accuracy"] == 100
-    assert standard_task("classification", name, tmp_path).evaluate(ignorant)["accuracy"] < 90
+    assert load_standard_task("classification", name, tmp_path).evaluate(oracle)["accuracy"] == 100
+    assert load_standard_task("classification", name, tmp_path).evaluate(ignorant)["accuracy"] < 90
 
 
 @pytest.mark.parametrize("labels", ["aaaa", "abcd"])
 def test_one_class_only_or_a_class_for_each_text_is_refused(tmp_path, labels):
     write(tmp_path / "banking77" / "test.jsonl.gz", [{"text": f"t {i}", "label": label} for i, label in enumerate(labels)])
     with pytest.raises(InputError, match=f"{len(set(labels))} classes in 4 texts; nothing to tell apart"):
-        standard_task("clustering", "banking77", tmp_path)
+        load_standard_task("clustering", "banking77", tmp_path)
 
 
 def test_rows_without_a_label_are_left_out_and_a_limit_draws_rows(tmp_path):
     rows = [{"text": f"t {i}", "label": "ab"[i % 2] if i else None} for i in range(31)]
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)
-    assert len(standard_task("clustering", "banking77", tmp_path).task.dataset["test"][0]["labels"]) == 30
-    task = standard_task("clustering", "banking77", tmp_path, limit=12)
+    assert len(load_standard_task("clustering", "banking77", tmp_path).task.dataset["test"][0]["labels"]) == 30
+    task = load_standard_task("clustering", "banking77", tmp_path, limit=12)
     assert len(task.task.dataset["test"][0]["labels"]) == 12
     assert task.info.name == "banking77 (12 rows) clustering"
 
@@ -92,12 +92,12 @@ def test_a_folder_offers_what_it_holds_and_reads_only_what_is_chosen(tmp_path):
 
 
 def test_rerankings_are_mtebs_own_tasks_with_the_papers_instruction():
-    for known in known_sets():
+    for known in read_sets():
         if known.kind != "reranking":
             continue
-        task = task_of_mteb("reranking", known.name)
+        task = load_mteb_task("reranking", known.name)
         assert task.task.metadata.dataset["revision"]
-        assert task.first_input()[1] in ("What does the user want?", "What is the paper about based on the title?")
+        assert task.get_first_input()[1] in ("What does the user want?", "What is the paper about based on the title?")
 
 
 def test_a_reranking_ranks_by_cosine():
@@ -108,7 +108,7 @@ def test_a_reranking_ranks_by_cosine():
         relevant_docs={"q": {"good": 1, "bad": 0}},
         top_ranked={"q": ["bad", "good"]},
     )
-    task = task_of_mteb("reranking", "AskUbuntuDupQuestions")
+    task = load_mteb_task("reranking", "AskUbuntuDupQuestions")
     task.task.dataset, task.task.data_loaded = {"default": {"test": data}}, True
 
     def near(word):
@@ -140,7 +140,7 @@ def test_without_the_hub_a_reranking_says_so(monkeypatch):
 
     monkeypatch.setattr(mteb.abstasks.AbsTaskRetrieval, "load_data", load_data)
     with pytest.raises(InputError, match=r"Cannot read mteb/AskUbuntuDupQuestions from the hub .*no route"):
-        task_of_mteb("reranking", "AskUbuntuDupQuestions").evaluate(ignorant)
+        load_mteb_task("reranking", "AskUbuntuDupQuestions").evaluate(ignorant)
 
 
 def test_the_authors_clusterings_come_from_the_hub_at_pinned_revisions(monkeypatch):
@@ -175,7 +175,9 @@ def test_results_quote_no_post_to_a_newsgroup(tmp_path):
         {"subject": f"Re: {group}", "text": f"a whole post, {number}", "label": group} for group in "ab" for number in range(3)
     ]
     write(tmp_path / "mini_newsgroups20" / "all.jsonl.gz", rows)
-    posts, subjects = (standard_task("clustering", name, tmp_path) for name in ("mini_newsgroups20 posts", "mini_newsgroups20"))
+    posts, subjects = (
+        load_standard_task("clustering", name, tmp_path) for name in ("mini_newsgroups20 posts", "mini_newsgroups20")
+    )
     assert (posts.info.quoted, subjects.info.quoted) == (False, True)
-    assert posts.first_input()[0].startswith("a whole post")
-    assert subjects.first_input()[0].startswith("Re: ")
+    assert posts.get_first_input()[0].startswith("a whole post")
+    assert subjects.get_first_input()[0].startswith("Re: ")

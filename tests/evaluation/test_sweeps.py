@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from inbedder import InBedder
 from inbedder.errors import InputError
 from inbedder_evaluation.results import load_cells
-from inbedder_evaluation.sweeps import app, uninformative_words
+from inbedder_evaluation.sweeps import app, list_uninformative_words
 from tests.evaluation.test_runner import run
 from tests.evaluation.test_tasks import ignorant
 
@@ -49,13 +49,13 @@ def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
 
 
 def test_uninformative_words_are_stopwords_common_phrases_and_the_instructions_own():
-    words = uninformative_words("Which product is it?")
+    words = list_uninformative_words("Which product is it?")
     assert {"the", "based", "product", "Which", "Based on ", "Sure! ", "Which product is it?"} <= set(words)
 
 
 def test_the_states_of_the_authors_phrases_are_left_out(make_model):
     model = InBedder(make_model("opt"))
-    tokens = model.backbone.tokenizer.convert_ids_to_tokens(model.tokenizer.ids_of(uninformative_words("What?")))
+    tokens = model.backbone.tokenizer.convert_ids_to_tokens(model.tokenizer.find_token_ids(list_uninformative_words("What?")))
     phrases = [model.backbone.tokenizer.tokenize(phrase) for phrase in ("Sure! ", "Based on ", "What?")]
     assert {token for phrase in phrases for token in phrase} <= set(tokens)
 

@@ -3,10 +3,10 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder_evaluation.tasks import Data, build_tasks
-from inbedder_evaluation.tasks.conditional_sts import instruct_stsb
-from inbedder_evaluation.tasks.corpus import corpus_of_rows
+from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb
+from inbedder_evaluation.tasks.corpus import make_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
-from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, intent_emotion
+from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
 
 
 def one_hot(keys):
@@ -23,7 +23,7 @@ def ignorant(texts, _instruction):
 
 
 def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
-    task = intent_emotion()
+    task = load_intent_emotion()
 
     def oracle(texts, _instruction):
         triplets = len(texts) // 3
@@ -35,18 +35,18 @@ def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
 
 
 def test_an_embedder_that_ignores_instructions_gets_what_it_deserves_in_intent_emotion():
-    scores = intent_emotion().evaluate(ignorant)
+    scores = load_intent_emotion().evaluate(ignorant)
     assert scores["emotion"] + scores["intent"] == pytest.approx(100)
 
 
 def test_intent_emotion_needs_both_criteria():
     row = {"criterion": "emotion", "anchor": "a", "positive": "b", "negative": "c"}
     with pytest.raises(InputError, match="needs triplets of criterion 'intent'"):
-        IntentEmotion([row], intent_emotion().info)
+        IntentEmotion([row], load_intent_emotion().info)
 
 
 def test_instruct_stsb_gives_an_oracle_a_hundred_and_an_ignorant_embedder_nothing():
-    task = instruct_stsb()
+    task = load_instruct_stsb()
 
     def oracle(texts, _instructions):
         count = len(texts) // 2
@@ -62,7 +62,7 @@ QUESTIONS = {"kind": "Kind?", "mood": "Mood?"}
 
 
 def test_criteria_clustering_gives_an_oracle_a_hundred():
-    task = CriteriaClustering(corpus_of_rows("toy", ROWS, QUESTIONS))
+    task = CriteriaClustering(make_corpus("toy", ROWS, QUESTIONS))
 
     def oracle(texts, instruction):
         return one_hot([text.split()[0 if instruction == "Kind?" else 1] for text in texts])
@@ -78,7 +78,7 @@ def test_criteria_clustering_gives_an_oracle_a_hundred():
 def test_a_class_for_every_text_is_refused():
     rows = [{"text": str(i), "kind": str(i), "mood": "xy"[i % 2]} for i in range(6)]
     with pytest.raises(InputError, match="nothing to group"):
-        CriteriaClustering(corpus_of_rows("toy", rows, QUESTIONS))
+        CriteriaClustering(make_corpus("toy", rows, QUESTIONS))
 
 
 def test_the_shipped_sets_are_the_default_and_names_choose(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from inbedder.errors import InputError
-from inbedder_evaluation.results import load_cells, table
+from inbedder_evaluation.results import load_cells, make_table
 
 SPEC = importlib.util.spec_from_file_location(
     "csts_experiments", Path(__file__).parents[2] / "scripts" / "train" / "csts_experiments.py"
@@ -72,7 +72,7 @@ def test_the_curve_ends_with_all_pairs_and_finished_cells_are_kept(make_model, r
     assert cells[:24] == first and len(cells) == 36
     assert [cell.about["pairs"] for cell in cells if cell.model.startswith("bi")][::2] == [2, 2, 4, 4, 3, 3]
     assert {cell.model for cell in first} >= {"bi-encoder, 2 pairs", "bi-encoder, trained"}
-    assert table(cells)[1][1].count("±") == 1  # the seeds of one size are one model
+    assert make_table(cells)[1][1].count("±") == 1  # the seeds of one size are one model
     assert (tmp_path / "c_curve.png").read_bytes().startswith(PNG)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inbedder_evaluation.tasks.sets import known_sets
+from inbedder_evaluation.tasks.sets import read_sets
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 sys.path.insert(0, str(SCRIPTS / "data"))
@@ -186,7 +186,7 @@ def test_what_is_not_there_is_named_with_the_command_that_fetches_it(tmp_path, c
 def test_every_set_of_a_folder_has_an_origin_and_a_licence(capsys):
     assert get_data.main([]) == 0
     said, known = capsys.readouterr().out, get_data.sources()
-    for one in known_sets():
+    for one in read_sets():
         for file in () if one.shipped else filter(None, (one.file, one.train)):
             name, _, split = file.partition("/")
             assert split.removesuffix(".jsonl.gz") in known[name]["files"], file

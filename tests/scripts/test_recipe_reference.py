@@ -31,7 +31,7 @@ def test_every_setting_has_a_line_with_its_type_its_default_and_its_meaning():
 @pytest.mark.parametrize(
     ("hint", "words"),
     [
-        ("Count | None", "a whole number from 1 or null"),
+        ("PositiveInt | None", "a whole number from 1 or null"),
         ('Literal["a", "b"] | None', "a, b or null"),
         ("str | tuple[str, ...]", "text or a list of texts"),
         ("Lora | None", "a section or null"),

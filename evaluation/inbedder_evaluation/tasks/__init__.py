@@ -12,22 +12,22 @@ from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder_evaluation.tasks.conditional_sts import csts_of_table, instruct_stsb
+from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
-from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, corpus_of_table, known_corpus, nyt_of_hub
+from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, load_corpus, load_nyt, read_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
-from inbedder_evaluation.tasks.instruction_detail import InstructionDetail, detail_instructions
-from inbedder_evaluation.tasks.intent_emotion import intent_emotion
+from inbedder_evaluation.tasks.instruction_detail import InstructionDetail, read_detail_instructions
+from inbedder_evaluation.tasks.intent_emotion import load_intent_emotion
 from inbedder_evaluation.tasks.prompt_retrieval import PromptRetrieval
 from inbedder_evaluation.tasks.robustness import (
     InstructionRobustness,
     LabelledTexts,
-    authors_instructions,
-    robustness_instructions,
-    robustness_of_hub,
+    load_robustness,
+    read_authors_instructions,
+    read_robustness_instructions,
 )
-from inbedder_evaluation.tasks.sets import KnownSet, known_sets
-from inbedder_evaluation.tasks.standard import reranking_of_file, standard_task, task_of_mteb
+from inbedder_evaluation.tasks.sets import KnownSet, read_sets
+from inbedder_evaluation.tasks.standard import load_mteb_task, load_reranking, load_standard_task
 from inbedder_evaluation.tasks.task import NothingToMeasureError, Task
 from inbedder_evaluation.tasks.text_evaluation import TextEvaluation
 from inbedder_evaluation.tasks.wording_means import WordingMeans
@@ -52,7 +52,7 @@ class Data:
     protocol: str = "k-means"
     """How corpora are clustered: "k-means", or "paper" (mini-batch k-means, one start, as the InBedder authors do)."""
     instructions: Path | None = None
-    """The authors' instructions (``authors_instructions``), with which ``hub`` also adds their robustness sets."""
+    """The authors' instructions (``read_authors_instructions``), with which ``hub`` also adds their robustness sets."""
 
 
 def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Task]:
@@ -76,15 +76,15 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
         raise InputError("Instructions are those of the authors' robustness sets, which are on the hub: add --hub.")
     if data.criteria and not is_table:
         raise InputError("Criteria belong to a table: give its file as --data.")
-    offered = dict(_of_table(data) if is_table else _known(data))
-    chosen = [name for name in offered if not names or any(_plain(part) in _plain(name) for part in names)]
-    if not chosen:
-        known = ", ".join([*offered, *(() if is_table else ["C-STS, of a table given as --data"])])
-        raise InputError(f"No task is called {' or '.join(names)}. There are: {known}.")
+    offers = dict(_of_table(data) if is_table else _list_known_offers(data))
+    offer_names = [name for name in offers if not names or any(_normalize_name(part) in _normalize_name(name) for part in names)]
+    if not offer_names:
+        names_known = ", ".join([*offers, *(() if is_table else ["C-STS, of a table given as --data"])])
+        raise InputError(f"No task is called {' or '.join(names)}. There are: {names_known}.")
     tasks, reasons = [], []
-    for name in chosen:
+    for name in offer_names:
         try:
-            tasks.append(offered[name]())
+            tasks.append(offers[name]())
         except NothingToMeasureError as error:
             reasons.append(f"{name} is skipped: {error}")
             logger.warning(reasons[-1])
@@ -93,7 +93,7 @@ def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Tas
     return tasks
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return name.lower().replace("-", "")
 
 
@@ -104,7 +104,7 @@ def _of_table(data: Data) -> Iterator[Offer]:
     assert data.source is not None
     path = data.source
     if data.criteria:
-        corpus = corpus_of_table(str(path), data.criteria, data.text_column, data.limit)
+        corpus = read_corpus(str(path), data.criteria, data.text_column, data.limit)
         yield from _of_corpus(corpus.name, lambda: corpus, data.protocol)
         return
     head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
@@ -114,63 +114,63 @@ def _of_table(data: Data) -> Iterator[Offer]:
             f"{path} needs two criteria: give --criterion column='question?' twice. "
             f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any; this lacks {', '.join(missing)}.)"
         )
-    yield f"C-STS {path.name}", lambda: csts_of_table(path, limit=data.limit)
-    yield f"C-STS {path.name}, as a question", lambda: csts_of_table(path, as_questions=True, limit=data.limit)
+    yield f"C-STS {path.name}", lambda: read_csts(path, limit=data.limit)
+    yield f"C-STS {path.name}, as a question", lambda: read_csts(path, as_questions=True, limit=data.limit)
 
 
-def _known(data: Data) -> Iterator[Offer]:
+def _list_known_offers(data: Data) -> Iterator[Offer]:
     """The shipped sets, those whose files lie in the folder, and those of the hub, if asked for."""
-    found = [known for known in known_sets() if _is_there(known, data)]
-    if data.source is not None and not any(known.file and not known.shipped for known in found):
-        files = ", ".join(str(known.file) for known in known_sets() if known.file and not known.shipped)
+    sets = [known_set for known_set in read_sets() if _is_there(known_set, data)]
+    if data.source is not None and not any(known_set.file and not known_set.shipped for known_set in sets):
+        files = ", ".join(str(known_set.file) for known_set in read_sets() if known_set.file and not known_set.shipped)
         raise InputError(f"{data.source} is neither a table nor a folder that holds one of: {files}.")
-    for known in found:
-        yield from OFFERS[known.kind](known, data)
+    for known_set in sets:
+        yield from OFFERS[known_set.kind](known_set, data)
 
 
-def _is_there(known: KnownSet, data: Data) -> bool:
-    if known.shipped or (data.hub and (known.hub or known.mteb)):
+def _is_there(known_set: KnownSet, data: Data) -> bool:
+    if known_set.shipped or (data.hub and (known_set.hub or known_set.mteb)):
         return True
-    return data.source is not None and known.file is not None and (data.source / known.file).is_file()
+    return data.source is not None and known_set.file is not None and (data.source / known_set.file).is_file()
 
 
-def _standard(known: KnownSet, data: Data) -> Iterator[Offer]:
-    build = task_of_mteb if known.mteb else partial(standard_task, folder=data.source, limit=data.limit)
-    if known.mteb and known.file and data.source is not None and (data.source / known.file).is_file():
-        build = partial(reranking_of_file, folder=data.source)
-    yield f"{known.name} {known.kind}", lambda: build(known.kind, known.name)
+def _offer_standard(known_set: KnownSet, data: Data) -> Iterator[Offer]:
+    build = load_mteb_task if known_set.mteb else partial(load_standard_task, folder=data.source, limit=data.limit)
+    if known_set.mteb and known_set.file and data.source is not None and (data.source / known_set.file).is_file():
+        build = partial(load_reranking, folder=data.source)
+    yield f"{known_set.name} {known_set.kind}", lambda: build(known_set.kind, known_set.name)
 
 
-def _corpus(known: KnownSet, data: Data) -> Iterator[Offer]:
+def _offer_corpus(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     folder = data.source
-    build = nyt_of_hub if known.hub or folder is None else lambda: known_corpus(known.name, folder, data.limit)
-    yield from _of_corpus(known.name, _once(build), data.protocol, known.contrasts)
+    build = load_nyt if known_set.hub or folder is None else lambda: load_corpus(known_set.name, folder, data.limit)
+    yield from _of_corpus(known_set.name, _share(build), data.protocol, known_set.contrasts)
 
 
-def _text_evaluation(known: KnownSet, data: Data) -> Iterator[Offer]:
+def _offer_text_evaluation(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     if (folder := data.source) is not None:
-        yield known.name, lambda: TextEvaluation(known.name, folder)
+        yield known_set.name, lambda: TextEvaluation(known_set.name, folder)
 
 
-def _prompt_retrieval(known: KnownSet, data: Data) -> Iterator[Offer]:
+def _offer_prompt_retrieval(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     if (folder := data.source) is not None:
-        yield f"{known.name} prompt retrieval", lambda: PromptRetrieval(folder)
+        yield f"{known_set.name} prompt retrieval", lambda: PromptRetrieval(folder)
 
 
-def _hub_robustness(known: KnownSet, data: Data) -> Iterator[Offer]:
-    instructions = authors_instructions(data.instructions) if data.instructions else {}
-    if known.name in instructions:
-        yield f"{known.name} robustness", lambda: robustness_of_hub(known.name, instructions[known.name], data.protocol)
+def _offer_robustness(known_set: KnownSet, data: Data) -> Iterator[Offer]:
+    instructions = read_authors_instructions(data.instructions) if data.instructions else {}
+    if known_set.name in instructions:
+        yield f"{known_set.name} robustness", lambda: load_robustness(known_set.name, instructions[known_set.name], data.protocol)
 
 
 OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
-    "intent emotion": lambda known, _data: iter([(known.name, lambda: intent_emotion(known.name))]),
-    "instruct sts": lambda known, _data: iter([(known.name, lambda: instruct_stsb(known.name))]),
-    "corpus": _corpus,
-    **dict.fromkeys(("sts", "clustering", "classification", "pairs", "reranking"), _standard),
-    "text evaluation": _text_evaluation,
-    "prompt retrieval": _prompt_retrieval,
-    "robustness": _hub_robustness,
+    "intent emotion": lambda known_set, _data: iter([(known_set.name, lambda: load_intent_emotion(known_set.name))]),
+    "instruct sts": lambda known_set, _data: iter([(known_set.name, lambda: load_instruct_stsb(known_set.name))]),
+    "corpus": _offer_corpus,
+    **dict.fromkeys(("sts", "clustering", "classification", "pairs", "reranking"), _offer_standard),
+    "text evaluation": _offer_text_evaluation,
+    "prompt retrieval": _offer_prompt_retrieval,
+    "robustness": _offer_robustness,
 }
 """Kind of ``sets.yaml`` -> the tasks that measure on such a set."""
 
@@ -180,36 +180,36 @@ def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str
         yield f"{name} triplets", lambda: ContrastTriplets(corpus())
     yield f"{name} two-criteria clustering", lambda: CriteriaClustering(corpus(), protocol)
     key = name.split(" ")[0].lower()
-    for criterion in robustness_instructions().get(key, {}):
-        yield f"{name} {criterion} robustness", partial(_robustness, corpus, criterion, protocol)
-        yield f"{name} {criterion} wordings", partial(_wordings, corpus, criterion, protocol)
-    if key in detail_instructions():
-        yield f"{name} detail", lambda: InstructionDetail(corpus(), detail_instructions()[key], protocol)
+    for criterion in read_robustness_instructions().get(key, {}):
+        yield f"{name} {criterion} robustness", partial(_make_robustness, corpus, criterion, protocol)
+        yield f"{name} {criterion} wordings", partial(_make_wordings, corpus, criterion, protocol)
+    if key in read_detail_instructions():
+        yield f"{name} detail", lambda: InstructionDetail(corpus(), read_detail_instructions()[key], protocol)
 
 
-def _asked(corpus: TwoCriteriaCorpus, criterion: str) -> tuple[LabelledTexts, dict[str, list[str]]]:
+def _select_criterion(corpus: TwoCriteriaCorpus, criterion: str) -> tuple[LabelledTexts, dict[str, list[str]]]:
     """A corpus with the labels of one criterion, and the instructions that ask for it."""
     labels = dict(zip(corpus.criteria, corpus.labels, strict=True))[criterion]
     data = LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence)
-    return data, robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
+    return data, read_robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
 
 
-def _robustness(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, protocol: str) -> InstructionRobustness:
-    return InstructionRobustness(*_asked(corpus(), criterion), protocol)
+def _make_robustness(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, protocol: str) -> InstructionRobustness:
+    return InstructionRobustness(*_select_criterion(corpus(), criterion), protocol)
 
 
-def _wordings(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, protocol: str) -> WordingMeans:
-    data, instructions = _asked(corpus(), criterion)
+def _make_wordings(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, protocol: str) -> WordingMeans:
+    data, instructions = _select_criterion(corpus(), criterion)
     return WordingMeans(data, instructions["correct"], protocol)
 
 
-def _once(build: Callable[[], TwoCriteriaCorpus]) -> Callable[[], TwoCriteriaCorpus]:
+def _share(build: Callable[[], TwoCriteriaCorpus]) -> Callable[[], TwoCriteriaCorpus]:
     """Build a corpus when it is first asked for, and share it between its tasks."""
-    built: list[TwoCriteriaCorpus] = []
+    corpora: list[TwoCriteriaCorpus] = []
 
-    def corpus() -> TwoCriteriaCorpus:
-        if not built:
-            built.append(build())
-        return built[0]
+    def get_corpus() -> TwoCriteriaCorpus:
+        if not corpora:
+            corpora.append(build())
+        return corpora[0]
 
-    return corpus
+    return get_corpus

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from inbedder.conditional.rated_rows import COLUMNS, read_rated
+from inbedder.conditional.rated_rows import COLUMNS, read_rated_pairs
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import row_cosines
-from inbedder_evaluation.item_results import Outcomes, numbered
+from inbedder.vectors import compute_row_cosines
+from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
-from inbedder_evaluation.tasks.sets import known_set
+from inbedder_evaluation.tasks.sets import find_set
 from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub
 
 
@@ -50,12 +50,12 @@ class ConditionalSTS:
                     raise InputError(f"{info.name}: row {number} has no text in column {column!r}.")
         self.rows = rows
         self.instructions = [str(row[instruction]) for row in rows]
-        self.scores = [_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
+        self.scores = [_parse_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
         if len(set(self.scores)) < 2:
             raise InputError(f"{info.name} needs pairs of different ratings; {len(rows)} pair(s) with one rating tell nothing.")
         self.info = info
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first sentence and its instruction."""
         return str(self.rows[0]["sentence1"]), self.instructions[0]
 
@@ -69,15 +69,15 @@ class ConditionalSTS:
         Returns:
             cosine_spearman and cosine_pearson, times 100.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Correlations, and the cosine of each row beside its rating; the rows of one pair of sentences are one unit."""
         texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
         vectors = encode(texts, self.instructions * 2)
-        return self._follow(row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :]), "cosine_")
+        return self._correlate(compute_row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :]), "cosine_")
 
-    def outcomes_of_pairs(self, similarity: Similarity) -> Outcomes:
+    def evaluate_pairs(self, similarity: Similarity) -> Outcomes:
         """Correlations with ratings of a model that scores pairs and gives no vectors.
 
         Args:
@@ -87,16 +87,19 @@ class ConditionalSTS:
             spearman and pearson, times 100, with the score of each row.
         """
         first, second = ([str(row[part]) for row in self.rows] for part in ("sentence1", "sentence2"))
-        return self._follow(similarity(first, second, self.instructions), "")
+        return self._correlate(similarity(first, second, self.instructions), "")
 
-    def _follow(self, found: Any, prefix: str) -> Outcomes:
-        scores = {f"{prefix}spearman": spearman(found, self.scores), f"{prefix}pearson": pearson(found, self.scores)}
+    def _correlate(self, similarities: Any, prefix: str) -> Outcomes:
+        scores = {
+            f"{prefix}spearman": spearman(similarities, self.scores),
+            f"{prefix}pearson": pearson(similarities, self.scores),
+        }
         pairs = [tuple(sorted((str(row["sentence1"]), str(row["sentence2"])))) for row in self.rows]
-        columns = {"cosine": np.asarray(found, dtype=np.float64).tolist(), "rating": self.scores}
-        return Outcomes(scores, "spearman", numbered(pairs), columns)
+        columns = {"cosine": np.asarray(similarities, dtype=np.float64).tolist(), "rating": self.scores}
+        return Outcomes(scores, "spearman", number_names(pairs), columns)
 
 
-def _rating(name: str, number: int, value: Any, column: str) -> float:
+def _parse_rating(name: str, number: int, value: Any, column: str) -> float:
     try:
         rating = float(value)
     except (TypeError, ValueError):
@@ -106,7 +109,7 @@ def _rating(name: str, number: int, value: Any, column: str) -> float:
     return rating
 
 
-def instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
+def load_instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
     """InstructSTSB as written for this project, or the authors' own from the hub.
 
     Args:
@@ -115,17 +118,17 @@ def instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
     Returns:
         The task.
     """
-    known = known_set("instruct sts", name)
-    if known.file:
-        pairs = read_rows(str(SHIPPED / known.file))
-        source, revision = f"evaluation/data/{known.file}", fingerprint(pairs)
+    known_set = find_set("instruct sts", name)
+    if known_set.file:
+        pairs = read_rows(str(SHIPPED / known_set.file))
+        source, revision = f"evaluation/data/{known_set.file}", fingerprint(pairs)
     else:
-        source, revision = known.pinned
+        source, revision = known_set.pinned
         pairs = read_hub(source, revision)
-    return ConditionalSTS(TaskInfo(name, "cosine_spearman", source, revision, known.licence, known.citation), pairs)
+    return ConditionalSTS(TaskInfo(name, "cosine_spearman", source, revision, known_set.licence, known_set.citation), pairs)
 
 
-def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None) -> ConditionalSTS:
+def read_csts(path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None) -> ConditionalSTS:
     """C-STS from the file that its authors gave the user (``inbedder.conditional.rated_rows`` says how to ask), or one like it.
 
     Args:
@@ -141,7 +144,7 @@ def csts_of_table(path: Path, *, as_questions: bool = False, split: str = "test"
     Raises:
         InputError: When a column, a text or a rating is missing, or the labels are hidden, as in the authors' test file.
     """
-    rated = read_rated(path, split)
+    rated = read_rated_pairs(path, split)
     sample = ""
     if limit is not None and len(rated) > limit:
         rated, sample = random.Random(0).sample(rated, limit), f", {limit} rows"

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder_evaluation.item_results import Outcomes, success_rates
+from inbedder_evaluation.item_results import Outcomes, compute_success_rates
 from inbedder_evaluation.metrics import triplet_wins
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus
 from inbedder_evaluation.tasks.task import Encode, NothingToMeasureError, Scores
@@ -36,8 +36,8 @@ class ContrastTriplets:
         """
         self.corpus = corpus
         self.triplets = draw_triplets(corpus.labels[0], corpus.labels[1], count, seed)
-        self.info = corpus.task_info("triplets")
-        self.first_input = corpus.first_input
+        self.info = corpus.make_task_info("triplets")
+        self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
         """Success rates under both instructions.
@@ -49,16 +49,16 @@ class ContrastTriplets:
         Returns:
             One success rate per criterion and their harmonic_mean, in percent.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Success rates, and which triplets succeed under which criterion; those of one anchor are one unit."""
         rows, wins = self.triplets, {}
         for number, (criterion, instruction) in enumerate(zip(self.corpus.criteria, self.corpus.instructions, strict=True)):
             vectors = encode(self.corpus.texts, instruction)
             closer, farther = (1, 2) if number == 0 else (2, 1)
             wins[criterion] = triplet_wins(vectors[rows[:, 0]], vectors[rows[:, closer]], vectors[rows[:, farther]])
-        return success_rates(wins, dict.fromkeys(wins, rows[:, 0].tolist()))
+        return compute_success_rates(wins, dict.fromkeys(wins, rows[:, 0].tolist()))
 
 
 def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000, seed: int = 0) -> NDArray[np.int64]:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InputError, shown, shown_names
+from inbedder.errors import InputError, format_names, format_value
 from inbedder.io.tables import read_rows, read_table
 from inbedder.prompting.templates import resolve_instruction
-from inbedder_evaluation.tasks.sets import known_set
-from inbedder_evaluation.tasks.task import TaskInfo, fingerprint, instructions_of, read_hub
+from inbedder_evaluation.tasks.sets import find_set
+from inbedder_evaluation.tasks.task import TaskInfo, fingerprint, read_hub, read_instructions
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +44,17 @@ class TwoCriteriaCorpus:
     dropped: int = 0
     """Rows without a text or a label, which were left out."""
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first text and the first criterion's instruction."""
         return self.texts[0], self.instructions[0]
 
-    def task_info(self, kind: str) -> TaskInfo:
+    def make_task_info(self, kind: str) -> TaskInfo:
         """What a task of this corpus says of itself; its main score is the harmonic mean of both criteria."""
         return TaskInfo(f"{self.name} {kind}", "harmonic_mean", self.source, self.revision, self.licence, self.citation)
 
 
-def corpus_of_rows(
-    name: str, rows: Sequence[Mapping[str, Any]], criteria: Mapping[str, str], *, text_column: str = "text", **about: Any
+def make_corpus(
+    name: str, rows: Sequence[Mapping[str, Any]], criteria: Mapping[str, str], *, text_column: str = "text", **provenance: Any
 ) -> TwoCriteriaCorpus:
     """Build a corpus of rows; rows without a text or a label are left out and counted, duplicates of a text are kept once.
 
@@ -63,7 +63,7 @@ def corpus_of_rows(
         rows: Rows of a table.
         criteria: Instruction by label column, two of them.
         text_column: Column of the texts.
-        **about: source, licence and citation.
+        **provenance: source, licence and citation.
 
     Returns:
         The corpus.
@@ -78,30 +78,30 @@ def corpus_of_rows(
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in (text_column, *criteria):
         if column not in columns:
-            known = shown_names([column for column in columns if column != "__text__"])
-            raise InputError(f"No column {shown(column)} in {name}. The columns are: {known}.")
-    whole: dict[str, Mapping[str, Any]] = {}
+            columns_shown = format_names([column for column in columns if column != "__text__"])
+            raise InputError(f"No column {format_value(column)} in {name}. The columns are: {columns_shown}.")
+    complete_rows: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         if all(_is_given(row.get(column)) for column in (text_column, *criteria)):
-            whole.setdefault(str(row[text_column]), row)
+            complete_rows.setdefault(str(row[text_column]), row)
     for column in criteria:
-        classes = Counter(str(row[column]) for row in whole.values())
+        classes = Counter(str(row[column]) for row in complete_rows.values())
         if len(classes) < 2:
             raise InputError(
-                f"{name}: column {column!r} has {len(classes)} class(es) in {len(whole)} rows; a criterion needs two."
+                f"{name}: column {column!r} has {len(classes)} class(es) in {len(complete_rows)} rows; a criterion needs two."
             )
     criteria = {column: resolve_instruction(question) for column, question in criteria.items()}
     first, second = criteria
-    kept = [{key: str(row[key]) for key in (text_column, first, second)} for row in whole.values()]
+    distinct_rows = [{key: str(row[key]) for key in (text_column, first, second)} for row in complete_rows.values()]
     return TwoCriteriaCorpus(
         name=name,
-        texts=[row[text_column] for row in kept],
+        texts=[row[text_column] for row in distinct_rows],
         criteria=(first, second),
-        labels=([row[first] for row in kept], [row[second] for row in kept]),
+        labels=([row[first] for row in distinct_rows], [row[second] for row in distinct_rows]),
         instructions=(criteria[first], criteria[second]),
-        revision=fingerprint(kept, [[first, criteria[first]], [second, criteria[second]]]),
-        dropped=len(rows) - len(kept),
-        **{"source": name, **about},
+        revision=fingerprint(distinct_rows, [[first, criteria[first]], [second, criteria[second]]]),
+        dropped=len(rows) - len(distinct_rows),
+        **{"source": name, **provenance},
     )
 
 
@@ -109,7 +109,7 @@ def _is_given(value: Any) -> bool:
     return value is not None and value == value and str(value).strip() != ""
 
 
-def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriteriaCorpus:
+def load_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriteriaCorpus:
     """One of the corpora that the project measures itself on, from a local folder.
 
     Args:
@@ -123,14 +123,14 @@ def known_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriter
     Raises:
         InputError: When the name is unknown or the rows cannot be read.
     """
-    known = known_set("corpus", name)
-    rows = [_with_single_labels(row) for row in read_rows(str(folder / str(known.file)))]
-    criteria = instructions_of(name)
-    whole = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
-    if limit is not None and len(whole) > limit:
-        rows, name = random.Random(0).sample(whole, limit), f"{name} ({limit} rows)"
-    about = {"source": str(known.file), "licence": known.licence, "citation": known.citation}
-    return corpus_of_rows(name, rows, criteria, text_column=known.columns.get("text", "text"), **about)
+    known_set = find_set("corpus", name)
+    rows = [_with_single_labels(row) for row in read_rows(str(folder / str(known_set.file)))]
+    criteria = read_instructions(name)
+    complete_rows = [row for row in rows if all(_is_given(row.get(column)) for column in criteria)]
+    if limit is not None and len(complete_rows) > limit:
+        rows, name = random.Random(0).sample(complete_rows, limit), f"{name} ({limit} rows)"
+    provenance = {"source": str(known_set.file), "licence": known_set.licence, "citation": known_set.citation}
+    return make_corpus(name, rows, criteria, text_column=known_set.columns.get("text", "text"), **provenance)
 
 
 def _with_single_labels(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,19 +139,19 @@ def _with_single_labels(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **single}
 
 
-def nyt_of_hub() -> TwoCriteriaCorpus:
+def load_nyt() -> TwoCriteriaCorpus:
     """New York Times articles by topic and location, the InBedder authors' own set, from the hub at its pinned revision."""
-    known = known_set("corpus", "NYT")
-    path, revision = known.pinned
+    known_set = find_set("corpus", "NYT")
+    path, revision = known_set.pinned
     topics, locations = (
         {row["text"]: row["cluster"] for row in read_hub(path, revision, criterion)} for criterion in ("topic", "location")
     )
     rows = [{"text": text, "topic": topics[text], "location": locations[text]} for text in topics if text in locations]
-    about = {"source": f"{path}@{revision[:8]}", "licence": known.licence, "citation": known.citation}
-    return corpus_of_rows("NYT", rows, instructions_of("nyt"), **about)
+    provenance = {"source": f"{path}@{revision[:8]}", "licence": known_set.licence, "citation": known_set.citation}
+    return make_corpus("NYT", rows, read_instructions("nyt"), **provenance)
 
 
-def corpus_of_table(
+def read_corpus(
     path: str, criteria: Mapping[str, str], text_column: str | Sequence[str] | None = None, limit: int | None = None
 ) -> TwoCriteriaCorpus:
     """A user's own table.
@@ -171,4 +171,4 @@ def corpus_of_table(
     rows = [{**record, "__text__": text} for record, text in zip(table.records, table.texts, strict=True)]
     if limit is not None and len(rows) > limit:
         rows, name = random.Random(0).sample(rows, limit), f"{name} ({limit} rows)"
-    return corpus_of_rows(name, rows, criteria, text_column="__text__")
+    return make_corpus(name, rows, criteria, text_column="__text__")

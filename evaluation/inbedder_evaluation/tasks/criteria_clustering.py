@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from inbedder_evaluation.item_results import Outcomes
-from inbedder_evaluation.metrics import grouped, harmonic_mean
+from inbedder_evaluation.metrics import group_vectors, harmonic_mean
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus
-from inbedder_evaluation.tasks.task import Encode, NothingToMeasureError, Scores, under_protocol
+from inbedder_evaluation.tasks.task import Encode, NothingToMeasureError, Scores, add_protocol
 
 
 class CriteriaClustering:
@@ -37,8 +37,8 @@ class CriteriaClustering:
                 )
         self.corpus = corpus
         self.protocol = protocol
-        self.info = corpus.task_info(under_protocol("two-criteria clustering", protocol))
-        self.first_input = corpus.first_input
+        self.info = corpus.make_task_info(add_protocol("two-criteria clustering", protocol))
+        self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
         """V-measures under both instructions.
@@ -50,14 +50,14 @@ class CriteriaClustering:
         Returns:
             One V-measure per criterion and their harmonic_mean, times 100.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """V-measures, and the group and the label of each text under each criterion; a text is one unit."""
-        return criteria_outcomes(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
+        return evaluate_criteria(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
 
 
-def criteria_outcomes(
+def evaluate_criteria(
     corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str
 ) -> Outcomes:
     """V-measures of a corpus under an instruction per criterion.
@@ -67,7 +67,7 @@ def criteria_outcomes(
         instructions: What is asked for each criterion.
         encode: Texts and an instruction to vectors.
         seed: Seed of k-means.
-        protocol: As ``grouped`` takes it.
+        protocol: As ``group_vectors`` takes it.
 
     Returns:
         One V-measure per criterion and their harmonic_mean, times 100, with the groups.
@@ -77,7 +77,7 @@ def criteria_outcomes(
     scores: Scores = {}
     columns: dict[str, list[Any]] = {"criterion": [], "group": [], "label": []}
     for criterion, instruction, labels in zip(corpus.criteria, instructions, corpus.labels, strict=True):
-        groups = grouped(encode(corpus.texts, instruction), len(set(labels)), seed, protocol)
+        groups = group_vectors(encode(corpus.texts, instruction), len(set(labels)), seed, protocol)
         scores[criterion] = 100 * float(v_measure_score(labels, groups))
         for name, values in (("criterion", [criterion] * len(labels)), ("group", groups.tolist()), ("label", labels)):
             columns[name] += values

@@ -4,7 +4,7 @@ INSTRUCTOR (section 4.3) compares four levels of detail: nothing, the set's name
 full instruction (detailed). Its reproduction (section 4.1.1) asks whether an instruction works by its meaning or only by the
 tokens that all texts then share, and puts runs of one letter in the place of each word: the same word is the same run in every
 instruction. Here both are levels of one task: V-measure of k-means against each criterion of a corpus, harmonic mean of both.
-A model that reads the instruction scores high on ``detailed`` and low on ``gibberish``; their difference is the main score.
+A model that reads the instruction scores high on ``detailed`` and low on ``make_gibberish``; their difference is the main score.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Any
 
 from inbedder.prompting.templates import read_prompts
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus
-from inbedder_evaluation.tasks.criteria_clustering import criteria_outcomes
-from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, under_protocol
+from inbedder_evaluation.tasks.criteria_clustering import evaluate_criteria
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, add_protocol, fingerprint
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
-def detail_instructions() -> dict[str, dict[str, Any]]:
+def read_detail_instructions() -> dict[str, dict[str, Any]]:
     """Tag and simple instructions by corpus, from ``prompts/detail.yaml``."""
     return read_prompts("detail")
 
 
-def gibberish(instructions: Sequence[str]) -> list[str]:
+def make_gibberish(instructions: Sequence[str]) -> list[str]:
     """Instructions of the same shape without a meaning: each distinct word becomes a run of its own letter, of its length.
 
     Args:
@@ -67,15 +67,22 @@ class InstructionDetail:
         self.protocol = protocol
         self.levels: dict[str, Sequence[str]] = {
             "none": ("", ""),
-            "gibberish": gibberish(corpus.instructions),
+            "gibberish": make_gibberish(corpus.instructions),
             "tag": (str(words["tag"]),) * 2,
             "simple": simple,
             "detailed": corpus.instructions,
         }
-        about = corpus.task_info(under_protocol("detail", protocol))
-        revision = fingerprint([], [about.revision, self.levels])
-        self.info = TaskInfo(about.name, "delta_gibberish", about.source, revision, about.licence, about.citation)
-        self.first_input = corpus.first_input
+        info_of_corpus = corpus.make_task_info(add_protocol("detail", protocol))
+        revision = fingerprint([], [info_of_corpus.revision, self.levels])
+        self.info = TaskInfo(
+            info_of_corpus.name,
+            "delta_gibberish",
+            info_of_corpus.source,
+            revision,
+            info_of_corpus.licence,
+            info_of_corpus.citation,
+        )
+        self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
         """Harmonic means of both V-measures by level.
@@ -88,7 +95,7 @@ class InstructionDetail:
             One score a level, and delta_gibberish (detailed minus gibberish), times 100.
         """
         scores = {
-            level: criteria_outcomes(self.corpus, instructions, encode, seed, self.protocol).scores["harmonic_mean"]
+            level: evaluate_criteria(self.corpus, instructions, encode, seed, self.protocol).scores["harmonic_mean"]
             for level, instructions in self.levels.items()
         }
         return {**scores, "delta_gibberish": scores["detailed"] - scores["gibberish"]}

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
-from inbedder_evaluation.item_results import Outcomes, success_rates
+from inbedder_evaluation.item_results import Outcomes, compute_success_rates
 from inbedder_evaluation.metrics import triplet_wins
-from inbedder_evaluation.tasks.sets import known_set
-from inbedder_evaluation.tasks.task import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
+from inbedder_evaluation.tasks.sets import find_set
+from inbedder_evaluation.tasks.task import SHIPPED, Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_instructions
 
 CRITERIA = ("emotion", "intent")
 
@@ -41,12 +41,12 @@ class IntentEmotion:
         for criterion in CRITERIA:
             if not self._of(criterion):
                 raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
-        self.instructions = instructions_of("intent_emotion")
+        self.instructions = read_instructions("intent_emotion")
 
     def _of(self, criterion: str) -> Rows:
         return [row for row in self.rows if row["criterion"] == criterion]
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first anchor and its instruction."""
         row = self.rows[0]
         return row["anchor"], self.instructions[row["criterion"]]
@@ -61,15 +61,15 @@ class IntentEmotion:
         Returns:
             emotion, intent and harmonic_mean, in percent.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Success rates, and which triplets succeed; those made of one utterance (or with one anchor) are one unit."""
-        wins = {criterion: self._wins(criterion, encode) for criterion in CRITERIA}
+        wins = {criterion: self._compute_wins(criterion, encode) for criterion in CRITERIA}
         units = {criterion: [row.get("source", row["anchor"]) for row in self._of(criterion)] for criterion in CRITERIA}
-        return success_rates(wins, units)
+        return compute_success_rates(wins, units)
 
-    def _wins(self, criterion: str, encode: Encode) -> NDArray[np.bool_]:
+    def _compute_wins(self, criterion: str, encode: Encode) -> NDArray[np.bool_]:
         rows = self._of(criterion)
         texts: Sequence[str] = [row[part] for part in ("anchor", "positive", "negative") for row in rows]
         vectors = encode(texts, self.instructions[criterion])
@@ -77,7 +77,7 @@ class IntentEmotion:
         return triplet_wins(vectors[:count], vectors[count : 2 * count], vectors[2 * count :])
 
 
-def intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:
+def load_intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:
     """IntentEmotion as written for this project, or the authors' own from the hub.
 
     Args:
@@ -86,12 +86,12 @@ def intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:
     Returns:
         The task.
     """
-    known, instructions = known_set("intent emotion", name), instructions_of("intent_emotion")
-    if known.file:
-        rows = read_rows(str(SHIPPED / known.file))
-        source, revision = f"evaluation/data/{known.file}", fingerprint(rows, instructions)
+    known_set, instructions = find_set("intent emotion", name), read_instructions("intent_emotion")
+    if known_set.file:
+        rows = read_rows(str(SHIPPED / known_set.file))
+        source, revision = f"evaluation/data/{known_set.file}", fingerprint(rows, instructions)
     else:
-        source, commit = known.pinned
+        source, commit = known_set.pinned
         rows = [{"criterion": criterion, **row} for criterion in CRITERIA for row in read_hub(source, commit, criterion)]
         revision = f"{commit} {fingerprint([], instructions)[:8]}"
-    return IntentEmotion(rows, TaskInfo(name, "harmonic_mean", source, revision, known.licence, known.citation))
+    return IntentEmotion(rows, TaskInfo(name, "harmonic_mean", source, revision, known_set.licence, known_set.citation))

@@ -13,23 +13,23 @@ from pathlib import Path
 import numpy as np
 
 from inbedder.io.tables import read_rows
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 from inbedder_evaluation.item_results import Outcomes
-from inbedder_evaluation.tasks.sets import known_set
-from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, instructions_of
+from inbedder_evaluation.tasks.sets import find_set
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, read_instructions
 
 
-def token_f1(first: str, other: str) -> float:
+def token_f1(first: str, second: str) -> float:
     """F1 of the tokens (split at white space, as multisets) of two texts; 0 where they share none.
 
     Args:
         first: A text.
-        other: Another.
+        second: Another.
 
     Returns:
         0 to 1.
     """
-    a, b = Counter(first.split()), Counter(other.split())
+    a, b = Counter(first.split()), Counter(second.split())
     shared = sum((a & b).values())
     return 2 * shared / (sum(a.values()) + sum(b.values())) if shared else 0.0
 
@@ -46,21 +46,21 @@ class PromptRetrieval:
             folder: Where the sets lie, one folder each.
             k: How many examples are retrieved per question.
         """
-        known = known_set("prompt retrieval", "geoquery")
-        self.train, self.test = (read_rows(str(folder / str(file))) for file in (known.train, known.file))
+        known_set = find_set("prompt retrieval", "geoquery")
+        self.train, self.test = (read_rows(str(folder / str(file))) for file in (known_set.train, known_set.file))
         self.k = k
-        self.instruction = instructions_of("standard")["geoquery"]
+        self.instruction = read_instructions("standard")["geoquery"]
         rows = [[row["question"], row["sql_template"]] for row in [*self.train, *self.test]]
         self.info = TaskInfo(
             name="geoquery prompt retrieval",
             main_score=f"sql_f1_at_{k}",
-            source=str(known.file),
+            source=str(known_set.file),
             revision=fingerprint([], [rows, self.instruction, k]),
-            licence=known.licence,
-            citation=known.citation,
+            licence=known_set.licence,
+            citation=known_set.citation,
         )
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first question and the instruction."""
         return self.test[0]["question"], self.instruction
 
@@ -74,20 +74,25 @@ class PromptRetrieval:
         Returns:
             sql_f1_at_1 and sql_f1_at_k, and same_template_at_1: whether the nearest example has the very same form; percent.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """The scores, and the mean F1 of each question's k nearest examples."""
-        vectors = unit(encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64))
+        vectors = normalize_vectors(
+            encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64)
+        )
         similarity = vectors[len(self.train) :] @ vectors[: len(self.train)].T
         nearest = np.argsort(-similarity, axis=1, kind="stable")[:, : self.k]
         forms = [row["sql_template"] for row in self.train]
-        f1 = [[token_f1(row["sql_template"], forms[i]) for i in near] for row, near in zip(self.test, nearest, strict=True)]
-        same = [row["sql_template"] == forms[near[0]] for row, near in zip(self.test, nearest, strict=True)]
+        f1 = [
+            [token_f1(row["sql_template"], forms[i]) for i in neighbours]
+            for row, neighbours in zip(self.test, nearest, strict=True)
+        ]
+        has_same_form = [row["sql_template"] == forms[neighbours[0]] for row, neighbours in zip(self.test, nearest, strict=True)]
         scores = {
             "sql_f1_at_1": 100 * float(np.mean([by_rank[0] for by_rank in f1])),
             f"sql_f1_at_{self.k}": 100 * float(np.mean(f1)),
-            "same_template_at_1": 100 * float(np.mean(same)),
+            "same_template_at_1": 100 * float(np.mean(has_same_form)),
         }
         of_questions = [100 * float(np.mean(by_rank)) for by_rank in f1]
         return Outcomes(scores, "mean", range(len(of_questions)), {"score": of_questions})

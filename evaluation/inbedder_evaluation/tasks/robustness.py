@@ -12,7 +12,7 @@ The second is above 0 only where every wording asked rightly beats every one ask
 (INSTRUCTOR, section 4.2) is their minimum, mean and maximum.
 
 The paper's own sets are on the hub (``sets.yaml``). Their instructions, which the authors' task files hold
-(``mteb/tasks/Clustering/`` of github.com/zhang-yu-wei/InBedder), are not shipped: ``authors_instructions`` reads them.
+(``mteb/tasks/Clustering/`` of github.com/zhang-yu-wei/InBedder), are not shipped: ``read_authors_instructions`` reads them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from inbedder.errors import InputError
 from inbedder.prompting.templates import read_prompts
 from inbedder.vectors import Vectors
 from inbedder_evaluation.metrics import v_measure
-from inbedder_evaluation.tasks.sets import known_set
-from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, read_hub, under_protocol
+from inbedder_evaluation.tasks.sets import find_set
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, add_protocol, fingerprint, read_hub
 
 KINDS = ("correct", "implicit", "incorrect")
 
 
-def robustness_instructions() -> dict[str, dict[str, Any]]:
+def read_robustness_instructions() -> dict[str, dict[str, Any]]:
     """Instructions by corpus and criterion, from ``prompts/robustness.yaml``."""
     return read_prompts("robustness")
 
@@ -84,7 +84,7 @@ class InstructionRobustness:
         self.instructions = {kind: list(instructions[kind]) for kind in KINDS}
         rows = [{"text": text, "label": label} for text, label in zip(data.texts, data.labels, strict=True)]
         self.info = TaskInfo(
-            name=under_protocol(f"{data.name} robustness", protocol),
+            name=add_protocol(f"{data.name} robustness", protocol),
             main_score="delta_ci_means",
             source=data.source,
             revision=fingerprint(rows, self.instructions),
@@ -92,7 +92,7 @@ class InstructionRobustness:
             citation=data.citation,
         )
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first text and the first correct instruction."""
         return self.data.texts[0], self.instructions["correct"][0]
 
@@ -119,10 +119,10 @@ class InstructionRobustness:
         scores = {f"{kind}_{i}": value for kind in KINDS for i, value in enumerate(values[kind])}
         correct = values["correct"]
         spread = {"correct_min": min(correct), "correct_mean": mean(correct), "correct_max": max(correct)}
-        return {**scores, **spread, **deltas(values)}
+        return {**scores, **spread, **compute_deltas(values)}
 
 
-def deltas(values: Mapping[str, Sequence[float]]) -> Scores:
+def compute_deltas(values: Mapping[str, Sequence[float]]) -> Scores:
     """How far correct and implicit instructions stand above incorrect ones, by both definitions of the module's text.
 
     Args:
@@ -131,13 +131,13 @@ def deltas(values: Mapping[str, Sequence[float]]) -> Scores:
     Returns:
         delta_ci_means, delta_ci_min_max, delta_ii_means and delta_ii_min_max, in the unit of the V-measures.
     """
-    wrong = values["incorrect"]
+    incorrect = values["incorrect"]
     of_kind = {"ci": values["correct"], "ii": values["implicit"]}
-    means = {f"delta_{name}_means": mean(asked) - mean(wrong) for name, asked in of_kind.items()}
-    return means | {f"delta_{name}_min_max": min(asked) - max(wrong) for name, asked in of_kind.items()}
+    means = {f"delta_{name}_means": mean(values_of_kind) - mean(incorrect) for name, values_of_kind in of_kind.items()}
+    return means | {f"delta_{name}_min_max": min(values_of_kind) - max(incorrect) for name, values_of_kind in of_kind.items()}
 
 
-def authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
+def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
     """The authors' instructions of their robustness sets.
 
     Args:
@@ -152,21 +152,21 @@ def authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        found = {
-            name: {kind: [str(one) for one in asked[f"{kind}_instructions"]] for kind in KINDS}
-            for name, asked in content.items()
-            if all(asked.get(f"{kind}_instructions") for kind in KINDS)
+        instructions = {
+            name: {kind: [str(one) for one in values_of_kind[f"{kind}_instructions"]] for kind in KINDS}
+            for name, values_of_kind in content.items()
+            if all(values_of_kind.get(f"{kind}_instructions") for kind in KINDS)
         }
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise InputError(
             f"Cannot read instructions from {path}: {error}. Give a json file: set -> lists of instructions."
         ) from error
-    if not found:
+    if not instructions:
         raise InputError(f"{path} holds no set with {', '.join(f'{kind}_instructions' for kind in KINDS)}.")
-    return found
+    return instructions
 
 
-def robustness_of_hub(name: str, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> InstructionRobustness:
+def load_robustness(name: str, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> InstructionRobustness:
     """One of the paper's sets, from the hub at its pinned revision.
 
     Args:
@@ -180,9 +180,9 @@ def robustness_of_hub(name: str, instructions: Mapping[str, list[str]], protocol
     Raises:
         InputError: When the hub is not in reach.
     """
-    known = known_set("robustness", name)
-    source, revision = known.pinned
-    rows = read_hub(source, revision, known.config)
+    known_set = find_set("robustness", name)
+    source, revision = known_set.pinned
+    rows = read_hub(source, revision, known_set.config)
     texts, labels = ([str(row[column]) for row in rows] for column in ("text", "cluster"))
-    data = LabelledTexts(name, texts, labels, f"{source}@{revision[:8]}", known.licence, known.citation)
+    data = LabelledTexts(name, texts, labels, f"{source}@{revision[:8]}", known_set.licence, known_set.citation)
     return InstructionRobustness(data, instructions, protocol)

@@ -54,13 +54,13 @@ class KnownSet:
 
 
 @cache
-def known_sets() -> tuple[KnownSet, ...]:
+def read_sets() -> tuple[KnownSet, ...]:
     """All sets of ``sets.yaml``, in its order."""
     content = yaml.safe_load(Path(__file__).with_name("sets.yaml").read_text(encoding="utf-8"))
-    return tuple(KnownSet(name, kind, **about) for kind, sets in content.items() for name, about in sets.items())
+    return tuple(KnownSet(name, kind, **fields) for kind, sets in content.items() for name, fields in sets.items())
 
 
-def known_set(kind: str, name: str) -> KnownSet:
+def find_set(kind: str, name: str) -> KnownSet:
     """A set by kind and name.
 
     Args:
@@ -73,7 +73,7 @@ def known_set(kind: str, name: str) -> KnownSet:
     Raises:
         InputError: When there is none.
     """
-    names = {known.name: known for known in known_sets() if known.kind == kind}
+    names = {known_set.name: known_set for known_set in read_sets() if known_set.kind == kind}
     if name not in names:
         raise InputError(f"Unknown {kind} {name!r}. Known: {', '.join(names)}.")
     return names[name]

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
-from inbedder.vectors import row_cosines
-from inbedder_evaluation.item_results import Outcomes, numbered
-from inbedder_evaluation.tasks.sets import KnownSet, known_set
-from inbedder_evaluation.tasks.task import Encode, Rows, Scores, TaskInfo, fingerprint, instructions_of, read_hub
+from inbedder.vectors import compute_row_cosines
+from inbedder_evaluation.item_results import Outcomes, number_names
+from inbedder_evaluation.tasks.sets import KnownSet, find_set
+from inbedder_evaluation.tasks.task import Encode, Rows, Scores, TaskInfo, fingerprint, read_hub, read_instructions
 
 if TYPE_CHECKING:
     from mteb.abstasks import AbsTask
@@ -50,7 +50,7 @@ class StandardTask:
         self.info = info
         self.seeded = task.metadata.type == "Clustering"
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first text and the instruction."""
         texts = self._texts()
         return texts[0] if texts else "", self.instruction
@@ -68,9 +68,9 @@ class StandardTask:
         Raises:
             InputError: When the hub is not in reach.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Scores of mteb's evaluator and, of pairs of sentences, the cosine of each beside its rating or label."""
         from sklearn.exceptions import UndefinedMetricWarning
 
@@ -91,9 +91,9 @@ class StandardTask:
         statistic, rating, column = PAIRED[self.info.main_score]
         rows = self.task.dataset[split]  # type: ignore[index]
         first, second = (list(rows[side]) for side in TEXTS["pairs"])
-        cosines = row_cosines(encoder.vectors_of(first), encoder.vectors_of(second))
+        cosines = compute_row_cosines(encoder.get_vectors(first), encoder.get_vectors(second))
         columns = {"cosine": cosines.tolist(), column: [float(value) for value in rows[rating]]}
-        units = numbered([tuple(sorted(pair)) for pair in zip(first, second, strict=True)])
+        units = number_names([tuple(sorted(pair)) for pair in zip(first, second, strict=True)])
         return Outcomes(numbers, statistic, units, columns)
 
     def _load(self) -> None:
@@ -114,13 +114,13 @@ class StandardTask:
             data: Any = self.task.dataset["default"][self.task.metadata.eval_splits[0]]  # type: ignore[index, call-overload]
             documents = [f"{row.get('title') or ''} {row['text']}".strip() for row in data["corpus"]]
             return list(dict.fromkeys([*data["queries"]["text"], *documents]))
-        found = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]  # type: ignore[union-attr]
+        texts = [text for split in self.task.dataset.values() for column in TEXTS[kind] for text in split[column]]  # type: ignore[union-attr]
         if kind == "clustering":  # a list of texts per set
-            found = [text for texts in found for text in texts]
-        return list(dict.fromkeys(found))
+            texts = [text for group in texts for text in group]
+        return list(dict.fromkeys(texts))
 
 
-def standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
+def load_standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
     """A standard set from a local folder, or from the hub at its pinned revision.
 
     Args:
@@ -132,33 +132,33 @@ def standard_task(kind: str, name: str, folder: Path | None = None, limit: int |
     Returns:
         The task.
     """
-    known = known_set(kind, name)
-    instruction = instructions_of("standard")[name.split(" ")[0]]
+    known_set = find_set(kind, name)
+    instruction = read_instructions("standard")[name.split(" ")[0]]
     sample = ""
-    if known.hub:
-        source, commit = known.pinned
-        splits = {"test": _rows_of(known, read_hub(source, commit))}
+    if known_set.hub:
+        source, commit = known_set.pinned
+        splits = {"test": _select_rows(known_set, read_hub(source, commit))}
         revision = f"{commit} {fingerprint([], instruction)[:8]}"
     else:
         assert folder is not None
-        source, files = str(known.file), {"test": known.file, "train": known.train}
-        splits = {split: _rows_of(known, read_rows(str(folder / file)), limit) for split, file in files.items() if file}
+        source, files = str(known_set.file), {"test": known_set.file, "train": known_set.train}
+        splits = {split: _select_rows(known_set, read_rows(str(folder / file)), limit) for split, file in files.items() if file}
         revision = fingerprint([], [splits, instruction])
         sample = f" ({limit} rows)" if limit is not None and len(splits["test"]) == limit else ""
     title = f"{name}{sample} {'STS' if kind == 'sts' else kind}"
-    info = TaskInfo(title, MAIN_SCORES[kind], source, revision, known.licence, known.citation, quoted=known.quoted)
-    return StandardTask(local_task(kind, splits, info, instruction), instruction, info)
+    info = TaskInfo(title, MAIN_SCORES[kind], source, revision, known_set.licence, known_set.citation, quoted=known_set.quoted)
+    return StandardTask(make_local_task(kind, splits, info, instruction), instruction, info)
 
 
-def _rows_of(known: KnownSet, rows: Rows, limit: int | None = None) -> Rows:
+def _select_rows(known_set: KnownSet, rows: Rows, limit: int | None = None) -> Rows:
     """Rows with the columns of the task; those that lack one are left out."""
-    columns = known.columns or COLUMNS[known.kind]
+    columns = known_set.columns or COLUMNS[known_set.kind]
     rows = [{new: row.get(old) for new, old in columns.items()} for row in rows]
     rows = [row for row in rows if all(value is not None and value != "" for value in row.values())]
     return random.Random(0).sample(rows, limit) if limit is not None and len(rows) > limit else rows
 
 
-def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
+def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
     """One of mteb's own task classes with local rows.
 
     Args:
@@ -181,7 +181,7 @@ def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instructio
     from datasets import Dataset, DatasetDict
     from mteb import abstasks
 
-    from inbedder_evaluation.mteb_encoder import metadata_of
+    from inbedder_evaluation.mteb_encoder import make_metadata
 
     base, mteb_kind, category = {
         "sts": (abstasks.AbsTaskSTS, "STS", "t2t"),
@@ -190,7 +190,7 @@ def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instructio
         "pairs": (abstasks.AbsTaskPairClassification, "PairClassification", "t2t"),
     }[kind]
     crossed = kind == "classification" and "train" not in splits
-    metadata = metadata_of(
+    metadata = make_metadata(
         instruction,
         info.name,
         type=mteb_kind,
@@ -205,13 +205,13 @@ def local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instructio
         columns = {column: [[row[column] for row in rows]] for column in ("sentences", "labels")}
         task.dataset = DatasetDict({"test": Dataset.from_dict(columns)})
     else:
-        named = {"train": splits["test"]} if crossed else splits
-        task.dataset = DatasetDict({split: Dataset.from_list(rows) for split, rows in named.items()})
+        splits_named = {"train": splits["test"]} if crossed else splits
+        task.dataset = DatasetDict({split: Dataset.from_list(rows) for split, rows in splits_named.items()})
     task.data_loaded = True
     return task  # type: ignore[no-any-return]
 
 
-def task_of_mteb(kind: str, name: str) -> StandardTask:
+def load_mteb_task(kind: str, name: str) -> StandardTask:
     """A task of mteb, from the hub at the revision that mteb pins.
 
     Args:
@@ -223,16 +223,16 @@ def task_of_mteb(kind: str, name: str) -> StandardTask:
     """
     import mteb
 
-    task = mteb.get_task(str(known_set(kind, name).mteb))
-    about = task.metadata
-    instruction = instructions_of("standard")[name]
-    revision = f"{about.revision[:16]} {fingerprint([], instruction)[:8]}"
-    licence = str(about.license or "none stated")
-    info = TaskInfo(f"{name} {kind}", about.main_score, about.dataset["path"], revision, licence, "see mteb")
+    task = mteb.get_task(str(find_set(kind, name).mteb))
+    metadata = task.metadata
+    instruction = read_instructions("standard")[name]
+    revision = f"{metadata.revision[:16]} {fingerprint([], instruction)[:8]}"
+    licence = str(metadata.license or "none stated")
+    info = TaskInfo(f"{name} {kind}", metadata.main_score, metadata.dataset["path"], revision, licence, "see mteb")
     return StandardTask(task, instruction, info)
 
 
-def reranking_of_file(kind: str, name: str, folder: Path) -> StandardTask:
+def load_reranking(kind: str, name: str, folder: Path) -> StandardTask:
     """A reranking task of mteb over rows of a local file.
 
     Args:
@@ -249,12 +249,12 @@ def reranking_of_file(kind: str, name: str, folder: Path) -> StandardTask:
     from datasets import Dataset
     from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 
-    known = known_set(kind, name)
-    rows, found = read_rows(str(folder / str(known.file))), task_of_mteb(kind, name)
+    known_set = find_set(kind, name)
+    rows, mteb_task = read_rows(str(folder / str(known_set.file))), load_mteb_task(kind, name)
     corpus, queries, relevant, ranked = [], [], {}, {}
     for number, row in enumerate(rows):
         if not row.get("query") or not row.get("positive") or not row.get("negative"):
-            raise InputError(f"{known.file}, row {number + 1}: query, positive and negative are needed. Leave such rows out.")
+            raise InputError(f"{known_set.file}, row {number + 1}: query, positive and negative are needed. Leave such rows out.")
         query, documents = f"q{number}", [*row["positive"], *row["negative"]]
         ids = [f"{query}-{place}" for place in range(len(documents))]
         queries.append({"id": query, "text": row["query"]})
@@ -263,6 +263,6 @@ def reranking_of_file(kind: str, name: str, folder: Path) -> StandardTask:
     data = RetrievalSplitData(
         corpus=Dataset.from_list(corpus), queries=Dataset.from_list(queries), relevant_docs=relevant, top_ranked=ranked
     )
-    found.task.dataset, found.task.data_loaded = {"default": {found.task.metadata.eval_splits[0]: data}}, True  # type: ignore[assignment]
-    about = replace(found.info, source=str(known.file), revision=fingerprint([], [rows, found.instruction]))
-    return StandardTask(found.task, found.instruction, about)
+    mteb_task.task.dataset, mteb_task.task.data_loaded = {"default": {mteb_task.task.metadata.eval_splits[0]: data}}, True  # type: ignore[assignment]
+    metadata = replace(mteb_task.info, source=str(known_set.file), revision=fingerprint([], [rows, mteb_task.instruction]))
+    return StandardTask(mteb_task.task, mteb_task.instruction, metadata)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from inbedder.errors import InputError, MissingExtraError
-from inbedder.package_data import data_folder
+from inbedder.package_data import find_data_folder
 from inbedder.prompting.templates import read_prompts
 from inbedder.vectors import Vectors
 
 if TYPE_CHECKING:
     from inbedder_evaluation.item_results import Outcomes
 
-SHIPPED = data_folder("inbedder_evaluation", "data")
+SHIPPED = find_data_folder("inbedder_evaluation", "data")
 Encode = Callable[[Sequence[str], "str | Sequence[str]"], Vectors]
 Similarity = Callable[[Sequence[str], Sequence[str], Sequence[str]], Vectors]
 Rows = list[dict[str, Any]]
@@ -51,7 +51,7 @@ class Task(Protocol):
     seeded: bool
     """Whether its scores depend on a seed (k-means)."""
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """A text and its instruction, to show that the instruction reaches the prompt."""
         ...
 
@@ -64,7 +64,7 @@ class Task(Protocol):
 class Itemised(Protocol):
     """A task that also says what became of each of its items."""
 
-    def outcomes(self, encode: Encode, seed: int) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int) -> Outcomes:
         """The scores of ``evaluate``, and the items behind the main one."""
         ...
 
@@ -73,12 +73,12 @@ class NothingToMeasureError(InputError):
     """The data allow other tasks, but not this one."""
 
 
-def instructions_of(task: str) -> dict[str, str]:
+def read_instructions(task: str) -> dict[str, str]:
     """The instructions of a task by criterion, from ``prompts/evaluation.yaml``."""
     return dict(read_prompts("evaluation")[task])
 
 
-def under_protocol(name: str, protocol: str) -> str:
+def add_protocol(name: str, protocol: str) -> str:
     """A task's name, with the protocol of its clustering where it is not the default."""
     return name if protocol == "k-means" else f"{name}, {protocol} protocol"
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from inbedder.errors import InputError
 from inbedder.io.tables import read_rows
-from inbedder.vectors import row_cosines
-from inbedder_evaluation.item_results import Outcomes, numbered
+from inbedder.vectors import compute_row_cosines
+from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
-from inbedder_evaluation.tasks.sets import known_set
-from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, instructions_of
+from inbedder_evaluation.tasks.sets import find_set
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, read_instructions
 
 
 class TextEvaluation:
@@ -36,32 +36,32 @@ class TextEvaluation:
         Raises:
             InputError: When the set has no human scores, or a text has no reference.
         """
-        known = known_set("text evaluation", name)
-        source = folder / str(known.file)
+        known_set = find_set("text evaluation", name)
+        source = folder / str(known_set.file)
         if not source.is_file():
             raise InputError(f"{name} has no {source.name}: references alone cannot be correlated with anything.")
         outputs = read_rows(str(source))
-        beside = read_rows(str(source.with_name("references.jsonl.gz")))
-        references = {(row["seg_id"], row["set_id"]): row["refs"] for row in beside}
+        reference_rows = read_rows(str(source.with_name("references.jsonl.gz")))
+        references = {(row["seg_id"], row["set_id"]): row["refs"] for row in reference_rows}
         self.texts = [str(row["hyp"]) for row in outputs]
-        self.scores = [_human_score(row) for row in outputs]
+        self.scores = [_read_human_score(row) for row in outputs]
         try:
             self.references = [references[row["seg_id"], row["set_id"]] for row in outputs]
         except KeyError as error:
             raise InputError(f"{name}: no references for {error.args[0]}.") from error
         if not all(self.references):
             raise InputError(f"{name}: some outputs have an empty list of references.")
-        self.instruction = instructions_of("standard")[name]
+        self.instruction = read_instructions("standard")[name]
         self.info = TaskInfo(
             name=name,
             main_score="pearson",
-            source=str(known.file),
+            source=str(known_set.file),
             revision=fingerprint([], [self.texts, self.scores, self.references, self.instruction]),
-            licence=known.licence,
-            citation=known.citation,
+            licence=known_set.licence,
+            citation=known_set.citation,
         )
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first text and the instruction."""
         return self.texts[0], self.instruction
 
@@ -75,23 +75,23 @@ class TextEvaluation:
         Returns:
             pearson and spearman, times 100.
         """
-        return self.outcomes(encode, seed).scores
+        return self.evaluate_items(encode, seed).scores
 
-    def outcomes(self, encode: Encode, seed: int = 0) -> Outcomes:
+    def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Correlations, and the largest cosine of each text beside its rating; texts with the same references are one unit."""
         everything = list(dict.fromkeys([*self.texts, *(ref for refs in self.references for ref in refs)]))
         place = {text: row for row, text in enumerate(everything)}
         vectors = encode(everything, self.instruction)
         pairs = [(place[text], place[ref], i) for i, text in enumerate(self.texts) for ref in self.references[i]]
-        left, right, owner = (list(side) for side in zip(*pairs, strict=True))
+        first, second, owner = (list(side) for side in zip(*pairs, strict=True))
         best = np.full(len(self.texts), -np.inf)
-        np.maximum.at(best, owner, row_cosines(vectors[left], vectors[right]))
+        np.maximum.at(best, owner, compute_row_cosines(vectors[first], vectors[second]))
         scores = {"pearson": pearson(best, self.scores), "spearman": spearman(best, self.scores)}
-        units = numbered([tuple(refs) for refs in self.references])
+        units = number_names([tuple(refs) for refs in self.references])
         return Outcomes(scores, "pearson", units, {"cosine": best.tolist(), "rating": self.scores})
 
 
-def _human_score(row: dict[str, Any]) -> float:
+def _read_human_score(row: dict[str, Any]) -> float:
     """The score that people gave: THumB's total, or the mean of the experts' four ratings."""
     if "human_score" in row:
         return float(row["human_score"])

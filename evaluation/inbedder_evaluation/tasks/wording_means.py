@@ -18,7 +18,7 @@ from inbedder.grouping.mean_wordings import average_wordings
 from inbedder.vectors import normalize_vectors
 from inbedder_evaluation.metrics import v_measure
 from inbedder_evaluation.tasks.robustness import LabelledTexts
-from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint, under_protocol
+from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, add_protocol, fingerprint
 
 SIZES = (3, 5)
 DRAWN = 10
@@ -48,7 +48,7 @@ class WordingMeans:
         self.data, self.wordings, self.protocol = data, list(wordings), protocol
         rows = [{"text": text, "label": label} for text, label in zip(data.texts, data.labels, strict=True)]
         self.info = TaskInfo(
-            name=under_protocol(f"{data.name} wordings", protocol),
+            name=add_protocol(f"{data.name} wordings", protocol),
             main_score="mean_of_3_worst",
             source=data.source,
             revision=fingerprint(rows, [self.wordings, SIZES, DRAWN]),
@@ -56,7 +56,7 @@ class WordingMeans:
             citation=data.citation,
         )
 
-    def first_input(self) -> tuple[str, str]:
+    def get_first_input(self) -> tuple[str, str]:
         """The first text and the first wording."""
         return self.data.texts[0], self.wordings[0]
 
@@ -71,20 +71,22 @@ class WordingMeans:
             single_mean and single_worst, mean_of_3_mean and mean_of_3_worst, mean_of_5_mean and mean_of_5_worst, and mean_of_all,
             times 100.
         """
-        found = [encode(self.data.texts, wording) for wording in self.wordings]
-        vectors = np.stack([normalize_vectors(under) for under in found])
+        vectors_by_wording = [encode(self.data.texts, wording) for wording in self.wordings]
+        vectors = np.stack([normalize_vectors(wording_vectors) for wording_vectors in vectors_by_wording])
 
         def score(wordings: Sequence[int]) -> float:
             return v_measure(average_wordings(vectors[list(wordings)])[0], self.data.labels, seed, self.protocol)
 
-        numbers = range(len(found))
+        numbers = range(len(vectors_by_wording))
         sets: dict[str, Sequence[Sequence[int]]] = {"single": [[number] for number in numbers]}
         for size in SIZES:
             possible = list(combinations(numbers, size))
             sets[f"mean_of_{size}"] = random.Random(seed).sample(possible, min(DRAWN, len(possible)))
         scores = {"mean_of_all": score(numbers)}
-        for name, drawn in sets.items():
-            ignored = all(under is found[0] for under in found)  # by an embedder that gives one array for all instructions
-            values = [scores["mean_of_all"]] if ignored else [score(wordings) for wordings in drawn]
+        for name, wording_sets in sets.items():
+            ignored = all(
+                wording_vectors is vectors_by_wording[0] for wording_vectors in vectors_by_wording
+            )  # by an embedder that gives one array for all instructions
+            values = [scores["mean_of_all"]] if ignored else [score(wordings) for wordings in wording_sets]
             scores |= {f"{name}_mean": mean(values), f"{name}_worst": min(values)}
         return scores
