@@ -203,8 +203,8 @@ def main(
             scores = {
                 "spearman": spearman(parsed.ratings, task.scores[:limit]),
                 "pearson": pearson(parsed.ratings, task.scores[:limit]),
-                "without_number": 100 * parsed.without_number / len(rows),
-                "outside": 100 * parsed.outside / len(rows),
+                "percent_without_number": 100 * parsed.without_number / len(rows),
+                "percent_outside_scale": 100 * parsed.outside / len(rows),
             }
             cells[key] = Cell(
                 *key,
@@ -212,7 +212,7 @@ def main(
                 scores={name: round(score, 2) for name, score in scores.items()},
                 first_prompt="",  # rows of C-STS may not be redistributed
                 seconds=round(time.time() - started, 1),
-                about={**describe_run(task.info), "replacement": REPLACEMENT, "rows": len(rows)},
+                metadata={**describe_run(task.info), "replacement": REPLACEMENT, "rows": len(rows)},
             )
             save_cells(cells.values(), output)
     typer.echo(format_aligned(make_table(list(cells.values()))))

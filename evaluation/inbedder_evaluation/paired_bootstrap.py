@@ -78,8 +78,10 @@ def compare(cells: Sequence[Cell], first: str, second: str, items: Path) -> list
     """
     if first == second:
         raise InputError(f"--compare names {first!r} twice; name two models.")
-    one, other = ({_place(cell): cell for cell in select_newest(cells) if cell.model == name} for name in (first, second))
-    pairs = [(one[place], other[place]) for place in one if place in other]
+    first_cells, second_cells = (
+        {_place(cell): cell for cell in select_newest(cells) if cell.model == name} for name in (first, second)
+    )
+    pairs = [(first_cells[place], second_cells[place]) for place in first_cells if place in second_cells]
     if not pairs:
         raise InputError(f"No task was measured of both {first!r} and {second!r}.")
     tasks = dict.fromkeys((cell.task, cell.vectors) for cell, _ in pairs)
@@ -93,14 +95,12 @@ def _place(cell: Cell) -> tuple[str, str, str, int]:
 def _compare_task(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
     """The comparison on one task, whose cells differ in their seed alone."""
     first, second = (mean(pair[side].scores[pair[side].main_score] for pair in pairs) for side in (0, 1))
-    of_seeds = [
-        (one, other) for pair in pairs for one, other in [[load_outcomes(items, cell.key) for cell in pair]] if one and other
-    ]
-    if any(list(one.units) != list(other.units) for one, other in of_seeds):
+    of_seeds = [(one, two) for pair in pairs for one, two in [[load_outcomes(items, cell.key) for cell in pair]] if one and two]
+    if any(list(one.units) != list(two.units) for one, two in of_seeds):
         raise InputError(f"{pairs[0][0].task}: the kept items of both models are not the same. Remove {items} and measure again.")
 
     def compute_difference(rows: NDArray[np.int64]) -> float:
-        return mean(one.main_score(rows) - other.main_score(rows) for one, other in of_seeds)
+        return mean(one.main_score(rows) - two.main_score(rows) for one, two in of_seeds)
 
     bootstrap = (
         resample_units(of_seeds[0][0].units, compute_difference)

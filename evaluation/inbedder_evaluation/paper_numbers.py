@@ -38,7 +38,7 @@ def make_published_table() -> list[list[str]]:
     rows = [["model", "read as", *AWARENESS, "source"]]
     for model in read_published_models():
         scores = [f"{model['scores'][task]:.2f}" for task in AWARENESS]
-        rows.append([model["name"], model["read"], *scores, f"`{model['run']}`" if model["run"] else "table 1"])
+        rows.append([model["name"], model["pooling"], *scores, f"`{model['run']}`" if model["run"] else "table 1"])
     return rows
 
 
@@ -57,11 +57,11 @@ def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
     measured = {cell.model for cell in raw_cells}
     rows = [["model", "task", "expected", "found", "difference", "agrees"]]
     for model in read_published_models():
-        if model["measured_as"] not in measured:
+        if model["local_name"] not in measured:
             continue
         for task, expected in model["scores"].items():
-            of_task = [cell for cell in raw_cells if cell.model == model["measured_as"] and cell.task.split(", ")[0] == task]
-            rows.append([model["measured_as"], task, f"{expected:.1f}", *_compare_score(task, expected, of_task)])
+            of_task = [cell for cell in raw_cells if cell.model == model["local_name"] and cell.task.split(", ")[0] == task]
+            rows.append([model["local_name"], task, f"{expected:.1f}", *_compare_score(task, expected, of_task)])
     return rows if len(rows) > 1 else []
 
 

@@ -17,7 +17,7 @@ from inbedder.errors import InputError
 from inbedder.io.files import atomic_write
 
 VERSION = 2
-SHARED = ("about", "first_prompt", "model_revision", "data_revision")
+SHARED = ("metadata", "first_prompt", "model_revision", "data_revision")
 """Fields of a cell that stand in ``shared``."""
 
 
@@ -45,7 +45,7 @@ class Cell:
     """What the model read of the task's first text."""
     seconds: float
     """Wall-clock time."""
-    about: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     """Versions, machine, command, licence."""
     interval: Sequence[float] | None = None
     """Both ends of the main score's 95% interval (``outcomes``), of tasks without a seed that keep their items."""

@@ -111,7 +111,7 @@ def _measure_cells(
                 scores={name: round(float(score), 2) for name, score in outcomes.scores.items()},
                 first_prompt=prompt if task.info.quoted else "",
                 seconds=round(time.time() - started, 1),
-                about=describe_run(task.info) | ({} if embedder.spec is None else {"spec": dict(embedder.spec)}),
+                metadata=describe_run(task.info) | ({} if embedder.spec is None else {"spec": dict(embedder.spec)}),
                 interval=None if task.seeded else _round_interval(compute_interval(outcomes)),
             )
 
@@ -172,10 +172,11 @@ class _Remembered:
         return self.embedder.encode([text for text, _ in place], shared)[[place[pair] for pair in pairs]]
 
 
-def command() -> str:
+def format_command() -> str:
     """The command that runs now, as a user would type it."""
     script = Path(sys.argv[0])
-    program = f"python -m evaluation.{script.stem}" if script.parent.name == "evaluation" else "inbedder"
+    package = "inbedder_evaluation"
+    program = f"python -m {package}.{script.stem}" if script.parent.name == package else "inbedder"
     return " ".join([program, *map(shlex.quote, sys.argv[1:])])
 
 
@@ -189,7 +190,7 @@ def describe_run(info: TaskInfo) -> dict[str, Any]:
         Command, source, licence, machine and versions.
     """
     return {
-        "command": command(),
+        "command": format_command(),
         "source": info.source,
         "licence": info.licence,
         "machine": f"{platform.machine()}, {platform.system()}",

@@ -25,7 +25,7 @@ from inbedder.search.model_vectors import encode_generic, encode_instructed
 from inbedder.search.ranking import mix_scores
 from inbedder.vectors import Vectors, normalize_vectors
 from inbedder_evaluation.figures import draw_lines
-from inbedder_evaluation.runner import command
+from inbedder_evaluation.runner import format_command
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, load_corpus
 
 SETS = ("amazon_multidomain", "airline_tweets", "acos_restaurant", "clinc150", "hwu64")
@@ -168,7 +168,7 @@ def main(
     for name in SETS:
         rows += measure_corpus(loaded, load_corpus(name, data, limit), queries, sample)
         row_indices = {
-            "command": command(),
+            "command": format_command(),
             "model": model,
             "spec": loaded.spec.contents(),
             "results": rows,

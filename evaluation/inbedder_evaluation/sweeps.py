@@ -32,7 +32,7 @@ from inbedder.vectors import Vectors
 from inbedder_evaluation.embedders import Embedder, make_embedders, use_training_prompts
 from inbedder_evaluation.figures import draw_bars, draw_lines, draw_robustness_boxes, draw_word_table
 from inbedder_evaluation.results import Cell, load_cells
-from inbedder_evaluation.runner import command, run
+from inbedder_evaluation.runner import format_command, run
 from inbedder_evaluation.tasks import Data, build_tasks
 from inbedder_evaluation.tasks.instruction_detail import make_gibberish
 from inbedder_evaluation.tasks.task import fingerprint
@@ -232,7 +232,7 @@ def first_words(
         table += [[text, resolve_instruction(question), ", ".join(nearest)] for text, nearest in zip(rows, words, strict=True)]
     records = [dict(zip(("text", "instruction", "words"), row, strict=True)) for row in table[1:]]
     with atomic_write(output) as temporary:
-        content = {"command": command(), "model": model, "revision": loaded.revision, "rows": records}
+        content = {"command": format_command(), "model": model, "revision": loaded.revision, "rows": records}
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     draw_word_table([[_shorten(text), *cells_of_row] for text, *cells_of_row in table], output.with_suffix(".png"))
 

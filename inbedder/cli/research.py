@@ -150,13 +150,13 @@ def _compare_models(cells: Sequence[Any], names: tuple[str, str], items: Path, o
     """Compare two models item by item; print and write the result."""
     from inbedder_evaluation.paired_bootstrap import compare, find_model, make_comparison_table, save_comparison
     from inbedder_evaluation.results import format_aligned
-    from inbedder_evaluation.runner import command
+    from inbedder_evaluation.runner import format_command
 
     model_names = list(dict.fromkeys(cell.model for cell in cells))
     first, second = (find_model(name, model_names) for name in names)
     comparison = compare(cells, first, second, items)
     typer.echo(f"\ncompared item by item\n{format_aligned(make_comparison_table(comparison, first, second))}")
-    save_comparison(comparison, first, second, command(), output)
+    save_comparison(comparison, first, second, format_command(), output)
     print_message(f"Written: {output}")
 
 

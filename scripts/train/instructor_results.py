@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from inbedder_evaluation.results import Cell, load_cells, save_cells
-from inbedder_finetune.contrastive.train_contrastive import training_pairs
-from inbedder_finetune.curriculum.data_cube import UNDERFITTING_FILE, note_underfitting
+from inbedder_finetune.contrastive.train_contrastive import load_training_pairs
+from inbedder_finetune.curriculum.data_cube import UNDERFITTING_FILE, record_underfitting
 from inbedder_finetune.registry import read_method
 
 RECIPE = Path(__file__).parents[2] / "finetune" / "recipes" / "instructor-minilm.yaml"
@@ -37,8 +37,8 @@ def by_seed(cell: Cell) -> Cell:
     found = RUN.match(cell.model)
     if not found:
         return replace(cell, model=ANSWERING.get(cell.model, cell.model))
-    about = {**cell.about, "run": found[0].rsplit("/", 1)[1], "run_revision": cell.model_revision}
-    return replace(cell, model=RUN.sub(ORDERS[found[1]], cell.model), model_revision="", seed=int(found[2]), about=about)
+    metadata = {**cell.metadata, "run": found[0].rsplit("/", 1)[1], "run_revision": cell.model_revision}
+    return replace(cell, model=RUN.sub(ORDERS[found[1]], cell.model), model_revision="", seed=int(found[2]), metadata=metadata)
 
 
 def underfitted(runs: Path) -> Iterator[Cell]:
@@ -48,7 +48,7 @@ def underfitted(runs: Path) -> Iterator[Cell]:
         started = time.time()
         if not (folder / UNDERFITTING_FILE).exists():
             recipe = read_method(RECIPE, [f"data.folder={runs}", f"training.seed={seed}"])[1]
-            note_underfitting(training_pairs(recipe)[0], recipe.model, folder, int(seed))
+            record_underfitting(load_training_pairs(recipe)[0], recipe.model, folder, int(seed))
         found = json.loads((folder / UNDERFITTING_FILE).read_text(encoding="utf-8"))
         shares = {when: round(100 * found[when]["overall"], 2) for when in ("after", "before")}
         about = {when: found[when]["degrees"] for when in shares}

@@ -23,7 +23,7 @@ mean runs/mini-mean-1 runs/mini-apart-{0,1} runs/mini-third{,,}
 train mini-fourth runs/mini-fourth
 mean runs/mini-mean-2 runs/mini-apart-{0,0,1,1} runs/mini-third{,,} runs/mini-fourth{,,}
 train mini-fifth runs/mini-fifth
-pack() { python scripts/train/pack_adapter.py "$@" --rank 96 --base sentence-transformers/all-MiniLM-L6-v2 --set generic_base=all-MiniLM-L6-v2; }
+pack() { python scripts/train/pack_adapter.py "$@" --rank 96 --base sentence-transformers/all-MiniLM-L6-v2 --set base_encoder=all-MiniLM-L6-v2; }
 pack runs/mini-mean-2 runs/mini-fifth runs/mini-before
 # four runs of the last stretch: the first three had fewer complaints and, at first, no aspects of services (a cap of one row) and scenarios among the domains
 fewer=(--set data.sources.0.cap=4500 --set data.sources.1.cap=2000 --set training.seed=6)
@@ -31,7 +31,7 @@ words='["What is the domain of the request?", "Which service is it about?", "Wha
   "Which department should handle it?", "What field is the message about?", "Name the area of the message.", "Which of the helper'"'"'s functions is wanted?", "Say what general subject the user raises.", "What sort of task is it?"]'
 domains=(--set data.sources.12.cap=1 --set "data.sources.11.instructions=$words" --set "data.sources.13.instructions=$words")
 train mini-sixth runs/mini-sixth-1 "${fewer[@]}" "${domains[@]}" --set data.sources.1.cap=2500 --set data.sources.8.cap=1 --set data.sources.9.cap=1
-train mini-sixth runs/mini-sixth-2 "${fewer[@]}" "${domains[@]}" --set data.sources.1.taught_as=null
+train mini-sixth runs/mini-sixth-2 "${fewer[@]}" "${domains[@]}" --set data.sources.1.teacher_instruction=null
 train mini-sixth runs/mini-sixth-3 "${fewer[@]}" --set training.max_steps=240
 train mini-sixth runs/mini-sixth-4
 pack runs/mini-sixth-{1,2,3,4} runs/mini-before runs/mini-sixth
@@ -65,7 +65,7 @@ pack runs/mini-tenth runs/mini-ten
 train mini-eleventh runs/mini-eleventh
 pack runs/mini-eleventh runs/mini-eleven
 # once more, with what happens drawn to the texts' own vectors, too, and more lines of a few words
-more=(--set "data.sources.19.taught_as='@unasked'" --set "data.sources.20.taught_as='@unasked'")
+more=(--set "data.sources.19.teacher_instruction='@none'" --set "data.sources.20.teacher_instruction='@none'")
 for pair in 0=2600 1=2000 19=2200 20=2200 22=800 23=600 24=800 25=500 59=400 60=400 61=1000 62=800 63=400 64=800 65=800 66=800 67=700 68=700 69=700; do
     more+=(--set "data.sources.${pair%=*}.cap=${pair#*=}")
 done

@@ -27,5 +27,5 @@ taught --set training.seed=4 --set training.output=runs/small-own-4
 taught --set training.seed=5 --set training.output=runs/small-own-5
 pack runs/small-own-3 runs/small-own-4 runs/small-own-5 runs/small-own --rank 64
 # two parts of their mean, one of what they began from, which keeps the words; mini stands beside what ships
-beside=(--set beside=mini --set generic_base=all-MiniLM-L6-v2)
+beside=(--set beside=mini --set base_encoder=all-MiniLM-L6-v2)
 pack runs/small-own runs/small-own runs/small-untaught inbedder/models/small --rank 64

@@ -33,7 +33,7 @@ from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.models.checksums import write_checksums
 from inbedder.options import ModelOptions
 
-SETTINGS = ("base", "template", "mask_length", "late_interaction", "generic_base", "add_generic", "normalize")
+SETTINGS = ("base", "template", "mask_length", "late_interaction", "base_encoder", "add_generic", "normalize")
 LINEAR = r".*encoder\.layer\.\d+\..*(query|key|value|dense)"
 WHOLE = ["transform", "output.LayerNorm", "embeddings.LayerNorm", "token_type_embeddings"]
 

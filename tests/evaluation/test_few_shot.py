@@ -102,8 +102,8 @@ def test_every_instruction_and_number_of_examples_is_a_cell_and_finished_ones_ar
     cells = load_cells(tmp_path / "f.json")
     names = [f"{options[1]}, {how} instruction, {count} shots" for how in ("none", "short") for count in (0, 2)]
     assert [cell.model for cell in cells] == names
-    assert cells[0].about["replacement"] == 3.0 and cells[0].about["rows"] == 4
-    assert set(cells[0].scores) == {"spearman", "pearson", "without_number", "outside"}
+    assert cells[0].metadata["replacement"] == 3.0 and cells[0].metadata["rows"] == 4
+    assert set(cells[0].scores) == {"spearman", "pearson", "percent_without_number", "percent_outside_scale"}
     assert {cell.first_prompt for cell in cells} == {""}  # rows of C-STS may not be redistributed
     assert CliRunner().invoke(app, [*options, "--shots", "3"]).exit_code == 2
     assert CliRunner().invoke(app, [*options, "--instruction", "loud"]).exit_code == 2

@@ -64,7 +64,7 @@ def test_evaluate_with_the_hub_checks_itself_against_the_papers_numbers(make_mod
     monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_options: rows)
     model = make_model("opt")
     monkeypatch.setattr(
-        "inbedder_evaluation.paper_numbers.read_published_models", lambda: [{**read_published_models()[3], "measured_as": model}]
+        "inbedder_evaluation.paper_numbers.read_published_models", lambda: [{**read_published_models()[3], "local_name": model}]
     )
     arguments = ["evaluate", "--hub", "--protocol", "paper", "--task", "IntentEmotion", "--model", model]
     result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "r.json")], catch_exceptions=False)

@@ -48,7 +48,7 @@ def test_each_seed_and_kind_is_a_cell_and_texts_are_embedded_once(clustering, tm
     assert [(cell.vectors, cell.seed) for cell in cells] == [(kind, seed) for kind in ("raw", "centred") for seed in range(3)]
     assert encode.calls == 2
     assert cells[0].first_prompt == "Kind? a x 0"
-    assert cells[0].about["versions"]["torch"]
+    assert cells[0].metadata["versions"]["torch"]
 
 
 def test_rows_that_may_not_be_redistributed_are_quoted_nowhere(tmp_path):

@@ -57,7 +57,7 @@ def test_the_table_holds_models_without_training_encoders_and_ablations(make_mod
     tasks = ["C-STS (rows.csv)", "C-STS (rows.csv), validation"]
     assert [(cell.seed, cell.task) for cell in trained] == [(seed, task) for seed in (0, 1) for task in tasks]
     assert set(trained[0].scores) == {"spearman", "pearson"}
-    assert trained[0].about["recipe"] == "csts-tri.yaml" and "machine" in trained[0].about
+    assert trained[0].metadata["recipe"] == "csts-tri.yaml" and "machine" in trained[0].metadata
     assert {cell.first_prompt for cell in cells} == {""}  # rows of C-STS may not be redistributed
     assert {cell.task for cell in cells} == {*tasks, "C-STS (rows.csv), as a question"}
     assert "| tri-encoder, trained |" in said and "±" in said
