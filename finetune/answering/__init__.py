@@ -1,1 +1,0 @@
-"""Fine-tuning a language model to answer in a few content words (InBedder)."""
