@@ -1,1 +1,1 @@
-"""The HTTP server: the OpenAI embeddings protocol with an instruction, reranking, answers and groups."""
+"""The HTTP server: OpenAI's embeddings protocol with an instruction, reranking, answers and groups."""

@@ -1,4 +1,4 @@
-"""The app: routes, what stands in front of them, and what is told about them."""
+"""The app: its routes, middleware, error handlers, status pages and documentation."""
 
 from __future__ import annotations
 
@@ -16,32 +16,42 @@ from starlette.staticfiles import StaticFiles
 from inbedder import __version__
 from inbedder.embedder import InBedder
 from inbedder.server import cluster_route, routes
-from inbedder.server.http_errors import RefusalError, of_validation
+from inbedder.server.http_errors import RefusalError, convert_validation_errors
 from inbedder.server.middleware import Guard
 from inbedder.server.model_service import ServedModel
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
 
-DESCRIPTION = "Text embeddings that follow an instruction, by answering it. Errors have OpenAI's shape."
+DESCRIPTION = (
+    "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it. "
+    "Errors have OpenAI's format."
+)
 
 
 def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
     """Build the app.
 
     Args:
-        models: By the names that requests use, the default first.
-        settings: The server's.
+        models: Models by the names that requests use, the default first.
+        settings: The server's settings.
 
     Returns:
         An ASGI app.
 
     Raises:
-        InputError: When its key cannot be used, or is missing where other machines could connect.
+        InputError: When the API key cannot be used, or is missing although other machines could connect.
+
+    Example:
+        >>> from inbedder import InBedder
+        >>> from inbedder.server.app import make_app
+        >>> from inbedder.server.settings import Settings
+        >>> make_app({"mini": InBedder()}, Settings()).title
+        'inbedder'
     """
-    metrics, key = Metrics(), settings.key()
+    metrics, key = Metrics(), settings.read_key()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def close_models_at_shutdown(app: FastAPI) -> AsyncIterator[None]:
         yield
         for model in app.state.models.values():
             model.close()
@@ -53,7 +63,7 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
+        lifespan=close_models_at_shutdown,
     )
     app.state.metrics = metrics
     app.state.models = {name: ServedModel(name, model, settings, metrics) for name, model in models.items()}
@@ -62,37 +72,37 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
     _add_status(app)
     _add_docs(app)
     app.add_middleware(Guard, settings=settings, key=key, metrics=metrics)
-    _add_refusals(app)
+    _add_error_handlers(app)
     return app
 
 
 def _add_status(app: FastAPI) -> None:
     @app.get("/health")
     async def health() -> dict[str, str]:
-        """The process runs; needs no key."""
+        """Report that the process runs; this route needs no key."""
         return {"status": "ok"}
 
-    @app.get("/ready", responses=routes.PROBLEMS)
-    async def ready(request: Request) -> dict[str, str]:
-        """The models are loaded, and requests are taken."""
+    @app.get("/ready", name="ready", responses=routes.PROBLEMS)
+    async def check_ready(request: Request) -> dict[str, str]:
+        """Report that the models are loaded and requests are accepted."""
         if any(model.closing for model in request.app.state.models.values()):
-            raise RefusalError(503, "The server is ending.", retry_after=1)
+            raise RefusalError(503, "The server is shutting down.", retry_after=1)
         return {"status": "ready"}
 
     @app.get("/v1/models", responses=routes.PROBLEMS)
     async def list_models(request: Request) -> dict[str, object]:
-        """Names of the models, the default first, the length of their vectors and what decides them."""
+        """List the models, the default first, with the length of their vectors and the options that decide them."""
         models: dict[str, ServedModel] = request.app.state.models
-        return {"object": "list", "data": [_model_entry(name, model.embedder) for name, model in models.items()]}
+        return {"object": "list", "data": [_describe_model(name, model.embedder) for name, model in models.items()]}
 
     @app.get("/metrics", response_class=Response, responses=routes.PROBLEMS)
     async def metrics(request: Request) -> Response:
-        """Counts and times in Prometheus' text format."""
-        return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4")
+        """Return counts and times in Prometheus' text format."""
+        return Response(request.app.state.metrics.render(), media_type="text/plain; version=0.0.4")
 
 
-def _model_entry(name: str, model: InBedder) -> dict[str, object]:
-    """A row of the model list; it names no folder of the machine."""
+def _describe_model(name: str, model: InBedder) -> dict[str, object]:
+    """Build an entry of the model list, without any path of this machine."""
     entry: dict[str, object] = {"id": name, "object": "model", "created": 0, "owned_by": "inbedder"}
     return entry | {"dimension": model.dimension, "spec": model.spec.contents(), "spec_key": model.spec.key()}
 
@@ -101,8 +111,8 @@ def _add_docs(app: FastAPI) -> None:
     app.mount("/docs/assets", StaticFiles(directory=os.fspath(swagger_ui_bundle.swagger_ui_path)))
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        """The OpenAPI document as a page, whose parts come from this server."""
+    async def show_docs() -> Response:
+        """Show the OpenAPI document as a page, with assets from this server only."""
         return get_swagger_ui_html(
             openapi_url="/openapi.json",
             title="inbedder",
@@ -112,17 +122,17 @@ def _add_docs(app: FastAPI) -> None:
         )
 
 
-def _add_refusals(app: FastAPI) -> None:
+def _add_error_handlers(app: FastAPI) -> None:
     def send(refusal: RefusalError) -> Response:
         return Response(refusal.body, refusal.status, refusal.headers, media_type="application/json")
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_request: Request, error: RequestValidationError) -> Response:
-        return send(of_validation(error.errors()))
+    async def handle_invalid_request(_request: Request, error: RequestValidationError) -> Response:
+        return send(convert_validation_errors(error.errors()))
 
     @app.exception_handler(HTTPException)
-    async def refused(_request: Request, error: HTTPException) -> Response:
-        messages = {404: "There is no such route. GET /openapi.json lists them.", 405: "This route takes another method."}
+    async def handle_http_error(_request: Request, error: HTTPException) -> Response:
+        messages = {404: "There is no such route. GET /openapi.json lists them.", 405: "This route does not accept this method."}
         refusal = RefusalError(error.status_code, messages.get(error.status_code, "The body is not JSON in UTF-8."))
         refusal.headers.update(error.headers or {})
         return send(refusal)

@@ -1,9 +1,9 @@
-"""Batches across requests: one thread runs a model, and each of its passes takes from all requests that wait.
+"""Batching across requests: one thread runs a model, and each of its passes may serve several waiting requests.
 
-A request works in a thread of its own with an ``InBedder`` whose backbone is a ``QueuedBackbone``: there it tokenizes, looks into
-the cache and normalizes; only the passes through the model go to the queue. A pass takes the submission that waits longest and
-others of similar length, as many as the batch size and the token budget allow. Where a pass fails, its submissions are tried one
-by one, so that a poisoned one fails alone.
+Each request runs in its own thread with an ``InBedder`` whose backbone is a ``QueuedBackbone``: the thread tokenizes, reads the
+cache and normalizes; only passes through the model go to the queue. A pass takes the submission that has waited longest and
+others of similar length, up to the batch size and the token budget. If a pass fails, its submissions are retried one by one, so
+that only the faulty request fails.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ from inbedder.prompting.tokenization import PromptTokens
 
 
 class QueueClosedError(Exception):
-    """The server is being shut down."""
+    """An error of requests that wait while the server shuts down."""
 
 
 class Ticket:
-    """One request on its way: whether it is still wanted, and how many prompts it gave to the model."""
+    """The state of one request: whether its client still waits, and how many prompts it sent to the model."""
 
     def __init__(self) -> None:
-        """A request that just came."""
-        self.cancelled = False
-        self.computed = 0
-        self.waits_for: Future[Any] | None = None
+        """Start a request."""
+        self.is_cancelled = False
+        self.submitted_prompts = 0
+        self.future: Future[Any] | None = None
 
     def cancel(self) -> None:
-        """The client has gone: leave the queue."""
-        self.cancelled = True
-        if self.waits_for is not None:
-            self.waits_for.cancel()
+        """Leave the queue, because the client disconnected."""
+        self.is_cancelled = True
+        if self.future is not None:
+            self.future.cancel()
 
     def check(self) -> None:
-        """Raise CancelledError where the client has gone."""
-        if self.cancelled:
+        """Raise CancelledError if the client disconnected."""
+        if self.is_cancelled:
             raise CancelledError
 
 
 TICKET: ContextVar[Ticket | None] = ContextVar("ticket", default=None)
-"""The request that this thread works for."""
+"""The request of this thread."""
 
 
 @dataclass(eq=False)
@@ -58,71 +58,72 @@ class Submission:
 
     backbone: Backbone
     """The model."""
-    call: str
+    method: str
     """"embed" or "answer"."""
     settings: tuple[Any, ...]
-    """The call's other arguments; submissions of equal ones share a pass."""
+    """The method's other arguments; submissions with equal settings may share a pass."""
     prompts: Sequence[PromptTokens]
-    """What the model reads."""
+    """The prompts."""
     future: Future[Any] = field(default_factory=Future)
-    """The result, one row or list per prompt."""
+    """The result: a row of vectors or a list of answers per prompt."""
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt."""
+        """Number of tokens of the longest prompt."""
         return max(len(prompt.ids) for prompt in self.prompts)
 
-    def shares_a_pass_with(self, other: Submission) -> bool:
-        """Whether both ask the same of the same model."""
-        return self.backbone is other.backbone and (self.call, self.settings) == (other.call, other.settings)
+    def can_share_pass(self, candidate: Submission) -> bool:
+        """Tell whether both call the same method of the same model with the same settings."""
+        key, candidate_key = (self.method, self.settings), (candidate.method, candidate.settings)
+        return self.backbone is candidate.backbone and key == candidate_key
 
 
 class BatchQueue:
-    """The only thread that runs a model and its base, and what waits for it."""
+    """The queue of submissions, and the only thread that runs a model and its base encoder."""
 
     def __init__(
-        self, batch_size: int = 32, seen: Callable[[int], None] = lambda rows: None, max_tokens: int = CPU_TOKEN_BUDGET
+        self, batch_size: int = 32, on_pass: Callable[[int], None] = lambda rows: None, max_tokens: int = CPU_TOKEN_BUDGET
     ) -> None:
         """Start the thread.
 
         Args:
             batch_size: Maximum number of prompts in a pass.
-            seen: Called with the number of prompts of each pass.
+            on_pass: Called with the number of prompts of each pass.
             max_tokens: Maximum number of padded tokens in a pass.
         """
-        self.batch_size, self.max_tokens, self._seen = batch_size, max_tokens, seen
+        self.batch_size, self.max_tokens, self._on_pass = batch_size, max_tokens, on_pass
         self._waiting: list[Submission] = []
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._work, name="model", daemon=True)
+        self._thread = threading.Thread(target=self._run_passes, name="model", daemon=True)
         self._thread.start()
 
     def __len__(self) -> int:
-        """Prompts that wait."""
+        """Count the waiting prompts."""
         with self._changed:
             return sum(len(submission.prompts) for submission in self._waiting)
 
-    def submit(self, backbone: Backbone, call: str, settings: tuple[Any, ...], prompts: Sequence[PromptTokens]) -> Any:
-        """Wait for a pass over some prompts.
+    def submit(self, backbone: Backbone, method: str, settings: tuple[Any, ...], prompts: Sequence[PromptTokens]) -> Any:
+        """Submit prompts and wait for their pass.
 
         Args:
             backbone: The model.
-            call: "embed" or "answer".
-            settings: The call's other arguments.
-            prompts: Of one request.
+            method: "embed" or "answer".
+            settings: The method's other arguments.
+            prompts: Prompts of one request.
 
         Returns:
-            What the backbone gives for them.
+            The backbone's result for the prompts.
 
         Raises:
-            CancelledError: When the request was given up meanwhile.
+            CancelledError: When the client disconnects.
             QueueClosedError: When the queue is closed.
         """
         ticket = TICKET.get()
-        submission = Submission(backbone, call, settings, prompts)
+        submission = Submission(backbone, method, settings, prompts)
         if ticket is not None:
-            ticket.computed += len(prompts)
-            ticket.waits_for = submission.future
+            ticket.submitted_prompts += len(prompts)
+            ticket.future = submission.future
             ticket.check()
         with self._changed:
             if self._closed:
@@ -132,77 +133,78 @@ class BatchQueue:
         return submission.future.result()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Fail what waits and end the thread after its pass.
+        """Fail waiting submissions, and end the thread after its current pass.
 
         Args:
-            timeout: Most seconds to wait for it.
+            timeout: Maximum seconds to wait for the thread.
         """
         with self._changed:
             self._closed = True
-            left, self._waiting = self._waiting, []
+            waiting, self._waiting = self._waiting, []
             self._changed.notify()
-        for submission in left:
+        for submission in waiting:
             if submission.future.set_running_or_notify_cancel():
                 submission.future.set_exception(QueueClosedError())
         self._thread.join(timeout)
 
-    def _work(self) -> None:
+    def _run_passes(self) -> None:
         while True:
             with self._changed:
                 while not self._waiting and not self._closed:
                     self._changed.wait()
                 if self._closed:
                     return
-                chosen = self._take()
-            chosen = [submission for submission in chosen if submission.future.set_running_or_notify_cancel()]
-            if chosen:
-                self._run(chosen)
+                batch = self._take_batch()
+            batch = [submission for submission in batch if submission.future.set_running_or_notify_cancel()]
+            if batch:
+                self._run_batch(batch)
 
-    def _take(self) -> list[Submission]:
-        """The next pass: what waits longest, and others of similar length."""
+    def _take_batch(self) -> list[Submission]:
+        """Take the next batch: the submission that has waited longest, and others of similar length."""
         self._waiting = [submission for submission in self._waiting if not submission.future.cancelled()]
         if not self._waiting:
             return []
         oldest = self._waiting[0]
-        chosen, rows, longest, budget = [oldest], len(oldest.prompts), oldest.longest, self.max_tokens
-        alike = [other for other in self._waiting[1:] if other.shares_a_pass_with(oldest)]
-        for other in sorted(alike, key=lambda submission: abs(submission.longest - oldest.longest)):
-            together, width = rows + len(other.prompts), max(longest, other.longest)
-            if together <= self.batch_size and together * width <= budget:
-                chosen, rows, longest = [*chosen, other], together, width
-        taken = set(map(id, chosen))
-        self._waiting = [submission for submission in self._waiting if id(submission) not in taken]
-        return chosen
+        batch, rows, longest = [oldest], len(oldest.prompts), oldest.longest
+        candidates = [submission for submission in self._waiting[1:] if submission.can_share_pass(oldest)]
+        for candidate in sorted(candidates, key=lambda submission: abs(submission.longest - oldest.longest)):
+            total_rows, width = rows + len(candidate.prompts), max(longest, candidate.longest)
+            if total_rows <= self.batch_size and total_rows * width <= self.max_tokens:
+                batch, rows, longest = [*batch, candidate], total_rows, width
+        batch_ids = set(map(id, batch))
+        self._waiting = [submission for submission in self._waiting if id(submission) not in batch_ids]
+        return batch
 
-    def _run(self, chosen: list[Submission]) -> None:
+    def _run_batch(self, batch: list[Submission]) -> None:
+        """Run one pass and hand out its results; when it fails, run its submissions one by one."""
         try:
-            prompts = [prompt for submission in chosen for prompt in submission.prompts]
-            self._seen(len(prompts))
-            results = getattr(chosen[0].backbone, chosen[0].call)(prompts, *chosen[0].settings)
+            prompts = [prompt for submission in batch for prompt in submission.prompts]
+            self._on_pass(len(prompts))
+            results = getattr(batch[0].backbone, batch[0].method)(prompts, *batch[0].settings)
             results = results.cpu() if isinstance(results, Tensor) else results
         except Exception as error:
-            if len(chosen) == 1:
-                chosen[0].future.set_exception(error)
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
                 return
-            for submission in chosen:
-                self._run([submission])
+            for submission in batch:
+                self._run_batch([submission])
             return
         start = 0
-        for submission in chosen:
+        for submission in batch:
             end = start + len(submission.prompts)
             submission.future.set_result(results[start:end])
             start = end
 
 
 class QueuedBackbone:
-    """A backbone whose passes go through a queue; all else is the model's own."""
+    """A backbone whose passes go through a queue; everything else is delegated to the model's backbone."""
 
     def __init__(self, backbone: Backbone, queue: BatchQueue) -> None:
-        """Put a queue in front of a model."""
+        """Wrap a backbone."""
         self._backbone, self._queue = backbone, queue
 
     def __getattr__(self, name: str) -> Any:
-        """What is not a pass."""
+        """Delegate everything but passes."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self._backbone, name)
@@ -210,11 +212,11 @@ class QueuedBackbone:
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
-        """As the backbone's, in a pass with other requests."""
+        """Embed prompts in a pass that other requests may share."""
         pooled: Tensor = self._queue.submit(self._backbone, "embed", (pooling, layer, sampling, tuple(filter_ids)), prompts)
         return pooled
 
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
-        """As the backbone's, in a pass with other requests."""
+        """Answer prompts in a pass that other requests may share."""
         answers: list[list[str]] = self._queue.submit(self._backbone, "answer", (sampling,), prompts)
         return answers

@@ -1,4 +1,4 @@
-"""The route that groups texts, or vectors that the cache keeps."""
+"""The route that groups texts, or cached vectors by their ids."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from inbedder.grouping.explain import compute_mean_differences
 from inbedder.grouping.partition import group
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
-from inbedder.server.routes import PROBLEMS, as_json, served
+from inbedder.server.routes import PROBLEMS, find_model, to_json
 from inbedder.server.schemas import ClustersRequest, Groupings
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 
 router = APIRouter(responses=PROBLEMS)
 
@@ -22,11 +22,11 @@ router = APIRouter(responses=PROBLEMS)
 @router.post("/v1/clusters", response_model=Groupings)
 async def clusters(fields: ClustersRequest, request: Request) -> Response:
     """Group texts by their answers, once per instruction."""
-    body = await served(request, fields.model).work(request, _clusters, fields)
+    body = await find_model(request, fields.model).run(request, _build_groupings, fields)
     return Response(body, media_type="application/json")
 
 
-def _clusters(model: ServedModel, fields: ClustersRequest) -> bytes:
+def _build_groupings(model: ServedModel, fields: ClustersRequest) -> bytes:
     if (fields.texts is None) == (fields.ids is None):
         raise RefusalError(422, "Send texts or ids.", field="texts")
     count = len(fields.texts or fields.ids or [])
@@ -36,47 +36,47 @@ def _clusters(model: ServedModel, fields: ClustersRequest) -> bytes:
         raise RefusalError(422, f"k must be 'auto' or a number from 1 to {count}.", field="k")
     if fields.ids is not None:
         if fields.instructions is not None:
-            raise RefusalError(422, "Ids stand for texts under an instruction. Leave instructions out.", field="instructions")
-        data = [_cached_grouping(model, fields, fields.ids)]
+            raise RefusalError(422, "Ids already imply an instruction. Leave out instructions.", field="instructions")
+        data = [_group_cached_vectors(model, fields, fields.ids)]
     else:
-        data = [_grouping(model, fields, instruction) for instruction in _instructions(model, fields)]
-    return as_json({"object": "list", "model": model.name, "data": data})
+        data = [_group_texts(model, fields, instruction) for instruction in _list_instructions(model, fields)]
+    return to_json({"object": "list", "model": model.name, "data": data})
 
 
-def _instructions(model: ServedModel, fields: ClustersRequest) -> list[str | None]:
+def _list_instructions(model: ServedModel, fields: ClustersRequest) -> list[str | None]:
     instructions = fields.instructions
     if instructions is None:
         return [None]
-    most = model.settings.max_cluster_instructions
-    if not 1 <= len(instructions) <= most:
-        raise RefusalError(422, f"{len(instructions)} instructions. Send from 1 to {most}.", field="instructions")
+    limit = model.settings.max_cluster_instructions
+    if not 1 <= len(instructions) <= limit:
+        raise RefusalError(422, f"{len(instructions)} instructions. Send from 1 to {limit}.", field="instructions")
     return [*instructions]
 
 
-def _grouping(model: ServedModel, fields: ClustersRequest, instruction: str | None) -> dict[str, object]:
+def _group_texts(model: ServedModel, fields: ClustersRequest, instruction: str | None) -> dict[str, object]:
     texts = fields.texts or []
-    vectors, _ = model.vectors(texts, instruction, normalized=False)
+    vectors, _ = model.embed_texts(texts, instruction, normalized=False)
     result = cluster(texts, instruction, model.embedder, fields.k, fields.seed, embeddings=vectors, show_progress_bar=False)
     names = {"names": result.names, "keywords": result.keywords}
     return {"instruction": instruction, "labels": result.labels.tolist(), **names}
 
 
-def _cached_grouping(model: ServedModel, fields: ClustersRequest, ids: list[str]) -> dict[str, object]:
-    """Group cached vectors; the model's answer head names them, since it holds no texts."""
+def _group_cached_vectors(model: ServedModel, fields: ClustersRequest, ids: list[str]) -> dict[str, object]:
+    """Group cached vectors, and name the groups with the model's answer head, because no texts are stored."""
     if not all(re.fullmatch("[0-9a-f]{32}", key) for key in ids):
-        raise RefusalError(422, "An id has 32 hexadecimal digits. Take those that /v1/embeddings gave.", field="ids")
+        raise RefusalError(422, "An id has 32 hexadecimal digits. Use the ids that /v1/embeddings returned.", field="ids")
     encoding = model.embedder.options.encoding
     if combined := [name for name in ("subtract_instruction", "add_generic") if getattr(encoding, name)]:
-        message = f"Ids stand for vectors before {' and '.join(combined)}. Send texts, or serve the model without."
+        message = f"Ids stand for vectors before {' and '.join(combined)}. Send texts, or serve the model without these options."
         raise RefusalError(422, message, field="ids")
     keys = [bytes.fromhex(key) for key in ids]
-    readers = [reader for reader in (model.embedder, model.base) if reader is not None]
-    for reader in readers:
-        cached = reader.cached_vectors(keys)
+    embedders = [embedder for embedder in (model.embedder, model.base_encoder) if embedder is not None]
+    for embedder in embedders:
+        cached = embedder.cached_vectors(keys)
         if len(cached) == len(set(keys)):
             vectors = np.stack([cached[key] for key in keys])
-            labels = group(unit(vectors), fields.k, fields.seed)
-            words = reader.nearest_words(compute_mean_differences(vectors, labels))
-            names = [", ".join(some[:3]) or f"group {number + 1}" for number, some in enumerate(words)]
+            labels = group(normalize_vectors(vectors), fields.k, fields.seed)
+            words = embedder.nearest_words(compute_mean_differences(vectors, labels))
+            names = [", ".join(group_words[:3]) or f"group {number + 1}" for number, group_words in enumerate(words)]
             return {"instruction": None, "labels": labels.tolist(), "names": names, "keywords": words}
-    raise RefusalError(422, "Not all ids are kept, or they are of texts with and without an instruction.", field="ids")
+    raise RefusalError(422, "Some ids are not cached, or they mix vectors with and without an instruction.", field="ids")

@@ -1,4 +1,4 @@
-"""The one error of the server: what is sent instead of a result, in OpenAI's shape, without inputs and paths."""
+"""The server's only error: sent instead of a result, in OpenAI's format, without inputs or paths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LONGEST_NAME = 60
-"""Characters of a field's name in a message."""
-_TYPES = {
+MAX_NAME_CHARACTERS = 60
+"""Maximum length of a field's name in a message."""
+_ERROR_TYPES = {
     401: "authentication_error",
     404: "not_found_error",
     408: "timeout_error",
@@ -19,19 +19,19 @@ _TYPES = {
 
 
 class RefusalError(Exception):
-    """A request that is not answered with 200."""
+    """A refused request."""
 
     def __init__(
         self, status: int, message: str, *, field: str | None = None, retry_after: int | None = None, close: bool = False
     ) -> None:
-        """Say why.
+        """Set status, message and headers.
 
         Args:
             status: The HTTP status.
-            message: What is wrong and what to do next; nothing of a text, a path or a key.
-            field: The field that is wrong.
-            retry_after: Seconds after which another try may succeed.
-            close: Close the connection, since the rest of the body is not read.
+            message: The problem and its fix, without any text, path or key.
+            field: The invalid field.
+            retry_after: Seconds after which a retry may succeed.
+            close: Close the connection, because the body is not read to its end.
         """
         super().__init__(message)
         self.status = status
@@ -45,24 +45,24 @@ class RefusalError(Exception):
 
     @property
     def body(self) -> bytes:
-        """The JSON that is sent; ``message`` also stands outside, where Cohere's client looks for it."""
-        error = {"message": self.message, "type": _TYPES.get(self.status, "invalid_request_error"), "param": self.field}
+        """The JSON body; ``message`` is also at the top level, where Cohere's client looks for it."""
+        error = {"message": self.message, "type": _ERROR_TYPES.get(self.status, "invalid_request_error"), "param": self.field}
         return json.dumps({"error": {**error, "code": self.status}, "message": self.message}).encode()
 
 
-def of_validation(errors: Sequence[Mapping[str, Any]]) -> RefusalError:
-    """What pydantic found in a request, without the values.
+def convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> RefusalError:
+    """Convert pydantic's errors to a refusal, without the values.
 
     Args:
-        errors: As pydantic lists them.
+        errors: The errors, as pydantic lists them.
 
     Returns:
-        A refusal with 422, or with 400 for a body that is no JSON.
+        A refusal with 422, or with 400 for a body that is not JSON.
     """
     first = errors[0]
     if first["type"] == "json_invalid":
         return RefusalError(400, "The body is not JSON.")
-    names = [str(part)[:LONGEST_NAME] for part in first["loc"] if part != "body"]
+    names = [str(part)[:MAX_NAME_CHARACTERS] for part in first["loc"] if part != "body"]
     field = names[0] if names else None
     if first["type"] == "extra_forbidden":
         return RefusalError(422, f"Unknown field {names[-1]!a}. Leave it out.", field=field)

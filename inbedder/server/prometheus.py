@@ -1,4 +1,4 @@
-"""What GET /metrics tells: counts and times, nothing of what was sent."""
+"""Metrics of GET /metrics: counts and times, without any content of requests."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 
 class Metrics:
-    """The counts of one app."""
+    """The metrics of one app."""
 
     def __init__(self) -> None:
-        """All at zero."""
+        """Start all metrics at zero."""
         self.registry = CollectorRegistry()
         self.requests = Counter("inbedder_requests", "Requests.", ["route", "status"], registry=self.registry)
         self.latency = Histogram("inbedder_request_seconds", "Time of a request.", ["route"], registry=self.registry)
         self.queue = Gauge("inbedder_queue_prompts", "Prompts that wait for a pass.", ["model"], registry=self.registry)
-        self.waiting = Gauge("inbedder_requests_in_progress", "Requests that are worked on.", ["model"], registry=self.registry)
+        self.waiting = Gauge("inbedder_requests_in_progress", "Requests in progress.", ["model"], registry=self.registry)
         self.tokens = Counter("inbedder_tokens", "Tokens of prompts.", ["model"], registry=self.registry)
         self.hits = Counter("inbedder_cache_hits", "Results found in the cache.", ["model"], registry=self.registry)
         self.passes = Histogram(
@@ -25,6 +25,6 @@ class Metrics:
             registry=self.registry,
         )
 
-    def text(self) -> bytes:
-        """All of it in Prometheus' text format."""
+    def render(self) -> bytes:
+        """Render all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""What requests hold. Unknown fields are refused, and nothing is converted in silence: "3" is no number."""
+"""Schemas of requests and responses. Unknown fields are refused, and nothing is converted silently: "3" is not a number."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Instruction = Annotated[
     str | list[str] | None,
-    Field(description="A question that the vectors answer: one for all texts, or one per text. @name is a named instruction."),
+    Field(description="A question about the texts: one for all texts, or one per text. @name is a named instruction."),
 ]
-ModelName = Annotated[str | None, Field(description="A name of GET /v1/models; by default the first one.")]
+ModelName = Annotated[str | None, Field(description="A name from GET /v1/models; default: the first.")]
 Truncate = Literal["END", "NONE"]
 
 
-def _fields(**example: Any) -> ConfigDict:
+def _make_config(**example: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [example]})
 
 
 class EmbeddingsRequest(BaseModel):
-    """OpenAI's request of embeddings, with an instruction."""
+    """OpenAI's request for embeddings, with an instruction."""
 
-    model_config = _fields(model="mini", input=["I love cats", "I love dogs"], instruction="What animals do they love?")
+    model_config = _make_config(model="mini", input=["I love cats", "I love dogs"], instruction="What animals do they love?")
 
     model: ModelName = None
     input: str | list[str] | list[int] | list[list[int]] = Field(
-        description="A text, texts, or the ids of the model's own tokenizer for a text or for texts."
+        description="A text, a list of texts, or token ids of the model's tokenizer for one or several texts."
     )
     instruction: Instruction = None
-    prompt: Instruction = Field(default=None, description="Another name of instruction.")
+    prompt: Instruction = Field(default=None, description="Another name for instruction.")
     prompt_name: str | None = Field(default=None, description="A named instruction such as @topic, or query or document.")
-    encoding_format: Literal["float", "base64"] | None = Field(default=None, description="base64 holds float32, little-endian.")
-    dimensions: int | None = Field(default=None, ge=1, description="Length of the vectors, where the model was trained for it.")
+    encoding_format: Literal["float", "base64"] | None = Field(default=None, description="base64 contains little-endian float32.")
+    dimensions: int | None = Field(default=None, ge=1, description="Length of the vectors, if the model was trained for it.")
     truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or refuse them (NONE).")
     normalized: bool = Field(default=True, description="Scale vectors to length 1.")
-    user: str | None = Field(default=None, description="Not looked at.")
+    user: str | None = Field(default=None, description="Ignored.")
 
 
 class RerankRequest(BaseModel):
-    """The request of documents in order of relevance that Cohere, Jina and vLLM share, with an instruction."""
+    """The rerank request that Cohere, Jina and vLLM share, with an instruction."""
 
-    model_config = _fields(
+    model_config = _make_config(
         model="mini",
         query="My parcel came too late.",
         documents=["The box was crushed.", "Delivery took three weeks."],
@@ -51,23 +51,23 @@ class RerankRequest(BaseModel):
     model: ModelName = None
     query: str
     documents: list[str | TextDocument]
-    instruction: str | None = Field(default=None, description="A question; query and documents are close where its answers are.")
-    top_n: int | None = Field(default=None, ge=1, description="Most results; by default all.")
-    return_documents: bool | None = Field(default=None, description="Send the documents back.")
+    instruction: str | None = Field(default=None, description="A question; query and documents are compared by their answers.")
+    top_n: int | None = Field(default=None, ge=1, description="Maximum number of results; default: all.")
+    return_documents: bool | None = Field(default=None, description="Include the documents in the response.")
 
 
 class TextDocument(BaseModel):
-    """A document as a table."""
+    """A document as an object."""
 
-    model_config = _fields(text="The box was crushed.")
+    model_config = _make_config(text="The box was crushed.")
 
     text: str
 
 
 class CohereRequest(BaseModel):
-    """Cohere's request of embeddings, with an instruction."""
+    """Cohere's request for embeddings, with an instruction."""
 
-    model_config = _fields(model="mini", input_type="search_query", texts=["late parcels"], embedding_types=["float"])
+    model_config = _make_config(model="mini", input_type="search_query", texts=["late parcels"], embedding_types=["float"])
 
     model: ModelName = None
     texts: list[str]
@@ -79,23 +79,23 @@ class CohereRequest(BaseModel):
 
 
 class AnswersRequest(BaseModel):
-    """Texts and what is asked of them."""
+    """A request for answers to an instruction."""
 
-    model_config = _fields(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
+    model_config = _make_config(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
 
     model: ModelName = None
     input: str | list[str]
     instruction: Instruction = None
-    n: int = Field(default=1, ge=1, le=16, description="Answers per text; they differ only where temperature is above 0.")
-    temperature: float = Field(default=0.0, ge=0, le=10, description="0 is greedy.")
+    n: int = Field(default=1, ge=1, le=16, description="Number of answers per text; they differ only if temperature is above 0.")
+    temperature: float = Field(default=0.0, ge=0, le=10, description="0 decodes greedily.")
     top_p: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
 
 
 class ClustersRequest(BaseModel):
-    """Texts, or ids of kept vectors, to be grouped."""
+    """A request to group texts, or cached vectors by their ids."""
 
-    model_config = _fields(
+    model_config = _make_config(
         model="mini",
         texts=["The box was crushed.", "Delivery took three weeks.", "It came late.", "The lamp was broken."],
         instructions=["What is the complaint about?"],
@@ -104,14 +104,16 @@ class ClustersRequest(BaseModel):
 
     model: ModelName = None
     texts: list[str] | None = None
-    ids: list[str] | None = Field(default=None, description="Ids that /v1/embeddings gave; the server needs a cache.")
-    instructions: list[str] | None = Field(default=None, description="One grouping each; by default @generic. Not with ids.")
+    ids: list[str] | None = Field(default=None, description="Ids that /v1/embeddings returned; the server needs a cache.")
+    instructions: list[str] | None = Field(
+        default=None, description="One grouping per instruction; default: @generic. Not allowed with ids."
+    )
     k: int | Literal["auto"] = "auto"
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
 
 
 class Usage(BaseModel):
-    """Tokens that were read, prompts and all."""
+    """Number of tokens processed, including prompts."""
 
     prompt_tokens: int
     total_tokens: int
@@ -123,7 +125,7 @@ class Embedding(BaseModel):
     object: Literal["embedding"]
     index: int
     embedding: list[float] | str
-    id: str | None = Field(default=None, description="What /v1/clusters finds the vector by, where the server has a cache.")
+    id: str | None = Field(default=None, description="Id of the vector for /v1/clusters, if the server has a cache.")
 
 
 class Embeddings(BaseModel):
@@ -153,7 +155,7 @@ class Ranking(BaseModel):
 
 
 class CohereEmbeddings(BaseModel):
-    """Vectors by their type."""
+    """Vectors by encoding."""
 
     id: str
     embeddings: dict[Literal["float", "base64"], list[list[float]] | list[str]]
@@ -186,7 +188,7 @@ class Grouping(BaseModel):
 
 
 class Groupings(BaseModel):
-    """A grouping per instruction."""
+    """One grouping per instruction."""
 
     object: Literal["list"]
     model: str
@@ -194,7 +196,7 @@ class Groupings(BaseModel):
 
 
 class Problem(BaseModel):
-    """What is sent instead of a result."""
+    """An error, sent instead of a result."""
 
     error: dict[str, Any]
     message: str

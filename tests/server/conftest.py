@@ -1,4 +1,4 @@
-"""An app over a tiny model, and a client of it."""
+"""An app with a tiny model, and its client."""
 
 import socket
 import threading
@@ -22,17 +22,17 @@ def tiny(make_model):
 
 @pytest.fixture
 def make_client(tiny):
-    """A client of an app; settings and models as given."""
-    opened = []
+    """A function that makes an app and its client."""
+    clients = []
 
     def make(models=None, headers=None, **settings):
         app = make_app(models or {"tiny": tiny}, Settings(**settings))
         client = TestClient(app, base_url=URL, headers=headers, raise_server_exceptions=False).__enter__()
-        opened.append(client)
+        clients.append(client)
         return client
 
     yield make
-    for client in opened:
+    for client in clients:
         client.__exit__(None, None, None)
 
 
@@ -43,19 +43,19 @@ def client(make_client):
 
 @pytest.fixture
 def make_live(tiny):
-    """The address (host, port) of an app behind a real uvicorn, which runs in a thread."""
+    """A function that runs an app with uvicorn in a thread, and returns its address (host, port)."""
     servers = []
 
     def make(models=None, **settings):
         app = make_app(models or {"tiny": tiny}, Settings(**settings))
-        listening = socket.create_server(("127.0.0.1", 0))
+        listener = socket.create_server(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, ws="none", log_config=None, access_log=False))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         servers.append((server, thread))
         while not server.started:
             time.sleep(0.01)
-        return listening.getsockname()
+        return listener.getsockname()
 
     yield make
     for server, thread in servers:
@@ -63,24 +63,24 @@ def make_live(tiny):
         thread.join(30)
 
 
-class FailingBackbone:
-    """A model whose passes end in what a test wants."""
+class ChangedBackbone:
+    """A backbone whose vectors a test changes."""
 
-    def __init__(self, backbone, result):
-        self._backbone, self._result = backbone, result
+    def __init__(self, backbone, change):
+        self._backbone, self._change = backbone, change
 
     def __getattr__(self, name):
         return getattr(self._backbone, name)
 
     def embed(self, prompts, *settings):
-        return self._result(self._backbone.embed(prompts, *settings), prompts)
+        return self._change(self._backbone.embed(prompts, *settings), prompts)
 
 
 @pytest.fixture
-def failing(tiny):
-    """The tiny model, its vectors changed by a function of them and their prompts."""
+def change_vectors(tiny):
+    """A function that makes a tiny model whose vectors are changed by a function of them and their prompts."""
 
-    def make(result):
-        return tiny.with_parts(tiny.parts.wrap(lambda backbone: FailingBackbone(backbone, result)))
+    def make(change):
+        return tiny.with_parts(tiny.parts.wrap(lambda backbone: ChangedBackbone(backbone, change)))
 
     return make

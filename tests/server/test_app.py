@@ -1,4 +1,4 @@
-"""The OpenAPI document and its page; random requests that follow it and that do not."""
+"""The OpenAPI document and its page; random valid and invalid requests."""
 
 import json
 import os
@@ -15,19 +15,19 @@ from inbedder.server.settings import Settings
 from tests.server.conftest import URL
 
 SNAPSHOT = Path(__file__).parents[2] / "docs" / "openapi.json"
-CASES = int(os.environ.get("INBEDDER_TEST_FUZZ", "15"))
-"""Random requests per route."""
+CASES_PER_ROUTE = int(os.environ.get("INBEDDER_TEST_FUZZ", "15"))
+"""Number of random requests per route."""
 
 
-def test_the_document_is_the_one_that_is_committed(client):
-    """Write it anew with INBEDDER_TEST_WRITE=1."""
+def test_the_document_is_the_committed_one(client):
+    """INBEDDER_TEST_WRITE=1 rewrites the committed document."""
     document = json.dumps({**client.get("/openapi.json").json(), "info": {"title": "inbedder"}}, indent=1, sort_keys=True) + "\n"
     if os.environ.get("INBEDDER_TEST_WRITE"):
         SNAPSHOT.write_text(document, encoding="utf-8")
     assert document == SNAPSHOT.read_text(encoding="utf-8")
 
 
-def test_every_example_of_the_document_is_answered(client):
+def test_every_example_of_the_document_succeeds(client):
     document = client.get("/openapi.json").json()
     routes = {path: methods["post"] for path, methods in document["paths"].items() if "post" in methods}
     assert len(routes) == 5
@@ -38,7 +38,7 @@ def test_every_example_of_the_document_is_answered(client):
         assert {"401", "404", "413", "422", "429"} <= set(route["responses"])
 
 
-def test_the_page_of_the_document_needs_no_other_server(client):
+def test_the_documentation_page_needs_no_other_server(client):
     page = client.get("/docs").text
     addresses = re.findall(r'(?:src|href)="([^"]+)"', page)
     assert len(addresses) == 3
@@ -48,24 +48,24 @@ def test_the_page_of_the_document_needs_no_other_server(client):
 
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])
-def test_random_requests_are_answered_or_refused_and_never_fail(tiny, mode):
+def test_random_requests_succeed_or_are_refused_and_never_fail(tiny, mode):
     schemathesis = pytest.importorskip("schemathesis")
     mode = schemathesis.GenerationMode(mode)
     app = make_app({"tiny": tiny}, Settings(max_cluster_items=20))
     schema = schemathesis.openapi.from_dict(app.openapi())
     schema.app = app
     statuses = []
-    for found in schema.get_all_operations():
-        if (operation := found.ok()).path != "/metrics":
+    for result in schema.get_all_operations():
+        if (operation := result.ok()).path != "/metrics":
 
-            @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+            @settings(max_examples=CASES_PER_ROUTE, deadline=None, suppress_health_check=list(HealthCheck), database=None)
             @given(case=operation.as_strategy(generation_mode=mode))
-            def ask(case):
+            def check_response(case):
                 response = case.call(base_url=URL)
                 statuses.append(response.status_code)
                 assert 200 <= response.status_code < 500, (case.path, response.text)
 
-            with suppress(Unsatisfiable):  # a route without fields has none to get wrong
-                ask()
-    assert len(statuses) >= 5 * CASES
+            with suppress(Unsatisfiable):  # a route without fields has no invalid requests
+                check_response()
+    assert len(statuses) >= 5 * CASES_PER_ROUTE
     assert {200, 422} & set(statuses)

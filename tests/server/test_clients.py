@@ -1,4 +1,4 @@
-"""The clients that people have, against a real server; and the README's lines."""
+"""Clients of other packages against a real server, and the README's commands."""
 
 import asyncio
 import os
@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from inbedder.vectors import unit
-from tests.server.test_run_server import PLACES, serving
+from inbedder.vectors import normalize_vectors
+from tests.server.test_run_server import ENVIRONMENT, run_server
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 TEXTS = ["I love cats", "I love dogs"]
-ASKED = "What animals do they love?"
+QUESTION = "What animals do they love?"
 KEY = "key"
 
 
@@ -28,17 +28,17 @@ def url(make_live):
 
 @pytest.fixture
 def expected(tiny):
-    return unit(tiny.encode(TEXTS, ASKED))
+    return normalize_vectors(tiny.encode(TEXTS, QUESTION))
 
 
-def test_openais_client_asks_with_an_instruction(url, expected):
+def test_openais_client_embeds_under_an_instruction(url, expected):
     openai = pytest.importorskip("openai")
 
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
-        asked = {"model": "tiny", "input": TEXTS, "extra_body": {"instruction": ASKED}}
+        request = {"model": "tiny", "input": TEXTS, "extra_body": {"instruction": QUESTION}}
         for options in ({}, {"encoding_format": "float"}, {"encoding_format": "base64"}, {"dimensions": 32, "user": "me"}):
-            found = client.embeddings.create(**asked, **options).data
-            vectors = [row.embedding for row in found]
+            rows = client.embeddings.create(**request, **options).data
+            vectors = [row.embedding for row in rows]
             if options.get("encoding_format") == "base64" and isinstance(vectors[0], str):
                 import base64
 
@@ -53,62 +53,64 @@ def test_openais_client_asks_with_an_instruction(url, expected):
             client.with_options(api_key="other").embeddings.create(model="tiny", input="a")
 
 
-def test_openais_asynchronous_client_asks_many_at_once(url, tiny):
+def test_openais_asynchronous_client_sends_many_requests_at_once(url, tiny):
     openai = pytest.importorskip("openai")
 
-    async def ask():
+    async def embed_all():
         async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
             calls = [
-                client.embeddings.create(model="tiny", input=f"text {number}", extra_body={"instruction": ASKED})
+                client.embeddings.create(model="tiny", input=f"text {number}", extra_body={"instruction": QUESTION})
                 for number in range(20)
             ]
             return [response.data[0].embedding for response in await asyncio.gather(*calls)]
 
-    np.testing.assert_allclose(asyncio.run(ask()), unit(tiny.encode([f"text {n}" for n in range(20)], ASKED)), atol=1e-5)
+    np.testing.assert_allclose(
+        asyncio.run(embed_all()), normalize_vectors(tiny.encode([f"text {n}" for n in range(20)], QUESTION)), atol=1e-5
+    )
 
 
 def test_langchain_embeds_documents_and_queries(url, tiny, expected):
     OpenAIEmbeddings = pytest.importorskip("langchain_openai").OpenAIEmbeddings  # noqa: N806
 
     options = {"model": "tiny", "base_url": f"{url}/v1", "api_key": KEY, "check_embedding_ctx_length": False}
-    model = OpenAIEmbeddings(**options, model_kwargs={"extra_body": {"instruction": ASKED}})
+    model = OpenAIEmbeddings(**options, model_kwargs={"extra_body": {"instruction": QUESTION}})
     np.testing.assert_allclose(model.embed_documents(TEXTS), expected, atol=1e-5)
     np.testing.assert_allclose(model.embed_query(TEXTS[0]), expected[0], atol=1e-5)
-    np.testing.assert_allclose(OpenAIEmbeddings(**options).embed_query("a"), unit(tiny.encode("a")), atol=1e-5)
+    np.testing.assert_allclose(OpenAIEmbeddings(**options).embed_query("a"), normalize_vectors(tiny.encode("a")), atol=1e-5)
 
 
 def test_coheres_client_embeds(url, tiny, expected):
     cohere = pytest.importorskip("cohere")
 
     client = cohere.ClientV2(api_key=KEY, base_url=url)
-    asked = {"model": "tiny", "texts": TEXTS, "embedding_types": ["float"]}
-    found = client.embed(**asked, input_type="search_query").embeddings.float_
-    np.testing.assert_allclose(found, unit(tiny.encode_query(TEXTS)), atol=1e-5)
-    options = {"additional_body_parameters": {"instruction": ASKED}}
-    found = client.embed(**asked, input_type="clustering", request_options=options).embeddings.float_
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    request = {"model": "tiny", "texts": TEXTS, "embedding_types": ["float"]}
+    vectors = client.embed(**request, input_type="search_query").embeddings.float_
+    np.testing.assert_allclose(vectors, normalize_vectors(tiny.encode_query(TEXTS)), atol=1e-5)
+    options = {"additional_body_parameters": {"instruction": QUESTION}}
+    vectors = client.embed(**request, input_type="clustering", request_options=options).embeddings.float_
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
 
 
-def block(start):
-    """The code block of the README that begins with a line."""
+def find_block(start):
+    """Find the code block of the README that begins with a line."""
     return next(code for code in re.findall(r"```\w*\n(.*?)```", README, re.S) if code.startswith(start))
 
 
-def readme_address(text, url):
+def replace_address(text, url):
     assert "http://127.0.0.1:8765" in text
     return text.replace("http://127.0.0.1:8765", url)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_readmes_lines_lead_from_nothing_to_an_answer():
+def test_the_readmes_commands_lead_to_an_answer():
     pytest.importorskip("openai")
-    install, serve, curl = block("pip install 'inbedder[").strip().splitlines()
+    install, serve, curl = find_block("pip install 'inbedder[").strip().splitlines()
     assert "[mini,serve]" in install
     assert serve.split()[:2] == ["inbedder", "serve"]
-    with serving(*serve.removesuffix("&").split()[2:]) as (_, url):
-        found = subprocess.run(readme_address(curl, url), shell=True, capture_output=True, text=True, check=True).stdout
-        assert '"answers":["' in found
-        code = readme_address(block("from openai import OpenAI"), url)
-        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **PLACES})
-        assert ran.returncode == 0, ran.stderr
-        assert ran.stdout.strip() == "384"
+    with run_server(*serve.removesuffix("&").split()[2:]) as (_, url):
+        output = subprocess.run(replace_address(curl, url), shell=True, capture_output=True, text=True, check=True).stdout
+        assert '"answers":["' in output
+        code = replace_address(find_block("from openai import OpenAI"), url)
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **ENVIRONMENT})
+        assert process.returncode == 0, process.stderr
+        assert process.stdout.strip() == "384"

@@ -1,4 +1,4 @@
-"""What the routes answer, against the model itself."""
+"""Responses of the routes, compared with the model's results."""
 
 import base64
 
@@ -7,13 +7,13 @@ import pytest
 import transformers
 
 from inbedder import InBedder
-from inbedder.vectors import unit
+from inbedder.vectors import normalize_vectors
 
 TEXTS = ["I love cats", "I love dogs", "The delivery was late"]
-ASKED = "What animals do they love?"
+QUESTION = "What animals do they love?"
 
 
-def vectors_of(response):
+def read_vectors(response):
     assert response.status_code == 200, response.text
     return np.array([row["embedding"] for row in response.json()["data"]], dtype=np.float32)
 
@@ -22,49 +22,49 @@ def embed(client, **fields):
     return client.post("/v1/embeddings", json={"input": TEXTS, **fields})
 
 
-def test_vectors_are_the_models_in_the_order_of_the_input(client, tiny):
-    response = embed(client, model="tiny", instruction=ASKED)
-    np.testing.assert_allclose(vectors_of(response), unit(tiny.encode(TEXTS, ASKED)), atol=1e-5)
+def test_vectors_are_those_of_the_model_in_the_order_of_the_input(client, tiny):
+    response = embed(client, model="tiny", instruction=QUESTION)
+    np.testing.assert_allclose(read_vectors(response), normalize_vectors(tiny.encode(TEXTS, QUESTION)), atol=1e-5)
     body = response.json()
     assert (body["object"], body["model"]) == ("list", "tiny")
     assert [(row["object"], row["index"]) for row in body["data"]] == [("embedding", i) for i in range(3)]
-    tokens = sum(len(prompt.ids) for prompt in tiny.tokenizer(TEXTS, [ASKED] * 3))
+    tokens = sum(len(prompt.ids) for prompt in tiny.tokenizer(TEXTS, [QUESTION] * 3))
     assert body["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
 def test_base64_holds_the_same_numbers(client):
-    rows = embed(client, instruction=ASKED, encoding_format="base64").json()["data"]
+    rows = embed(client, instruction=QUESTION, encoding_format="base64").json()["data"]
     decoded = np.stack([np.frombuffer(base64.b64decode(row["embedding"]), dtype="<f4") for row in rows])
-    np.testing.assert_allclose(decoded, vectors_of(embed(client, instruction=ASKED)), atol=1e-6)
+    np.testing.assert_allclose(decoded, read_vectors(embed(client, instruction=QUESTION)), atol=1e-6)
 
 
-def test_one_text_one_instruction_per_text_and_other_names_of_it(client, tiny):
-    asked = [ASKED, "@topic", "Was?"]
-    expected = unit(tiny.encode(TEXTS, asked))
-    np.testing.assert_allclose(vectors_of(embed(client, instruction=asked)), expected, atol=1e-5)
-    np.testing.assert_allclose(vectors_of(embed(client, prompt=asked)), expected, atol=1e-5)
+def test_instruction_prompt_and_prompt_name_are_equivalent(client, tiny):
+    instructions = [QUESTION, "@topic", "Was?"]
+    expected = normalize_vectors(tiny.encode(TEXTS, instructions))
+    np.testing.assert_allclose(read_vectors(embed(client, instruction=instructions)), expected, atol=1e-5)
+    np.testing.assert_allclose(read_vectors(embed(client, prompt=instructions)), expected, atol=1e-5)
     for name in ("@topic", "topic"):
-        found = vectors_of(client.post("/v1/embeddings", json={"input": TEXTS[1], "prompt_name": name}))
-        np.testing.assert_allclose(found, expected[1:2], atol=1e-5)
+        vectors = read_vectors(client.post("/v1/embeddings", json={"input": TEXTS[1], "prompt_name": name}))
+        np.testing.assert_allclose(vectors, expected[1:2], atol=1e-5)
 
 
 def test_without_normalization_vectors_are_as_the_model_gives_them(client, tiny):
     np.testing.assert_allclose(
-        vectors_of(embed(client, instruction=ASKED, normalized=False)), tiny.encode(TEXTS, ASKED), atol=1e-4
+        read_vectors(embed(client, instruction=QUESTION, normalized=False)), tiny.encode(TEXTS, QUESTION), atol=1e-4
     )
 
 
-def test_token_ids_are_the_texts_that_they_spell(client, tiny):
+def test_token_ids_are_decoded_to_texts(client, tiny):
     ids = [tiny.backbone.tokenizer(text, add_special_tokens=False)["input_ids"] for text in TEXTS]
-    spelled = [tiny.backbone.tokenizer.decode(row) for row in ids]
-    expected = vectors_of(client.post("/v1/embeddings", json={"input": spelled}))
-    np.testing.assert_allclose(vectors_of(client.post("/v1/embeddings", json={"input": ids})), expected, atol=1e-5)
-    np.testing.assert_allclose(vectors_of(client.post("/v1/embeddings", json={"input": ids[0]})), expected[:1], atol=1e-5)
+    decoded = [tiny.backbone.tokenizer.decode(row) for row in ids]
+    expected = read_vectors(client.post("/v1/embeddings", json={"input": decoded}))
+    np.testing.assert_allclose(read_vectors(client.post("/v1/embeddings", json={"input": ids})), expected, atol=1e-5)
+    np.testing.assert_allclose(read_vectors(client.post("/v1/embeddings", json={"input": ids[0]})), expected[:1], atol=1e-5)
 
 
-def test_dimensions_are_the_models_own_or_those_it_was_trained_for(client, make_client, make_model, tmp_path):
-    full = vectors_of(embed(client))
-    np.testing.assert_allclose(vectors_of(embed(client, dimensions=32)), full, atol=1e-6)
+def test_dimensions_are_full_or_one_that_the_model_was_trained_for(client, make_client, make_model, tmp_path):
+    full = read_vectors(embed(client))
+    np.testing.assert_allclose(read_vectors(embed(client, dimensions=32)), full, atol=1e-6)
     assert embed(client, dimensions=16).status_code == embed(client, dimensions=33).status_code == 400
     folder = make_model("headless-bert")
     model, tokenizer = (kind.from_pretrained(folder) for kind in (transformers.AutoModel, transformers.AutoTokenizer))
@@ -72,10 +72,10 @@ def test_dimensions_are_the_models_own_or_those_it_was_trained_for(client, make_
     model.save_pretrained(tmp_path / "nested")
     tokenizer.save_pretrained(tmp_path / "nested")
     nested = make_client({"nested": InBedder(tmp_path / "nested", backbone="embedding")})
-    long, short = vectors_of(embed(nested)), vectors_of(embed(nested, dimensions=8))
-    np.testing.assert_allclose(short, unit(long[:, :8]), atol=1e-5)
-    raw = embed(nested, dimensions=8, normalized=False)
-    np.testing.assert_allclose(vectors_of(raw), vectors_of(embed(nested, normalized=False))[:, :8], atol=1e-5)
+    long, short = read_vectors(embed(nested)), read_vectors(embed(nested, dimensions=8))
+    np.testing.assert_allclose(short, normalize_vectors(long[:, :8]), atol=1e-5)
+    unscaled = embed(nested, dimensions=8, normalized=False)
+    np.testing.assert_allclose(read_vectors(unscaled), read_vectors(embed(nested, normalized=False))[:, :8], atol=1e-5)
     refused = embed(nested, dimensions=9)
     assert refused.status_code == 400
     assert "8, 32" in refused.json()["error"]["message"]
@@ -100,7 +100,7 @@ def test_texts_that_are_too_long_are_cut_or_refused(client):
         ("/v1/clusters", {"texts": ["a", "b"]}),
     ],
 )
-def test_unknown_fields_are_refused_by_name_and_unknown_models_are_not_found(client, route, fields):
+def test_unknown_fields_and_models_are_refused(client, route, fields):
     refused = client.post(route, json={**fields, "template": "{input}{instruction}"})
     assert refused.status_code == 422
     assert "'template'" in refused.json()["error"]["message"]
@@ -131,69 +131,69 @@ def test_unknown_fields_are_refused_by_name_and_unknown_models_are_not_found(cli
         {"input": None},
     ],
 )
-def test_fields_of_no_meaning_are_refused(client, fields):
+def test_invalid_fields_are_refused(client, fields):
     assert embed(client, **fields).status_code == 422
 
 
-def test_documents_come_in_the_order_of_their_similarity(client, tiny):
-    asked = {"query": "cats are loved", "documents": [*TEXTS[:2], {"text": TEXTS[2]}], "instruction": ASKED}
-    results = client.post("/v1/rerank", json=asked).json()["results"]
-    scores = tiny.similarity(tiny.encode(asked["query"], ASKED), tiny.encode(TEXTS, ASKED))[0]
+def test_documents_are_ordered_by_similarity(client, tiny):
+    body = {"query": "cats are loved", "documents": [*TEXTS[:2], {"text": TEXTS[2]}], "instruction": QUESTION}
+    results = client.post("/v1/rerank", json=body).json()["results"]
+    scores = tiny.similarity(tiny.encode(body["query"], QUESTION), tiny.encode(TEXTS, QUESTION))[0]
     assert [result["index"] for result in results] == np.argsort(-scores).tolist()
     np.testing.assert_allclose([result["relevance_score"] for result in results], np.sort(scores)[::-1], atol=1e-5)
     assert all("document" not in result for result in results)
-    (best,) = client.post("/v1/rerank", json={**asked, "top_n": 1, "return_documents": True}).json()["results"]
+    (best,) = client.post("/v1/rerank", json={**body, "top_n": 1, "return_documents": True}).json()["results"]
     assert best["document"] == {"text": TEXTS[best["index"]]}
     plain = client.post("/v1/rerank", json={"query": "cats", "documents": TEXTS}).json()["results"]
     scores = tiny.similarity(tiny.encode_query("cats"), tiny.encode_document(TEXTS))[0]
     np.testing.assert_allclose([result["relevance_score"] for result in plain], np.sort(scores)[::-1], atol=1e-5)
 
 
-def test_coheres_input_types_are_the_prompts_of_queries_and_documents(make_client, make_model):
+def test_coheres_input_types_select_the_query_or_document_prompt(make_client, make_model):
     model = InBedder(make_model("headless-bert"), backbone="embedding", template="instructor")
     client = make_client({"encoder": model})
     for input_type, encode in (("search_query", model.encode_query), ("search_document", model.encode_document)):
         fields = {"texts": TEXTS, "input_type": input_type, "embedding_types": ["float", "base64"]}
         body = client.post("/v2/embed", json=fields).json()
-        np.testing.assert_allclose(body["embeddings"]["float"], unit(encode(TEXTS)), atol=1e-5)
+        np.testing.assert_allclose(body["embeddings"]["float"], normalize_vectors(encode(TEXTS)), atol=1e-5)
         assert len(body["embeddings"]["base64"]) == 3
         assert body["meta"]["billed_units"]["input_tokens"] > 0
     assert not np.allclose(model.encode_query(TEXTS), model.encode_document(TEXTS), atol=1e-3)
-    asked = client.post("/v2/embed", json={"texts": TEXTS, "input_type": "clustering", "instruction": ASKED}).json()
-    np.testing.assert_allclose(asked["embeddings"]["float"], unit(model.encode(TEXTS, ASKED)), atol=1e-5)
+    body = client.post("/v2/embed", json={"texts": TEXTS, "input_type": "clustering", "instruction": QUESTION}).json()
+    np.testing.assert_allclose(body["embeddings"]["float"], normalize_vectors(model.encode(TEXTS, QUESTION)), atol=1e-5)
 
 
-def test_answers_are_the_models(client, tiny, make_client, make_model):
-    body = client.post("/v1/answers", json={"input": TEXTS, "instruction": ASKED}).json()
-    assert [row["answers"] for row in body["data"]] == [[answer] for answer in tiny.answer(TEXTS, ASKED)]
-    drawn = client.post(
-        "/v1/answers", json={"input": TEXTS[0], "instruction": ASKED, "n": 3, "temperature": 1.0, "seed": 5}
+def test_answers_are_those_of_the_model(client, tiny, make_client, make_model):
+    body = client.post("/v1/answers", json={"input": TEXTS, "instruction": QUESTION}).json()
+    assert [row["answers"] for row in body["data"]] == [[answer] for answer in tiny.answer(TEXTS, QUESTION)]
+    sampled = client.post(
+        "/v1/answers", json={"input": TEXTS[0], "instruction": QUESTION, "n": 3, "temperature": 1.0, "seed": 5}
     ).json()
-    assert drawn["data"][0]["answers"] == tiny.answer([TEXTS[0]], ASKED, n=3, temperature=1.0, seed=5)[0]
+    assert sampled["data"][0]["answers"] == tiny.answer([TEXTS[0]], QUESTION, n=3, temperature=1.0, seed=5)[0]
     refused = client.post("/v1/answers", json={"input": "a"})
     assert refused.status_code == 422 and "@generic" in refused.text
     encoder = make_client({"encoder": InBedder(make_model("headless-bert"), backbone="embedding")})
     assert encoder.post("/v1/answers", json={"input": "a"}).status_code == 400
-    for wrong in ({"n": 0}, {"n": 17}, {"temperature": -1}, {"top_p": 0}, {"seed": -1}):
-        assert client.post("/v1/answers", json={"input": "a", **wrong}).status_code == 422
+    for invalid in ({"n": 0}, {"n": 17}, {"temperature": -1}, {"top_p": 0}, {"seed": -1}):
+        assert client.post("/v1/answers", json={"input": "a", **invalid}).status_code == 422
 
 
-def test_requests_choose_a_model_by_its_name_and_the_first_is_the_default(make_client, tiny):
+def test_requests_select_a_model_by_name_and_the_first_is_the_default(make_client, tiny):
     client = make_client({"first": tiny, "second": tiny})
-    listed = client.get("/v1/models").json()
-    assert [model["id"] for model in listed["data"]] == ["first", "second"]
-    assert listed["data"][0]["dimension"] == 32
+    models = client.get("/v1/models").json()
+    assert [model["id"] for model in models["data"]] == ["first", "second"]
+    assert models["data"][0]["dimension"] == 32
     assert embed(client).json()["model"] == "first"
     assert embed(client, model="second").json()["model"] == "second"
 
 
-def test_what_is_counted_is_told(make_client, make_model, tmp_path):
-    client = make_client({"kept": InBedder(make_model("bert"), cache=tmp_path / "kept")})
+def test_metrics_count_requests_hits_and_tokens(make_client, make_model, tmp_path):
+    client = make_client({"cached": InBedder(make_model("bert"), cache=tmp_path / "cache")})
     for _ in range(2):
-        tokens = embed(client, instruction=ASKED).json()["usage"]["total_tokens"]
-    told = client.get("/metrics").text
-    assert 'inbedder_requests_total{route="/v1/embeddings",status="200"} 2.0' in told
-    assert 'inbedder_cache_hits_total{model="kept"} 3.0' in told
-    assert f'inbedder_tokens_total{{model="kept"}} {2 * tokens}.0' in told
+        tokens = embed(client, instruction=QUESTION).json()["usage"]["total_tokens"]
+    metrics = client.get("/metrics").text
+    assert 'inbedder_requests_total{route="/v1/embeddings",status="200"} 2.0' in metrics
+    assert 'inbedder_cache_hits_total{model="cached"} 3.0' in metrics
+    assert f'inbedder_tokens_total{{model="cached"}} {2 * tokens}.0' in metrics
     for name in ("inbedder_request_seconds_bucket", "inbedder_queue_prompts", "inbedder_pass_prompts_count"):
-        assert name in told
+        assert name in metrics

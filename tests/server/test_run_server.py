@@ -1,4 +1,4 @@
-"""``inbedder serve`` as a process: how it starts, and how it ends."""
+"""``inbedder serve`` as a process: its start and its shutdown."""
 
 import json
 import os
@@ -16,147 +16,154 @@ import pytest
 
 from inbedder.cache.store import Store
 
-PLACES = {"INBEDDER_PORT": "0", "INBEDDER_MAX_ITEMS": "20000", "INBEDDER_MAX_TOKENS": "10000000", "INBEDDER_DTYPE": "float32"}
+ENVIRONMENT = {
+    "INBEDDER_PORT": "0",
+    "INBEDDER_MAX_ITEMS": "20000",
+    "INBEDDER_MAX_TOKENS": "10000000",
+    "INBEDDER_DTYPE": "float32",
+}
 
 
 @contextmanager
-def serving(*arguments, **environment):
-    """The process and its address; what it writes is in ``process.lines``."""
+def run_server(*arguments, **environment):
+    """Run the command; yield the process, with its log in ``process.lines``, and its address."""
     command = [sys.executable, "-m", "inbedder", "serve", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **PLACES, **environment})
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT, **environment})
     process.lines = []
-    ready = threading.Event()
+    has_started = threading.Event()
 
-    def read():
+    def read_lines():
         for line in process.stderr:
             process.lines.append(line)
             if line.startswith("Serving at "):
-                ready.set()
-        ready.set()
+                has_started.set()
+        has_started.set()
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read_lines)
     reader.start()
     try:
-        assert ready.wait(200)
-        started = [line for line in process.lines if line.startswith("Serving at ")]
+        assert has_started.wait(200)
+        addresses = [line for line in process.lines if line.startswith("Serving at ")]
         process.reader = reader
-        yield process, started[0].split()[2] if started else None
+        yield process, addresses[0].split()[2] if addresses else None
     finally:
         process.kill()
         process.wait()
         reader.join()
 
 
-def ask(url, fields=None, key=None, timeout=200):
+def send_request(url, fields=None, key=None, timeout=200):
     headers = {"Content-Type": "application/json"} | ({} if key is None else {"Authorization": f"Bearer {key}"})
     request = urllib.request.Request(url, None if fields is None else json.dumps(fields).encode(), headers)
     with urllib.request.urlopen(request, timeout=timeout) as response:
         return response.read()
 
 
-def wait_until(found, seconds=60):
+def wait_until(condition, seconds=60):
     end = time.monotonic() + seconds
-    while not found():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_sigterm_ends_accepted_requests_and_refuses_new_ones(make_model):
-    with serving("--model", f"tiny={make_model('bert')}", INBEDDER_API_KEY="canary-key") as (process, url):
+def test_sigterm_finishes_accepted_requests_and_refuses_new_ones(make_model):
+    with run_server("--model", f"tiny={make_model('bert')}", INBEDDER_API_KEY="canary-key") as (process, url):
         results = []
-        fields = {"input": [f"canary text {number} " * 10 for number in range(3000)], "instruction": "canary asked?"}
-        asking = threading.Thread(target=lambda: results.append(ask(f"{url}/v1/embeddings", fields, "canary-key")))
-        asking.start()
-        wait_until(lambda: b'in_progress{model="tiny"} 1.0' in ask(f"{url}/metrics", key="canary-key"))
+        fields = {"input": [f"canary text {number} " * 10 for number in range(3000)], "instruction": "canary question?"}
+        client = threading.Thread(target=lambda: results.append(send_request(f"{url}/v1/embeddings", fields, "canary-key")))
+        client.start()
+        wait_until(lambda: b'in_progress{model="tiny"} 1.0' in send_request(f"{url}/metrics", key="canary-key"))
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: any("Shutting down" in line for line in process.lines))
-        # Reset where it came in just before the socket closed.
+        # The connection is reset if it arrives just before the socket closes.
         with pytest.raises((urllib.error.URLError, ConnectionResetError)):
-            ask(f"{url}/health", timeout=5)
-        asking.join(200)
+            send_request(f"{url}/health", timeout=5)
+        client.join(200)
         assert len(json.loads(results[0])["data"]) == 3000
         assert process.wait(60) == 0
         process.reader.join()
-        written = "".join(process.lines)
-        assert "/v1/embeddings 200" in written
-        assert "canary" not in written
+        log = "".join(process.lines)
+        assert "/v1/embeddings 200" in log
+        assert "canary" not in log
 
 
-def test_requests_that_outlast_the_grace_time_do_not_keep_the_process(make_model):
-    with serving("--model", make_model("bert"), INBEDDER_GRACE="1") as (process, url):
+def test_requests_longer_than_the_grace_time_do_not_delay_shutdown(make_model):
+    with run_server("--model", make_model("bert"), INBEDDER_GRACE="1") as (process, url):
         fields = {"input": [f"{number} " * 40 for number in range(20000)], "normalized": True}
 
-        def give_up():
+        def send_and_ignore_errors():
             with suppress(OSError):
-                ask(f"{url}/v1/embeddings", fields)
+                send_request(f"{url}/v1/embeddings", fields)
 
-        threading.Thread(target=give_up, daemon=True).start()
-        wait_until(lambda: b"in_progress{" in ask(f"{url}/metrics"))
+        threading.Thread(target=send_and_ignore_errors, daemon=True).start()
+        wait_until(lambda: b"in_progress{" in send_request(f"{url}/metrics"))
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 
 
-def test_a_kill_under_load_leaves_a_whole_cache_and_the_same_vectors(make_model, tmp_path):
-    arguments = ("--model", f"tiny={make_model('bert')}", "--cache", str(tmp_path / "kept"))
-    sent = [{"input": [f"text {number} {row}" for row in range(8)], "instruction": "What?"} for number in range(100)]
-    before = {}
-    with serving(*arguments) as (process, url):
+def test_a_kill_under_load_leaves_a_sound_cache_and_equal_vectors(make_model, tmp_path):
+    arguments = ("--model", f"tiny={make_model('bert')}", "--cache", str(tmp_path / "cache"))
+    requests = [{"input": [f"text {number} {row}" for row in range(8)], "instruction": "What?"} for number in range(100)]
+    bodies = {}
+    with run_server(*arguments) as (process, url):
 
-        def load(numbers):
+        def send_requests(numbers):
             for number in numbers:
                 try:
-                    before[number] = ask(f"{url}/v1/embeddings", sent[number])
+                    bodies[number] = send_request(f"{url}/v1/embeddings", requests[number])
                 except OSError:
                     return
 
-        threads = [threading.Thread(target=load, args=(range(start, 100, 4),)) for start in range(4)]
+        threads = [threading.Thread(target=send_requests, args=(range(start, 100, 4),)) for start in range(4)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(before) > 10)
+        wait_until(lambda: len(bodies) > 10)
         process.kill()
         for thread in threads:
             thread.join()
-    assert Store(tmp_path / "kept").verify() == []
-    with serving(*arguments) as (_, url):
-        for number, body in before.items():
-            again = json.loads(ask(f"{url}/v1/embeddings", sent[number]))
-            assert again == json.loads(body)
-        hits = [line for line in ask(f"{url}/metrics").decode().splitlines() if line.startswith("inbedder_cache_hits_total")]
-        assert float(hits[0].split()[1]) == 8 * len(before)
+    assert Store(tmp_path / "cache").verify() == []
+    with run_server(*arguments) as (_, url):
+        for number, body in bodies.items():
+            repeated = json.loads(send_request(f"{url}/v1/embeddings", requests[number]))
+            assert repeated == json.loads(body)
+        hits = [
+            line for line in send_request(f"{url}/metrics").decode().splitlines() if line.startswith("inbedder_cache_hits_total")
+        ]
+        assert float(hits[0].split()[1]) == 8 * len(bodies)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "words"),
+    ("arguments", "environment", "message"),
     [
-        (("--host", "0.0.0.0"), {}, "Without a key"),
-        ((), {"INBEDDER_HOST": "0.0.0.0"}, "Without a key"),
+        (("--host", "0.0.0.0"), {}, "requires an API key"),
+        ((), {"INBEDDER_HOST": "0.0.0.0"}, "requires an API key"),
         ((), {"INBEDDER_API_KEY": ""}, "API key"),
         ((), {"INBEDDER_MAX_ITEMS": "many"}, "max_items"),
         (("--host", "no.such.host.invalid"), {"INBEDDER_API_KEY": "k"}, "Cannot listen"),
         (("--model", "no/such/folder/anywhere"), {}, "no/such"),
     ],
 )
-def test_what_cannot_be_served_is_told_in_a_line(arguments, environment, words):
-    with serving(*arguments, **environment) as (process, _):
+def test_a_server_that_cannot_start_reports_an_error_without_a_traceback(arguments, environment, message):
+    with run_server(*arguments, **environment) as (process, _):
         assert process.wait(100) == 1
         process.reader.join()
-        assert words in "".join(process.lines)
+        assert message in "".join(process.lines)
         assert "Traceback" not in "".join(process.lines)
 
 
-def test_a_taken_port_is_told_before_a_model_is_loaded(make_model):
-    with serving("--model", make_model("bert")) as (_, url):
+def test_a_port_in_use_is_reported_before_a_model_is_loaded(make_model):
+    with run_server("--model", make_model("bert")) as (_, url):
         port = url.rpartition(":")[2]
-        with serving("--port", port, "--model", "no/such/folder") as (process, _):
+        with run_server("--port", port, "--model", "no/such/folder") as (process, _):
             assert process.wait(100) == 1
             process.reader.join()
             assert f"port {port}" in "".join(process.lines)
 
 
-def test_vectors_over_the_wire_are_the_librarys(make_model):
+def test_vectors_over_http_are_those_of_the_library(make_model):
     from inbedder import InBedder
 
     model = InBedder(make_model("opt"))
-    with serving("--model", f"opt={make_model('opt')}") as (_, url):
-        body = json.loads(ask(f"{url}/v1/embeddings", {"input": ["a cat"], "instruction": "What?", "normalized": False}))
+    with run_server("--model", f"opt={make_model('opt')}") as (_, url):
+        body = json.loads(send_request(f"{url}/v1/embeddings", {"input": ["a cat"], "instruction": "What?", "normalized": False}))
         np.testing.assert_allclose(body["data"][0]["embedding"], model.encode("a cat", "What?"), atol=1e-4)

@@ -1,4 +1,4 @@
-"""Where settings come from, and which are refused."""
+"""Sources and checks of settings."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from inbedder.errors import InputError
 from inbedder.server.settings import Settings, is_loopback, load_settings
 
 
-def test_the_command_line_wins_over_the_environment_and_this_over_the_file(tmp_path, monkeypatch):
+def test_the_command_line_precedes_the_environment_and_then_the_file(tmp_path, monkeypatch):
     config = tmp_path / "serve.yaml"
     config.write_text("port: 1\nmax_items: 2\nmodel: [mini, other=folder]\n")
     monkeypatch.setenv("INBEDDER_PORT", "3")
@@ -26,12 +26,12 @@ def test_every_limit_is_also_an_environment_variable(name, monkeypatch):
     assert getattr(load_settings(), name) == 7
 
 
-def test_models_in_the_environment_are_set_apart_by_commas(monkeypatch):
+def test_models_in_the_environment_are_separated_by_commas(monkeypatch):
     monkeypatch.setenv("INBEDDER_MODEL", "mini, big=/models/big")
     assert load_settings().named_models == {"mini": "mini", "big": "/models/big"}
 
 
-def test_a_folder_goes_by_its_last_part_and_no_name_stands_for_two():
+def test_a_folder_is_called_by_its_last_part_and_names_are_unique():
     assert Settings(model=["/models/big"]).named_models == {"big": "/models/big"}
     with pytest.raises(InputError, match="Two models"):
         _ = Settings(model=["a/big", "b/big"]).named_models
@@ -39,10 +39,10 @@ def test_a_folder_goes_by_its_last_part_and_no_name_stands_for_two():
         _ = Settings(model=["big="]).named_models
 
 
-@pytest.mark.parametrize("given", [{"port": 70000}, {"max_items": 0}, {"trust_remote_code": True}, {"body_timeout": "nan"}])
-def test_settings_that_make_no_sense_are_refused(given):
-    with pytest.raises(InputError, match=next(iter(given))):
-        load_settings(**given)
+@pytest.mark.parametrize("invalid", [{"port": 70000}, {"max_items": 0}, {"trust_remote_code": True}, {"body_timeout": "nan"}])
+def test_invalid_settings_are_refused(invalid):
+    with pytest.raises(InputError, match=next(iter(invalid))):
+        load_settings(**invalid)
 
 
 @pytest.mark.parametrize("content", ["[1]", "a: [", "pord: 1"])
@@ -53,33 +53,33 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path, content):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", ""])
-def test_other_machines_may_connect_with_a_key_alone(host, tmp_path):
-    with pytest.raises(InputError, match="Without a key"):
-        Settings(host=host).key()
+def test_a_non_loopback_address_requires_a_key(host, tmp_path):
+    with pytest.raises(InputError, match="requires an API key"):
+        Settings(host=host).read_key()
     (tmp_path / "key").write_text("secret\n")
-    assert Settings(host=host, api_key_file=tmp_path / "key").key() == "secret"
-    assert Settings(host=host, api_key="secret").key() == "secret"
+    assert Settings(host=host, api_key_file=tmp_path / "key").read_key() == "secret"
+    assert Settings(host=host, api_key="secret").read_key() == "secret"
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]"])
 def test_loopback_needs_no_key(host):
     assert is_loopback(host)
-    assert Settings(host=host).key() is None
+    assert Settings(host=host).read_key() is None
 
 
 @pytest.mark.parametrize("key", ["", " ", "two words", "schlüssel", "a\nb"])
-def test_keys_that_no_header_can_carry_are_refused(key, tmp_path):
+def test_keys_that_no_header_can_contain_are_refused(key, tmp_path):
     with pytest.raises(InputError, match="API key") as refused:
-        Settings(api_key=key).key()
+        Settings(api_key=key).read_key()
     assert not key.strip() or key not in str(refused.value)
     (tmp_path / "key").write_text(key)
     with pytest.raises(InputError, match="API key"):
-        Settings(api_key_file=tmp_path / "key").key()
+        Settings(api_key_file=tmp_path / "key").read_key()
 
 
-def test_a_key_file_that_is_missing_is_no_open_door(tmp_path):
+def test_a_missing_key_file_is_an_error(tmp_path):
     with pytest.raises(InputError, match="cannot be read"):
-        Settings(api_key_file=tmp_path / "none").key()
+        Settings(api_key_file=tmp_path / "none").read_key()
 
 
 def test_no_representation_of_the_settings_holds_the_key():
