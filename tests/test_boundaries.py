@@ -244,7 +244,7 @@ def test_a_server(case, tmp_path):
     from inbedder.server.settings import Settings
 
     settings = Settings(model=[f"tiny={case.folder}"], **_as_settings(case.changed))
-    models = {name: InBedder(path, **settings.model_options()) for name, path in settings.named_models.items()}
+    models = {name: InBedder(path, **settings.get_model_options()) for name, path in settings.named_models.items()}
     with TestClient(make_app(models, settings), base_url="http://127.0.0.1:8765") as client:
         sent = client.post("/v1/embeddings", json={"input": TEXTS, "instruction": QUESTION, "normalized": False})
         entry = client.get("/v1/models").json()["data"][0]

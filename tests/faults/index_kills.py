@@ -50,7 +50,7 @@ def perform(operation: str, folder: Path, model: Any, tell: Callable[[Any], None
     from inbedder.search.storage import Storage
 
     import_lancedb()
-    home.BATCH = BATCH
+    home.BATCH_ROWS = BATCH
     done = 0
 
     def telling(method: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
@@ -80,7 +80,7 @@ def prepare(operation: str, folder: Path, model: Any) -> None:
     """The index that an operation begins with."""
     from inbedder.search import index as home
 
-    home.BATCH = BATCH
+    home.BATCH_ROWS = BATCH
     if operation != "build":
         index = home.Index.create(folder, FIRST, model)
         if operation == "compact":
@@ -93,7 +93,7 @@ def examine(operation: str, folder: Path, model: Any, told: int) -> list[str]:
     from inbedder.search.storage import Storage
 
     wrong = []
-    if operation != "build" or told or Storage._table_of(folder) is not None:
+    if operation != "build" or told or Storage._open_table(folder) is not None:
         index = Index.open(folder, model)
         wrong += [line for line in index.verify() if not (operation == "build" and ONLY_UNFINISHED in line)]
         texts = index.storage.table.to_arrow()["text"].to_pylist()
@@ -101,7 +101,7 @@ def examine(operation: str, folder: Path, model: Any, told: int) -> list[str]:
         held = sum(text.endswith("changed") for text in texts) if operation == "update" else len(texts)
         if held < began + told:
             wrong.append(f"{began + told} rows were committed and {held} are there.")
-    built = folder.exists() and Storage._table_of(folder) is not None and Storage.open(folder).is_built
+    built = folder.exists() and Storage._open_table(folder) is not None and Storage.open(folder).is_built
     if operation != "build" or not built:
         perform(operation, folder, model, lambda _: None)
     index = Index.open(folder, model)
