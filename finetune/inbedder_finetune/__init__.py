@@ -1,1 +1,1 @@
-"""Training: recipes in, checkpoints out that answer in a few content words."""
+"""Fine-tuning: a recipe goes in, a checkpoint comes out."""

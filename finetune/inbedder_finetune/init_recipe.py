@@ -1,77 +1,85 @@
-"""A first recipe for a table of one's own, to be read and changed."""
+"""A commented first recipe for a user's table."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from inbedder.errors import InputError, RecipeError, shown_names
-from inbedder.io.columns import GUESSED_FROM, columns_of
+from inbedder.errors import InputError, RecipeError, format_names
+from inbedder.io.columns import MAX_INSPECTED_ROWS, list_columns
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder_finetune.column_names import ALSO_CALLED, column_of
+from inbedder_finetune.column_names import COLUMN_ALIASES, find_column
 
 RECIPE = """\
-# Teaches {model} to answer the questions of {table} in a few content words.
-# Its columns: {text} holds the texts, {question} the questions, {answer} the answers.
+# Trains {model} to answer the questions of {table} in a few content words.
+# Columns: {text} holds the texts, {question} the questions, {answer} the answers.
 #
-#   inbedder finetune {recipe} --dry-run                      # what would be learned: prompts, answers, a table of the data
+#   inbedder finetune {recipe} --dry-run                      # show prompts, answers and a table of the data; train nothing
 #   inbedder finetune {recipe}
-#   inbedder finetune {recipe} --set training.resume=true     # goes on after a stop
+#   inbedder finetune {recipe} --set training.resume=true     # resume an interrupted run
 #   inbedder embed NEW.csv -i "A QUESTION" --model {output}
 #
 # docs/recipes.md lists every setting; finetune/recipes/ holds larger examples.
 model: {model}            # or any causal, masked or encoder-decoder language model: a hub id or a folder
-max_length: 224        # longest prompt in tokens; longer texts are cut at their end
+max_length: 224        # maximum prompt length in tokens; longer texts are truncated at their end
 
 data:
   folder: {folder}
-  held_out: {held_out}          # rows that are not learned; their loss says whether learning helps beyond the learned rows
+  held_out: {held_out}          # rows kept out of training; their loss shows whether the model generalizes
   sources:
     - path: {path}
-      # fields: {{input: {text_name}, instruction: {question_name}, output: {answer_name}}}    # where other columns are meant
-      # cap: 1000                    # at most so many rows, drawn
-      # max_characters: 1000         # leaves longer texts out
-      # licence: ...                 # of the data, for the model's card
+      # fields: {{input: {text_name}, instruction: {question_name}, output: {answer_name}}}    # to use other columns
+      # cap: 1000                    # maximum number of rows, sampled at random
+      # max_characters: 1000         # skip longer texts
+      # licence: ...                 # of the data, for the model card
 
 objective:
-  reencode_weight: 1.0  # also draws the vector towards that of the answer; 0 learns the answer's tokens alone
+  reencode_weight: 1.0  # also trains the vector towards that of the answer; 0 trains on the answer's tokens only
 
 training:
   output: {output}
   epochs: 3
   batch_size: {batch_size}
-  learning_rate: 1.0e-4  # peak rate of all weights
+  learning_rate: 1.0e-4  # peak learning rate
   dropout: 0.0
   eval_steps: {eval_steps}
 """
 
 
 def write_recipe(table: Path, recipe: Path) -> None:
-    """Write a small commented recipe for a table of texts, questions and answers.
+    r"""Write a short commented recipe for a table of texts, questions and answers.
 
     Args:
-        table: A table as ``inbedder.io.tables`` reads it.
-        recipe: Where to write; must not be there yet.
+        table: A table that ``inbedder.io.tables`` can read.
+        recipe: Path of the new recipe; it must not exist.
 
     Raises:
-        RecipeError: When the recipe is there already, or the table lacks a text, a question or an answer.
+        RecipeError: When the recipe exists, or the table lacks a column of texts, questions or answers.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "table.csv").write_text("text,question,answer\nThe tea was cold.,What was cold?,tea\n")
+        >>> write_recipe(folder / "table.csv", folder / "first.yaml")
+        >>> (folder / "first.yaml").read_text().splitlines()[0]
+        '# Trains mini to answer the questions of table.csv in a few content words.'
     """
     if recipe.exists():
-        raise RecipeError(f"{recipe} is there already. Name another: inbedder finetune OTHER.yaml --init {table}")
+        raise RecipeError(f"{recipe} already exists. Choose another name: inbedder finetune OTHER.yaml --init {table}")
     try:
         rows = [row for _, row in stream_rows(str(table)) if not isinstance(row, BadRow)]
     except InputError as error:
         raise RecipeError(str(error)) from error
-    columns = columns_of(rows[:GUESSED_FROM])
-    names = {key: column_of(key, {}, columns) for key in ALSO_CALLED}
+    columns = list_columns(rows[:MAX_INSPECTED_ROWS])
+    names = {key: find_column(key, {}, columns) for key in COLUMN_ALIASES}
     missing = [key for key, name in names.items() if name not in columns]
     if missing:
-        needed = "; ".join(f"{key} ({', '.join(ALSO_CALLED[key])})" for key in missing)
+        aliases = "; ".join(f"{key} ({', '.join(COLUMN_ALIASES[key])})" for key in missing)
         raise RecipeError(
-            f"{table} has no column for {needed}. Its columns are: {shown_names(columns)}. Rename them: each row needs a text, a "
-            "question about it and the answer in a few words."
+            f"{table} has no column for {aliases}. Its columns are: {format_names(columns)}. Rename the columns: "
+            "each row needs a text, a question about it and a short answer."
         )
     batch_size = 32 if len(rows) >= 320 else 8
     with atomic_write(recipe) as temporary:

@@ -1,14 +1,15 @@
-"""Pairs with hard negatives mined from tasks that have inputs and outputs (INSTRUCTOR paper, section 2.3).
+"""Mining of pairs with hard negatives from tasks with inputs and outputs (INSTRUCTOR paper, section 2.3).
 
     python -m inbedder_finetune.mining TASKS -o pairs.jsonl [--encoder all-MiniLM-L6-v2] [--negatives 1] [--most N] [--seed 0]
 
-With E any embedder, x_i an example's input and y_i its output, example j is scored for example i by::
+With an embedder E, the input x_i and the output y_i of an example, example j gets two scores for example i::
 
     s_pos = cos(E(x_i), E(x_j)) + cos(E(y_i), E(y_j))        s_neg = cos(E(x_i), E(x_j)) - cos(E(y_i), E(y_j))
 
-The best s_pos is i's positive, the best s_neg its hard negatives. In a classification task the output's cosine is replaced by
-whether the labels are equal, so that the nearest example of the same label and the nearest of other labels are found. All
-vectors of [E(x), E(y)] are of one length, so both are exact nearest-neighbour searches: of [E(x), E(y)] and of [E(x), -E(y)].
+The example with the best s_pos is the positive of i; those with the best s_neg are its hard negatives. In a classification task
+equality of labels replaces the cosine of outputs: the positive is the nearest example of the same label, the negatives are the
+nearest of other labels. All vectors [E(x), E(y)] have the same length, so both are exact nearest-neighbour searches: for
+[E(x), E(y)] and for [E(x), -E(y)].
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ from tqdm import tqdm
 from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import atomic_write, check_target
 from inbedder.options import BASE_NAME
-from inbedder.vectors import unit
-from inbedder_finetune.sources import file_records
+from inbedder.vectors import normalize_vectors
+from inbedder_finetune.sources import read_records
 
-LOOKED_AT = 32
-"""Nearest examples among which one with another text, and for negatives another output, is looked for."""
-EXAMPLES_A_LABEL = 20
-"""A task whose outputs come so often each, on average, is a classification."""
-LABEL = 2.0
-"""Length of a label's vector: labels weigh more than any similarity of inputs."""
+MAX_NEIGHBOURS = 32
+"""Number of nearest examples that are searched for a positive and for negatives."""
+MIN_EXAMPLES_PER_LABEL = 20
+"""Mean number of examples per distinct output from which a task counts as a classification."""
+LABEL_NORM = 2.0
+"""Length of a label's vector, which makes labels outweigh any similarity of inputs."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Pairs with hard negatives from tasks.")
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Mine pairs with hard negatives from tasks.")
 
 
 class Embedder(Protocol):
-    """What embeds texts: an InBedder, a SentenceTransformer, or anything like them."""
+    """Interface of an embedding model, such as InBedder or SentenceTransformer."""
 
     def encode(self, sentences: list[str], /) -> Any:
-        """Vectors of texts, shape (n, d)."""
+        """Embed texts; returns vectors of shape (n, d)."""
 
 
 @dataclass(frozen=True)
@@ -52,140 +53,148 @@ class Task:
     """A task with its examples."""
 
     name: str
-    """Becomes the pairs' task_id."""
+    """Name of the task, the ``task_id`` of its pairs."""
     instructions: tuple[str, ...]
-    """What to do, in one or several wordings."""
+    """One or more wordings of the task."""
     inputs: tuple[str, ...]
-    """x."""
+    """x, one text per example."""
     outputs: tuple[str, ...]
-    """y, one an input."""
+    """y, one text per example."""
 
     @property
     def is_classification(self) -> bool:
-        """Whether the outputs are labels, by how often each comes."""
-        return len(set(self.outputs)) * EXAMPLES_A_LABEL <= len(self.outputs)
+        """Whether the outputs are labels, judged by how often each occurs."""
+        return len(set(self.outputs)) * MIN_EXAMPLES_PER_LABEL <= len(self.outputs)
 
 
 def read_tasks(path: Path | str) -> list[Task]:
-    """Read tasks.
+    """Read tasks from a file or folder.
 
     Args:
         path: A Super-NaturalInstructions task (json with Definition and Instances), a folder of them, a folder with one such
-            task's ``task.json`` and ``instances.jsonl.gz``, or a folder of Instruction Induction (``instructions.json`` beside
+            task's ``task.json`` and ``instances.jsonl.gz``, or a folder of Instruction Induction (``instructions.json`` next to
             rows with task, input and output).
 
     Returns:
-        The tasks by name. Examples whose input or output is no text are left out.
+        The tasks, sorted by name. Examples without a text as input and output are skipped.
 
     Raises:
-        InputError: When there is none.
+        InputError: When no task is found.
     """
     path = Path(path)
-    tasks = list(_tasks(path)) if path.exists() else []
+    tasks = list(_read_task_files(path)) if path.exists() else []
     if not tasks:
         raise InputError(f"No task in {path}. Give a json file with Definition and Instances, or a folder of such files.")
     return tasks
 
 
-def _tasks(path: Path) -> Iterator[Task]:
+def _read_task_files(path: Path) -> Iterator[Task]:
     if path.is_dir() and (path / "instructions.json").exists():
-        worded = json.loads((path / "instructions.json").read_text(encoding="utf-8"))
-        rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in worded}
+        definitions = json.loads((path / "instructions.json").read_text(encoding="utf-8"))
+        rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in definitions}
         for file in sorted(path.glob("*.jsonl*")):
-            for _, row in file_records(file):
+            for _, row in read_records(file):
                 rows.setdefault(row["task"], []).append(row)
         yield from (
-            _task(name, worded[name]["instructions"], task_rows) for name, task_rows in sorted(rows.items()) if name in worded
+            _make_task(name, definitions[name]["instructions"], task_rows)
+            for name, task_rows in sorted(rows.items())
+            if name in definitions
         )
     elif path.is_dir() and (path / "task.json").exists():
-        about = json.loads((path / "task.json").read_text(encoding="utf-8"))
-        task_rows = [row for file in sorted(path.glob("instances.*")) for _, row in file_records(file)]
-        yield _task(path.name, about["Definition"], task_rows)
+        content = json.loads((path / "task.json").read_text(encoding="utf-8"))
+        task_rows = [row for file in sorted(path.glob("instances.*")) for _, row in read_records(file)]
+        yield _make_task(path.name, content["Definition"], task_rows)
     else:
         for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
-            about = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(about, dict) and {"Definition", "Instances"} <= set(about):
-                yield _task(file.stem, about["Definition"], about["Instances"])
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(content, dict) and {"Definition", "Instances"} <= set(content):
+                yield _make_task(file.stem, content["Definition"], content["Instances"])
 
 
-def _task(name: str, instructions: str | Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Task:
-    worded = (instructions,) if isinstance(instructions, str) else tuple(instructions)
+def _make_task(name: str, instructions: str | Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Task:
+    wordings = (instructions,) if isinstance(instructions, str) else tuple(instructions)
     pairs: dict[str, str] = {}
     for row in rows:
         output = row.get("output")
         output = output[0] if isinstance(output, list) and output else output
         if isinstance(row.get("input"), str) and isinstance(output, str) and row["input"].strip() and output.strip():
             pairs.setdefault(row["input"], output)
-    return Task(name, worded, tuple(pairs), tuple(pairs.values()))
+    return Task(name, wordings, tuple(pairs), tuple(pairs.values()))
 
 
-def mine(task: Task, encoder: Embedder, *, negatives: int = 1, most: int | None = None, seed: int = 0) -> list[dict[str, Any]]:
+def mine_pairs(
+    task: Task, encoder: Embedder, *, negatives: int = 1, max_pairs: int | None = None, seed: int = 0
+) -> list[dict[str, Any]]:
     """Mine the pairs of one task.
 
     Args:
         task: Examples and instructions.
-        encoder: E.
-        negatives: Hard negatives per pair.
-        most: Keep only so many pairs, those of the highest s_pos + s_neg; None keeps all.
-        seed: Seed of the drawn wordings of the instruction.
+        encoder: The embedding model E.
+        negatives: Number of hard negatives per pair.
+        max_pairs: Maximum number of pairs; those with the highest s_pos + s_neg are kept. None keeps all.
+        seed: Seed of the sampled wordings of the instruction.
 
     Returns:
-        MEDI rows (see ``pairs``): query, pos and neg (a list), all inputs under one wording, and task_id. Examples without a
-        positive or without enough negatives among the nearest have no row.
+        MEDI rows (see ``contrastive.pairs``) with query, pos, neg (a list) and task_id; all inputs of a row have the same
+        wording. Examples without a positive or without enough negatives among their nearest examples have no row.
     """
     if len(task.inputs) < 2 + negatives:
         return []
-    inputs = unit(encoder.encode(list(task.inputs)))
-    outputs = _labels(task.outputs) if task.is_classification else unit(encoder.encode(list(task.outputs)))
-    near, far = _nearest(inputs, outputs), _nearest(inputs, -outputs, queries=outputs)
-    draw = random.Random(f"{seed} {task.name}")
-    found = []
-    for i, (output, alike, unlike) in enumerate(zip(task.outputs, near, far, strict=True)):
-        instruction = as_instruction(draw.choice(task.instructions))
-        same = [int(j) for j in alike if j != i and (not task.is_classification or task.outputs[j] == output)][:1]
-        other = [int(j) for j in unlike if task.outputs[j] != output and int(j) not in [i, *same]][:negatives]
-        if same and len(other) == negatives:
-            p, n = same[0], other[0]
+    inputs = normalize_vectors(encoder.encode(list(task.inputs)))
+    outputs = _encode_labels(task.outputs) if task.is_classification else normalize_vectors(encoder.encode(list(task.outputs)))
+    similar_examples, contrasting_examples = _find_nearest(inputs, outputs), _find_nearest(inputs, -outputs, queries=outputs)
+    rng = random.Random(f"{seed} {task.name}")
+    scored_rows = []
+    for i, (output, similar, contrasting) in enumerate(zip(task.outputs, similar_examples, contrasting_examples, strict=True)):
+        instruction = as_instruction(rng.choice(task.instructions))
+        positives = [int(j) for j in similar if j != i and (not task.is_classification or task.outputs[j] == output)][:1]
+        hard = [int(j) for j in contrasting if task.outputs[j] != output and int(j) not in [i, *positives]][:negatives]
+        if positives and len(hard) == negatives:
+            p, n = positives[0], hard[0]
             score = float(inputs[i] @ (inputs[p] + inputs[n]) + outputs[i] @ (outputs[p] - outputs[n]))
-            x, positive, *wrong = ([instruction, task.inputs[j]] for j in (i, *same, *other))
-            found.append((score, {"query": x, "pos": positive, "neg": wrong, "task_id": task.name}))
-    if most is not None and len(found) > most:
-        kept = sorted(range(len(found)), key=lambda place: -found[place][0])[:most]
-        found = [found[place] for place in sorted(kept)]
-    return [row for _, row in found]
+            query, pos, *neg = ([instruction, task.inputs[j]] for j in (i, *positives, *hard))
+            scored_rows.append((score, {"query": query, "pos": pos, "neg": neg, "task_id": task.name}))
+    if max_pairs is not None and len(scored_rows) > max_pairs:
+        best = sorted(range(len(scored_rows)), key=lambda index: -scored_rows[index][0])[:max_pairs]
+        scored_rows = [scored_rows[index] for index in sorted(best)]
+    return [row for _, row in scored_rows]
 
 
 def as_instruction(wording: str) -> str:
-    """The instruction under which a task's inputs are embedded, in the paper's wording.
+    """Phrase a task as an instruction for embeddings, in the paper's wording.
 
     Args:
-        wording: What the task asks for.
+        wording: The definition of the task.
 
     Returns:
-        One line that ends where the text begins.
+        One line; the text follows it directly.
+
+    Example:
+        >>> as_instruction("Name the topic.")
+        'Represent the example for the following task: Name the topic; Input: '
     """
     return f"Represent the example for the following task: {' '.join(wording.split()).rstrip('.:;,')}; Input: "
 
 
-def _labels(outputs: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-    known, places = np.unique(np.asarray(outputs), return_inverse=True)
-    return LABEL * np.eye(len(known), dtype=np.float32)[places]
+def _encode_labels(outputs: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    labels, label_indices = np.unique(np.asarray(outputs), return_inverse=True)
+    return LABEL_NORM * np.eye(len(labels), dtype=np.float32)[label_indices]
 
 
-def _nearest(
+def _find_nearest(
     inputs: np.ndarray[Any, np.dtype[np.float32]],
     outputs: np.ndarray[Any, np.dtype[np.float32]],
     queries: np.ndarray[Any, np.dtype[np.float32]] | None = None,
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The nearest examples of each, by exact search, shape (n, at most ``LOOKED_AT``)."""
+    """Find the nearest examples of each example exactly; returns indices of shape (n, up to ``MAX_NEIGHBOURS``)."""
     from sklearn.neighbors import NearestNeighbors
 
-    search = NearestNeighbors(n_neighbors=min(len(inputs), LOOKED_AT), algorithm="brute")
+    search = NearestNeighbors(n_neighbors=min(len(inputs), MAX_NEIGHBOURS), algorithm="brute")
     search.fit(np.hstack([inputs, outputs]))
-    found: np.ndarray[Any, np.dtype[np.int64]] = search.kneighbors(
+    indices: np.ndarray[Any, np.dtype[np.int64]] = search.kneighbors(
         np.hstack([inputs, outputs if queries is None else queries]), return_distance=False
     )
-    return found
+    return indices
 
 
 def mine_file(
@@ -194,24 +203,24 @@ def mine_file(
     encoder: Embedder,
     *,
     negatives: int = 1,
-    most: int | None = None,
+    max_pairs: int | None = None,
     seed: int = 0,
 ) -> dict[str, tuple[int, int]]:
-    """Mine all tasks of some files and folders into one jsonl file, written whole or not at all.
+    """Mine the tasks of files and folders into one jsonl file, which is written atomically.
 
     Args:
-        paths: As for ``read_tasks``.
+        paths: Files and folders that ``read_tasks`` can read.
         output: A .jsonl file.
-        encoder: E.
-        negatives: As for ``mine``.
-        most: As for ``mine``, of each task.
-        seed: As for ``mine``.
+        encoder: The embedding model E.
+        negatives: Number of hard negatives per pair.
+        max_pairs: Maximum number of pairs per task; None keeps all.
+        seed: Seed of the sampled wordings of the instructions.
 
     Returns:
-        Of each task the examples and the pairs.
+        Task name -> number of examples, number of pairs.
 
     Raises:
-        InputError: When a path holds no task, the output is no .jsonl file, is read itself or cannot be written.
+        InputError: When a path holds no task, or the output is not a .jsonl file, is one of the inputs, or cannot be written.
     """
     if Path(output).suffix != ".jsonl":
         raise InputError(f"{output} must be a .jsonl file.")
@@ -226,7 +235,7 @@ def mine_file(
     ):
         for task in tasks:
             bar.set_description(task.name)
-            rows = mine(task, encoder, negatives=negatives, most=most, seed=seed)
+            rows = mine_pairs(task, encoder, negatives=negatives, max_pairs=max_pairs, seed=seed)
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             counts[task.name] = (len(task.inputs), len(rows))
             bar.update(len(task.inputs))
@@ -234,16 +243,16 @@ def mine_file(
 
 
 @dataclass(frozen=True)
-class _Named:
-    """A sentence-transformers model by name."""
+class _NamedEncoder:
+    """A sentence-transformers model, given by its name."""
 
     name: str
 
     def encode(self, sentences: list[str], /) -> Any:
-        """Vectors of texts."""
-        from inbedder.encoding.reencode import sentence_vectors
+        """Embed texts; returns vectors of shape (n, d)."""
+        from inbedder.encoding.reencode import embed_sentences
 
-        return sentence_vectors(sentences, self.name)
+        return embed_sentences(sentences, self.name)
 
 
 @app.command()
@@ -252,11 +261,11 @@ def main(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .jsonl file.")] = Path("pairs.jsonl"),
     encoder: Annotated[str, typer.Option(help="A sentence-transformers model.")] = BASE_NAME,
     negatives: Annotated[int, typer.Option(min=1, help="Hard negatives per pair.")] = 1,
-    most: Annotated[int | None, typer.Option(min=1, help="At most so many pairs per task, the best.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the drawn wordings.")] = 0,
+    max_pairs: Annotated[int | None, typer.Option("--most", min=1, help="Maximum number of pairs per task.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sampled wordings.")] = 0,
 ) -> None:
     """Mine pairs with hard negatives for `method: contrastive` recipes."""
-    counts = mine_file(tasks, output, _Named(encoder), negatives=negatives, most=most, seed=seed)
+    counts = mine_file(tasks, output, _NamedEncoder(encoder), negatives=negatives, max_pairs=max_pairs, seed=seed)
     for name, (examples, pairs) in counts.items():
         typer.echo(f"{name}: {pairs:,} pairs of {examples:,} examples", err=True)
 

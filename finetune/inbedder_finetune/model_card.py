@@ -1,4 +1,4 @@
-"""What a run leaves to read: its curve and its card."""
+"""Loss curve and model card of a training run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from inbedder.io.files import atomic_write
 
 
 def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
-    """Draw the losses of a run.
+    """Plot the losses of a run.
 
     Args:
         history: The trainer's log: entries with step, and loss or eval_loss.
         path: A .png file.
 
     Returns:
-        Whether it was drawn; without matplotlib it is not.
+        Whether the file was written; it is not when matplotlib is missing.
     """
     try:
         import matplotlib
@@ -29,7 +29,7 @@ def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    for key, name in (("loss", "learned rows"), ("eval_loss", "held-out rows")):
+    for key, name in (("loss", "training rows"), ("eval_loss", "held-out rows")):
         points = [(entry["step"], entry[key]) for entry in history if key in entry]
         if points:
             axes.plot(*zip(*points, strict=True), label=name, marker="o" if key == "eval_loss" else None, markersize=3)
@@ -42,23 +42,23 @@ def save_curve(history: Sequence[dict[str, Any]], path: Path) -> bool:
     return True
 
 
-def card(
+def render_card(
     recipe: Any,
-    about: str,
+    summary: str,
     licences: Mapping[str, str | None],
     sources: Sequence[str],
     history: Sequence[dict[str, Any]],
     seconds: float,
 ) -> str:
-    """The model card of a run.
+    """Render the model card of a run.
 
     Args:
-        recipe: What was asked, a dataclass.
-        about: What the model is and how it is used.
-        licences: Name of each source and its licence.
-        sources: Of each learned row the name of its source.
+        recipe: Dataclass of the recipe.
+        summary: What the model is and how to use it.
+        licences: Source name -> licence.
+        sources: Source name of each training row.
         history: The trainer's log.
-        seconds: How long it took.
+        seconds: Training time in seconds.
 
     Returns:
         Markdown.
@@ -71,7 +71,7 @@ def card(
     settings = json.dumps({key: value for key, value in asdict(recipe).items() if key != "data"}, indent=1)
     return f"""# {Path(recipe.training.output).name}
 
-{about}
+{summary}
 
 | data | rows | licence |
 | --- | --: | --- |

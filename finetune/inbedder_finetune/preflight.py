@@ -1,4 +1,4 @@
-"""Checks before hours are spent."""
+"""Checks before training starts: packages, memory, disk space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from inbedder.backbones.weights import has_fast_bf16
 from inbedder.errors import RecipeError
 
-KNOBS = (
+MEMORY_HINT = (
     "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, a lora section, "
     "quantization=nf4, or more processes with training.fsdp=true"
 )
@@ -21,7 +21,7 @@ GIB = 2**30
 
 
 def check_reporting(report_to: str) -> None:
-    """Refuse a report whose package is missing.
+    """Check that the package of a report is installed.
 
     Args:
         report_to: "none" or "tensorboard".
@@ -30,23 +30,23 @@ def check_reporting(report_to: str) -> None:
         RecipeError: When tensorboard is not installed.
     """
     if report_to == "tensorboard" and not (find_spec("tensorboard") or find_spec("tensorboardX")):
-        raise RecipeError("training.report_to=tensorboard needs the package tensorboard: pip install tensorboard")
+        raise RecipeError("training.report_to=tensorboard needs the package tensorboard. Run: pip install tensorboard")
 
 
 def count_processes() -> int:
-    """Count the processes that train together (torchrun, accelerate launch)."""
+    """Count the training processes that torchrun or accelerate launched."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def uses_bf16(wanted: bool | None) -> bool:
-    """Whether to train in bfloat16: as the recipe says (``training.bf16``), otherwise where the device is good at it."""
-    if wanted is not None:
-        return wanted
+def uses_bf16(setting: bool | None) -> bool:
+    """Decide whether to train in bfloat16: by ``training.bf16``, or by the device's speed when that is None."""
+    if setting is not None:
+        return setting
     return has_fast_bf16(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def get_free_memory() -> float:
-    """Get the free GiB: of the GPU where there is one, otherwise of the machine."""
+    """Get the free memory of the GPU, or of the machine without a GPU, in GiB."""
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0] / GIB
     try:
@@ -56,15 +56,15 @@ def get_free_memory() -> float:
         return float("inf")
 
 
-def check_room(output: Path, model: nn.Module) -> None:
-    """Refuse a disk that cannot hold three checkpoints (the last two and the result).
+def check_disk_space(output: Path, model: nn.Module) -> None:
+    """Check that the disk can hold three checkpoints: the last two and the result.
 
     Args:
-        output: Folder of the run; made if it is not there.
-        model: With its adapters, if any.
+        output: Folder of the run; it is created when missing.
+        model: The model, with its adapters if any.
 
     Raises:
-        RecipeError: When the folder cannot be made or the disk is too full.
+        RecipeError: When the folder cannot be created or the disk is too full.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -72,14 +72,14 @@ def check_room(output: Path, model: nn.Module) -> None:
     except OSError as error:
         raise RecipeError(f"Cannot write to {output}: {error.strerror}. Choose another training.output.") from error
     trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    needed = 3 * 12 * trained
-    if free < needed:
+    required = 3 * 12 * trained  # float32 weights and AdamW's two moments
+    if free < required:
         raise RecipeError(
-            f"{output} has {free / GIB:.1f} GiB free; checkpoints (weights and optimizer) need about {needed / GIB:.1f} GiB. "
-            "Make room or choose another training.output."
+            f"{output} has {free / GIB:.1f} GiB free; checkpoints (weights and optimizer) need about {required / GIB:.1f} GiB. "
+            "Free some disk space, or choose another training.output."
         )
 
 
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out."""
+def is_out_of_memory(error: BaseException) -> bool:
+    """Check whether an error reports that memory ran out."""
     return isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)) or "not enough memory" in str(error).lower()

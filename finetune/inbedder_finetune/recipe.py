@@ -1,4 +1,4 @@
-"""Recipes: one YAML file that says which model learns to answer from which data, and how."""
+"""Recipes: the YAML files that describe a training run."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import yaml
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from inbedder.errors import RecipeError
-from inbedder.package_data import data_folder
+from inbedder.package_data import find_data_folder
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 AnySection = TypeVar("AnySection")
-Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Above0 = Annotated[float, Field(gt=0)]
-AtLeast0 = Annotated[float, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegativeFloat = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-RECIPES = data_folder("inbedder_finetune", "recipes")
-SHARED = ("questions", "answers")
-"""Tables that a recipe file may hold for its sources to name, or for YAML anchors."""
+RECIPES = find_data_folder("inbedder_finetune", "recipes")
+SHARED_TABLES = ("questions", "answers")
+"""Top-level tables of a recipe that sources refer to by name; they may also hold YAML anchors."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """What all sections of recipes share: settings that they do not describe are refused."""
+    """Base of all recipe sections; it refuses unknown settings."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -39,175 +39,187 @@ class Section:
 class Lora(Section):
     """Low-rank adapters (peft)."""
 
-    r: Count = 64
+    r: PositiveInt = 64
     """Rank."""
-    alpha: Count = 128
-    """Scale is alpha / r."""
+    alpha: PositiveInt = 128
+    """Scaling numerator: adapters are scaled by alpha / r."""
     dropout: Share = 0.0
-    """Dropout in front of the adapters."""
+    """Dropout of the adapters' inputs."""
     target_modules: str | tuple[str, ...] = "all-linear"
     """peft's target_modules: a regular expression, names, or all-linear."""
     modules_to_save: tuple[str, ...] = ()
-    """Modules that are trained whole, such as a new answer head."""
+    """Modules trained in full, such as a new answer head."""
     bias: Literal["none", "all", "lora_only"] = "none"
-    """Biases that are trained, too: none, all, or those of the layers with adapters."""
-    start: str | None = None
-    """Folder of an adapter of the same shape to go on with, such as a first stretch's on other data; None begins anew."""
+    """Biases that are also trained: none, all, or those of the layers with adapters."""
+    init_adapter: str | None = None
+    """Folder of an adapter of the same shape whose weights initialize the new one; None initializes at random."""
 
 
 @dataclass(frozen=True)
 class Schedule(Section):
-    """How long and how fast, whatever the method; each method has its own defaults."""
+    """Training settings shared by all methods; each method has its own defaults."""
 
     output: str = "runs"
-    """Folder of checkpoints and of the result."""
-    epochs: Above0 = 1.0
+    """Folder of the checkpoints and the result."""
+    epochs: PositiveFloat = 1.0
     """Passes over the data."""
     max_steps: int = -1
-    """Stop after so many steps; -1 for all epochs."""
-    batch_size: Count = 64
+    """Maximum number of steps; -1 trains all epochs."""
+    batch_size: PositiveInt = 64
     """Rows per step."""
-    learning_rate: Above0 = 2e-5
+    learning_rate: PositiveFloat = 2e-5
     """Peak learning rate of AdamW."""
     warmup: Share = 0.1
-    """Share of the steps that warm up."""
+    """Warm-up, as a share of all steps."""
     scheduler: str = "linear"
-    """Learning-rate schedule of transformers."""
-    weight_decay: AtLeast0 = 0.0
+    """Name of transformers' learning-rate schedule."""
+    weight_decay: NonNegativeFloat = 0.0
     """AdamW's weight decay."""
     bf16: bool | None = None
-    """bfloat16 autocast; None where the device is good at it."""
-    save_steps: Count = 500
+    """Whether to train in bfloat16 autocast; None decides by the device."""
+    save_steps: PositiveInt = 500
     """Steps between checkpoints."""
-    log_steps: Count = 50
-    """Steps between lines of loss; fewer in short runs, for ten lines at least."""
+    log_steps: PositiveInt = 50
+    """Steps between logged losses; short runs log at least ten."""
     resume: bool = False
-    """Go on from the last checkpoint in ``output``."""
+    """Resume from the last checkpoint in ``output``."""
     seed: Seed = 0
-    """Seed of sampling, order, dropout and new weights."""
+    """Seed of sampling, row order, dropout and new weights."""
 
 
-def checked(kind: type[AnySection], values: object) -> AnySection:
-    """A recipe, or a section of one, its settings checked by pydantic against the dataclass that describes them.
+def validate_settings(kind: type[AnySection], values: object) -> AnySection:
+    """Validate settings against the dataclass that describes them, and build it.
 
     Args:
         kind: A dataclass, such as ``AnsweringRecipe``.
-        values: Its nested settings, as YAML gives them.
+        values: Nested settings, as YAML holds them.
 
     Returns:
-        The recipe.
+        The recipe or section.
 
     Raises:
-        RecipeError: When a setting is unknown, missing, of another type or out of range; the first such setting is named.
+        RecipeError: When a setting is unknown, missing, of another type or out of range; the message names the first one.
+
+    Example:
+        >>> validate_settings(Lora, {"r": 8, "alpha": 16}).r
+        8
     """
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        first = min(error.errors(include_url=False), key=lambda found: found["type"] != "unexpected_keyword_argument")
-        raise RecipeError(_explained(first, kind)) from error
+        first = min(error.errors(include_url=False), key=lambda details: details["type"] != "unexpected_keyword_argument")
+        raise RecipeError(_explain_error(first, kind)) from error
 
 
-def with_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The section ``data`` of a recipe with its sources as tables.
+def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Expand the sources of a recipe's section ``data`` to tables.
 
     Args:
-        data: The section; a source may be a file's name alone.
-        values: The whole recipe, with the tables (``SHARED``) that sources name in ``instructions``, ``only`` and ``answers``.
+        data: The section; a source may be just a file name.
+        values: The whole recipe, including its ``SHARED_TABLES``.
 
     Returns:
-        The section, to be checked.
+        The section, not validated yet.
 
     Raises:
-        RecipeError: When it is no table, has no sources, or a source names a table that is not there.
+        RecipeError: When the section is not a table, has no sources, or a source names a missing table.
     """
     if data is not None and not isinstance(data, Mapping):
         raise RecipeError(f"data must be a table of settings, not {data!r}.")
-    ready = dict(data or {})
-    listed = ready.get("sources") or []
-    if not isinstance(listed, (list, tuple)):
-        raise RecipeError(f"data.sources must be a list of files or tables, not {listed!r}.")
-    if not listed:
-        raise RecipeError("The recipe names no data: give data.sources, a list of files.")
-    sources = [{"path": source} if isinstance(source, str) else source for source in listed]
-    ready["sources"] = [_with_tables(source, values) if isinstance(source, Mapping) else source for source in sources]
-    return ready
+    section = dict(data or {})
+    sources = section.get("sources") or []
+    if not isinstance(sources, (list, tuple)):
+        raise RecipeError(f"data.sources must be a list of files or tables, not {sources!r}.")
+    if not sources:
+        raise RecipeError("The recipe names no data: set data.sources to a list of files.")
+    tables = [{"path": source} if isinstance(source, str) else source for source in sources]
+    section["sources"] = [_resolve_tables(table, values) if isinstance(table, Mapping) else table for table in tables]
+    return section
 
 
-def _with_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A source whose ``instructions``, ``only`` or ``answers`` are a name, with the table of that name."""
-    ready = dict(source)
-    for key, section in (("instructions", "questions"), ("only", "questions"), ("answers", "answers")):
-        if isinstance(name := ready.get(key), str):
+def _resolve_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the table names in a source by the recipe's tables."""
+    resolved = dict(source)
+    for key, section in (("instructions", "questions"), ("keep_instructions", "questions"), ("answers", "answers")):
+        if isinstance(name := resolved.get(key), str):
             tables = values.get(section) or {}
             if name not in tables:
                 raise RecipeError(
                     f"data.sources: {key} names {name!r}; the recipe's {section} are: {', '.join(tables) or 'none'}."
                 )
-            ready[key] = tables[name]
-    return ready
+            resolved[key] = tables[name]
+    return resolved
 
 
-def _explained(error: ErrorDetails, kind: type) -> str:
-    """What pydantic found, in the words of recipes."""
+def _explain_error(error: ErrorDetails, kind: type) -> str:
+    """Explain a pydantic error in the terms of recipes."""
     *sections, setting = error["loc"] or ("",)
-    place = ".".join(str(part) for part in error["loc"]) or "The recipe"
-    given = error["input"]
+    key = ".".join(str(part) for part in error["loc"]) or "The recipe"
+    value = error["input"]
     if error["type"] == "unexpected_keyword_argument":
-        known = ", ".join(field.name for field in fields(_section_at(kind, sections)))
-        where = ".".join(str(part) for part in sections) or "The recipe"
-        return f"{where} has no setting {setting}. Known: {known}."
+        names = ", ".join(field.name for field in fields(_find_section(kind, sections)))
+        section = ".".join(str(part) for part in sections) or "The recipe"
+        return f"{section} has no setting {setting}. Known settings: {names}."
     if error["type"] == "missing":
-        return f"The recipe lacks {place}."
+        return f"The recipe lacks {key}."
     if error["type"] == "dataclass_type":
-        return f"{place} must be a table of settings, not {given!r}."
+        return f"{key} must be a table of settings, not {value!r}."
     if error["type"] == "literal_error":
         choices = error["ctx"]["expected"].replace("'", "")
-        return f"{place} is {given!r}; choose one of: {choices}."
-    hint = " Write yes, no, true, false and numbers in quotes where text is meant." if error["type"] == "string_type" else ""
-    return f"{place} must {error['msg'].removeprefix('Input should ')}, not {given!r}.{hint}"
+        return f"{key} is {value!r}; choose one of: {choices}."
+    hint = " Quote yes, no, true, false and numbers that are meant as text." if error["type"] == "string_type" else ""
+    return f"{key} must {error['msg'].removeprefix('Input should ')}, not {value!r}.{hint}"
 
 
-def _section_at(kind: Any, path: Sequence[int | str]) -> Any:
-    """The dataclass that describes the section at a path of names and places in lists."""
+def _find_section(kind: Any, path: Sequence[int | str]) -> Any:
+    """Find the dataclass of a section by its path of names and list indices."""
     for part in path:
         if isinstance(part, str):
-            kind = next(inner for inner in _types_in(get_type_hints(kind)[part]) if is_dataclass(inner))
+            kind = next(inner for inner in _iterate_types(get_type_hints(kind)[part]) if is_dataclass(inner))
     return kind
 
 
-def _types_in(hint: Any) -> Iterator[Any]:
-    """A type and those that it is made of."""
+def _iterate_types(hint: Any) -> Iterator[Any]:
+    """Yield a type and the types nested in it."""
     yield hint
     for inner in get_args(hint):
-        yield from _types_in(inner)
+        yield from _iterate_types(inner)
 
 
 def find_recipe(path: Path | str) -> Path:
-    """Where a recipe lies.
+    """Find a recipe file.
 
     Args:
-        path: A file, or the name of a recipe in ``finetune/recipes``, with or without .yaml.
+        path: A file, or the name of a shipped recipe, with or without .yaml.
 
     Returns:
-        Its path, which need not exist.
+        Path of the recipe, which may not exist.
+
+    Example:
+        >>> find_recipe("csts-bi").name
+        'csts-bi.yaml'
     """
-    given = Path(path)
-    shipped = RECIPES / f"{given.name.removesuffix('.yaml')}.yaml"
-    return shipped if given.parent == Path() and not given.exists() and shipped.is_file() else given
+    path = Path(path)
+    shipped_recipe = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
+    return shipped_recipe if path.parent == Path() and not path.exists() and shipped_recipe.is_file() else path
 
 
 def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Read a recipe file and change settings of it.
+    """Read a recipe file and apply overrides.
 
     Args:
         path: The YAML file, or the name of a shipped recipe.
-        overrides: ``section.key=value`` settings, the value written as YAML.
+        overrides: ``section.key=value`` settings; the values are YAML.
 
     Returns:
-        Nested tables, unchecked; a file that ``extends`` another changes the settings that it names.
+        Nested tables, not validated. A file that ``extends`` another is merged into it.
 
     Raises:
         RecipeError: When the file cannot be read or a setting cannot be changed.
+
+    Example:
+        >>> read_settings("csts-bi", ["training.seed=3"])["training"]["seed"]
+        3
     """
     path = find_recipe(path)
     try:
@@ -217,26 +229,26 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
     if not isinstance(values, dict):
         raise RecipeError(f"{path} is not a recipe: it must hold settings such as 'model:' and 'data:'.")
     if "extends" in values:
-        values = _over(read_settings(path.parent / str(values.pop("extends"))), values)
+        values = _merge_settings(read_settings(path.parent / str(values.pop("extends"))), values)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
-            raise RecipeError(f"--set takes key=value, such as training.seed=1; it was given {override!r}.")
-        _set(values, key, value)
+            raise RecipeError(f"--set takes key=value, such as training.seed=1, not {override!r}.")
+        _change_setting(values, key, value)
     return dict(values)
 
 
-def _over(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of one recipe with those of another over them, section by section."""
-    merged = dict(below)
-    for key, value in above.items():
+def _merge_settings(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the settings of a recipe into those of the recipe that it extends."""
+    merged = dict(base)
+    for key, value in changes.items():
         old = merged.get(key)
-        merged[key] = _over(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+        merged[key] = _merge_settings(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
     return merged
 
 
-def _set(values: dict[str, Any], key: str, value: str) -> None:
-    """Change one setting; a number in the key is a place in a list, such as data.sources.0.cap."""
+def _change_setting(values: dict[str, Any], key: str, value: str) -> None:
+    """Change one setting in place; a number in the key is a list index, as in data.sources.0.cap."""
     *sections, last = key.split(".")
     table: Any = values
     try:
@@ -249,4 +261,4 @@ def _set(values: dict[str, Any], key: str, value: str) -> None:
                 table = table[section]
         table[int(last) if isinstance(table, list) else last] = yaml.safe_load(value)
     except (IndexError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise RecipeError(f"--set {key}={value} cannot be done: {error}") from error
+        raise RecipeError(f"Cannot apply --set {key}={value}: {error}") from error

@@ -1,4 +1,4 @@
-"""Ways of training: what a recipe's ``method`` names. Each is a module with the same three functions."""
+"""Training methods, the values of a recipe's ``method``: modules with the same three functions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ METHODS = {
     "contrastive": "inbedder_finetune.contrastive.train_contrastive",
     "conditional": "inbedder_finetune.conditional.train_conditional",
 }
-"""Method -> module; ``answering`` is meant where a recipe names none."""
+"""Method -> module; the default is ``answering``."""
 
 
 class Method(Protocol):
-    """What the module of a method offers."""
+    """Interface of a method's module."""
 
     def parse_recipe(self, values: Mapping[str, Any]) -> Any:
-        """Check the recipe's nested tables and build the recipe of them."""
+        """Validate the nested tables of a recipe and build it."""
 
     def preview(self, recipe: Any) -> str:
-        """What would be learned; nothing is trained or written."""
+        """Describe the training data as the model reads it; train and write nothing."""
 
     def finetune(self, recipe: Any) -> Path:
         """Train, and return the folder of the result."""
@@ -35,18 +35,23 @@ def read_method(path: Path | str, overrides: Sequence[str] = ()) -> tuple[Method
     """Read a recipe of any method.
 
     Args:
-        path: The YAML file.
-        overrides: ``section.key=value`` settings, the value written as YAML.
+        path: The YAML file, or the name of a shipped recipe.
+        overrides: ``section.key=value`` settings; the values are YAML.
 
     Returns:
         The method's module, and the recipe for its functions.
 
     Raises:
-        RecipeError: When the recipe cannot be read or names a method that does not exist.
+        RecipeError: When the recipe cannot be read or names an unknown method.
+
+    Example:
+        >>> method, recipe = read_method("csts-bi", ["training.epochs=2"])
+        >>> recipe.training.epochs
+        2.0
     """
     values = read_settings(path, overrides)
     name = values.pop("method", "answering")
     if name not in METHODS:
-        raise RecipeError(f"The recipe's method is {name!r}; choose one of: {', '.join(METHODS)}.")
+        raise RecipeError(f"Unknown method {name!r}; choose one of: {', '.join(METHODS)}.")
     method = cast(Method, import_module(METHODS[name]))
     return method, method.parse_recipe(values)

@@ -1,4 +1,4 @@
-"""Where rows come from: files of several kinds, read as a stream, and sets of the hub."""
+"""Data sources of recipes: files and data sets on the hub, read as streams."""
 
 from __future__ import annotations
 
@@ -12,94 +12,95 @@ import yaml
 from inbedder.errors import InputError, MissingExtraError, RecipeError
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder_finetune.recipe import AtLeast0, Count, Section, Whole
+from inbedder_finetune.recipe import NonNegativeFloat, NonNegativeInt, PositiveInt, Section
 from inbedder_finetune.synthetic.compose import compose
 
 Record = Mapping[str, Any]
-UNASKED = "@unasked"
-"""``taught_as`` of rows that are drawn to the teachers' vectors of their texts alone."""
+NO_INSTRUCTION = "@none"
+"""``teacher_instruction`` of rows whose teachers embed the text without an instruction."""
 
 
 @dataclass(frozen=True)
 class Source(Section):
-    """One set of question-answer rows: a table or a set of the hub."""
+    """One set of question-answer rows: a table, or a data set on the hub."""
 
     path: str = ""
-    """File, relative to ``data.folder`` or, when it is not there, to the shipped ``finetune/written``."""
+    """File, relative to ``data.folder``; a file missing there is looked up in the shipped ``finetune/written``."""
     hub: str | None = None
-    """Id on the hub, in place of a file."""
+    """Id of a data set on the hub, instead of ``path``."""
     config: str | None = None
-    """Configuration of the hub's set."""
+    """Configuration of the hub data set."""
     split: str = "train"
-    """Split of the hub's set."""
+    """Split of the hub data set."""
     revision: str | None = None
-    """Commit of the hub's set."""
+    """Commit of the hub data set."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Where input, instruction and output stand, when they have other names than these or context, question and answer."""
-    cap: Count | None = None
-    """At most so many rows, drawn with the recipe's seed."""
-    weight: AtLeast0 = 1.0
-    """Each row comes so often: 2 is twice, 0.5 a drawn half."""
-    min_characters: Whole = 0
-    """Leave out rows whose input is shorter."""
-    max_characters: Count | None = None
-    """Leave out rows whose input is longer."""
+    """Column names of input, instruction and output. By default they are found under these names or context, question, answer."""
+    cap: PositiveInt | None = None
+    """Maximum number of rows, sampled with the recipe's seed."""
+    weight: NonNegativeFloat = 1.0
+    """How often each row is used: 2 repeats all rows, 0.5 samples half of them."""
+    min_characters: NonNegativeInt = 0
+    """Skip rows whose input is shorter."""
+    max_characters: PositiveInt | None = None
+    """Skip rows whose input is longer."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Keep only rows whose fields hold these values, such as ``{split: train}``."""
+    """Keep only rows whose columns hold these values, such as ``{split: train}``."""
     drop_flags: tuple[str, ...] = ()
-    """Leave out rows whose ``flags`` hold one of these, such as needs_options."""
+    """Skip rows whose column ``flags`` holds one of these, such as needs_options."""
     choices: str | None = None
-    """Multiple choice: the field that lists the choices; the answer field then holds the right one's number or letter."""
+    """Multiple choice: the column that lists the choices; the answer column then holds the number or letter of the right one."""
     licence: str | None = None
-    """Licence of the data, for the card."""
+    """Licence of the data, for the model card."""
     instructions: tuple[str, ...] = ()
-    """When given, each row is asked one of these (drawn) in place of its own instruction."""
-    only: tuple[str, ...] = ()
-    """When given, only rows that carry one of these instructions."""
-    answer_from: str = "output"
-    """The field that holds the answer, such as a label of another criterion."""
+    """Instructions that replace the rows' own; one is sampled per row."""
+    keep_instructions: tuple[str, ...] = ()
+    """Keep only rows with one of these instructions."""
+    answer_column: str = "output"
+    """The column that holds the answer, such as a label of another criterion."""
     answers: Mapping[str, str] = field(default_factory=dict)
-    """When given, the answers are renamed by this table and rows with other answers are left out."""
-    keywords: Whole = 0
-    """When above 0, the answer is so many most salient words of the input (``keywords``), for questions of topic."""
-    answered_by: str | None = None
-    """When given, a model, as ``InBedder`` takes it, whose answers take the place of the rows' own: for questions that the set
-    does not answer. Rows to which it has no answer are left out."""
-    beside: str | None = None
-    """When given, a file whose inputs are put in front of or behind the row's own, one each: the answer stays."""
-    questions: Count = 2
-    """Questions per composed text (yaml files of phrases)."""
-    long: bool = False
-    """Composed opinions of about fifteen sentences in place of six."""
+    """Answer -> new answer; rows with other answers are skipped."""
+    keywords: NonNegativeInt = 0
+    """Number of salient words of the input that become the answer (``keywords``), for questions about the topic; 0 keeps the
+    answers."""
+    answer_model: str | None = None
+    """A model, as ``InBedder`` loads it, whose answers replace the rows' own: for questions that the data set does not answer.
+    Rows without an answer are skipped."""
+    distractors: str | None = None
+    """A file whose inputs are put before or after the rows' inputs, one each; the answers stay."""
+    questions_per_text: PositiveInt = 2
+    """Number of questions per composed text (YAML files of phrases)."""
+    long_texts: bool = False
+    """Compose opinions of about fifteen sentences instead of six."""
     target: Literal["answer", "text", "both"] = "answer"
-    """What the vector is drawn to: "answer", "text" (the row's own text: what it is about stays whole) or "both"."""
-    taught_as: str | None = None
-    """What teachers are asked in place of the row's own question, so that many wordings are drawn to one vector; "@unasked" is
-    their vector of the text without any, and an empty string leaves the row to its answer alone
+    """What the vector is trained towards: the vector of the "answer", of the row's own "text", or of "both"."""
+    teacher_instruction: str | None = None
+    """The instruction that teachers get instead of the row's own, so that many wordings are trained towards one vector. With
+    "@none" teachers embed the text without an instruction. An empty string gives the row no teacher
     (``objective.teacher_loss: cosine``)."""
-    per_text: Count | None = None
-    """At most so many rows per text."""
+    max_rows_per_text: PositiveInt | None = None
+    """Maximum number of rows per text."""
 
 
-def file_records(path: Path, questions: int = 2, *, long: bool = False) -> Iterator[tuple[int, Any]]:
-    """The records of a file.
+def read_records(path: Path, questions_per_text: int = 2, *, long_texts: bool = False) -> Iterator[tuple[int, Any]]:
+    """Stream the records of a file.
 
     Args:
-        path: A table as ``inbedder.io.tables`` reads it, or a yaml file of phrases (see ``composing``).
-        questions: Questions per composed text, of a yaml file.
-        long: Whether its texts are long.
+        path: A table that ``inbedder.io.tables`` can read, or a YAML file of phrases (see ``synthetic.compose``).
+        questions_per_text: Questions per composed text of a YAML file.
+        long_texts: Whether composed opinions are long.
 
     Yields:
-        Row number from 1, and the record, or a text that says why the row cannot be read.
+        Row number from 1, and the record, or a message that says why the row cannot be read.
 
     Raises:
-        RecipeError: When the file is missing, of another kind, or cannot be read.
+        RecipeError: When the file is missing, of an unknown type, or unreadable.
     """
     if not path.exists():
-        raise RecipeError(f"No file {path}. Set data.folder to where the recipe's sources lie.")
+        raise RecipeError(f"{path} does not exist. Set data.folder to the folder of the recipe's sources.")
     try:
         if path.suffix == ".yaml":
-            yield from enumerate(compose(path, questions=questions, long=long), 1)
+            yield from enumerate(compose(path, questions_per_text=questions_per_text, long_texts=long_texts), 1)
             return
         for number, row in stream_rows(str(path)):
             yield number, str(row) if isinstance(row, BadRow) else row
@@ -109,17 +110,18 @@ def file_records(path: Path, questions: int = 2, *, long: bool = False) -> Itera
         raise RecipeError(str(error)) from error
 
 
-def hub_records(source: Source) -> Iterator[tuple[int, Any]]:
-    """The records of a set of the hub, streamed.
+def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:
+    """Stream the records of a data set on the hub.
 
     Args:
-        source: Its id, configuration, split and commit.
+        source: Id, configuration, split and commit of the data set.
 
     Yields:
         Row number from 1, and the record.
 
     Raises:
-        RecipeError: When the hub is not in reach or has no such set.
+        RecipeError: When the hub is unreachable or has no such data set.
+        MissingExtraError: When datasets is not installed.
     """
     try:
         from datasets import load_dataset
@@ -131,6 +133,6 @@ def hub_records(source: Source) -> Iterator[tuple[int, Any]]:
         yield from enumerate(rows, 1)
     except Exception as error:
         raise RecipeError(
-            f"Cannot read {source.hub} from the hub ({type(error).__name__}: {error}). With a network try again; without, "
-            "download the set and give its file as path."
+            f"Cannot read {source.hub} from the hub ({type(error).__name__}: {error}). Check the network connection, or "
+            "download the data set and set path to its file."
         ) from error

@@ -1,4 +1,4 @@
-"""What runs of every method share: adapters, the folder, from which checkpoint a run goes on, and what is said when it cannot."""
+"""Code shared by the runs of all methods: adapters, trainer arguments, checkpoints and resuming."""
 
 from __future__ import annotations
 
@@ -16,31 +16,41 @@ from transformers import TrainerCallback
 from inbedder.backbones.adapters import read_config, read_weights
 from inbedder.errors import MissingExtraError, ModelError, RecipeError
 from inbedder.io.files import atomic_write
-from inbedder_finetune.preflight import out_of_memory
+from inbedder_finetune.preflight import is_out_of_memory
 from inbedder_finetune.recipe import Lora, Schedule
 
 logger = logging.getLogger(__name__)
 
 RUN_FILE = "run.json"
-LOSSES = 10
-"""Lines of loss that a run of at least so many steps has."""
-FREE = ("resume", "output", "micro_batch", "save_steps", "log_steps", "eval_steps", "report_to", "fsdp", "gradient_checkpointing")
-"""Settings of ``training`` that a resumed run may change: they do not change what is learned."""
+MIN_LOGGED_LOSSES = 10
+"""Minimum number of logged losses of a run with at least as many steps."""
+RESUMABLE_SETTINGS = (
+    "resume",
+    "output",
+    "micro_batch",
+    "save_steps",
+    "log_steps",
+    "eval_steps",
+    "report_to",
+    "fsdp",
+    "gradient_checkpointing",
+)
+"""Settings of ``training`` that a resumed run may change, because they do not affect the weights."""
 
 
-class OftenEnough(TrainerCallback):
-    """A run too short for ten lines of loss at ``log_steps`` says its loss more often."""
+class LogEvery(TrainerCallback):
+    """Callback that logs the loss of short runs more often than every ``log_steps`` steps."""
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_about: Any) -> None:
-        """Take the steps between lines from the length of the run where that is less."""
-        state.logging_steps = max(1, min(int(state.logging_steps), int(state.max_steps) // LOSSES))
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_kwargs: Any) -> None:
+        """Reduce the steps between logged losses so that the run logs at least ``MIN_LOGGED_LOSSES``."""
+        state.logging_steps = max(1, min(int(state.logging_steps), int(state.max_steps) // MIN_LOGGED_LOSSES))
 
 
-def lora_config(lora: Lora) -> Any:
-    """The adapters of a recipe, as peft takes them.
+def make_lora_config(lora: Lora) -> Any:
+    """Make peft's configuration of a recipe's adapters.
 
     Args:
-        lora: The recipe's section.
+        lora: The recipe's section ``lora``.
 
     Returns:
         A ``LoraConfig``.
@@ -62,19 +72,19 @@ def lora_config(lora: Lora) -> Any:
     )
 
 
-def with_adapters(model: Any, config: Any, start: str | None = None) -> Any:
-    """A model with new adapters.
+def add_adapters(model: Any, config: Any, init_adapter: str | None = None) -> Any:
+    """Add new adapters to a model.
 
     Args:
-        model: One of transformers.
-        config: As ``lora_config`` gives it.
-        start: Folder of an adapter whose weights the new ones begin with.
+        model: A transformers model.
+        config: A ``LoraConfig`` from ``make_lora_config``.
+        init_adapter: Folder of an adapter whose weights initialize the new ones.
 
     Returns:
         peft's model.
 
     Raises:
-        RecipeError: When the model has no modules of such a name, or the adapter to begin with is of another shape.
+        RecipeError: When the model has no such modules, or ``init_adapter`` has another shape.
     """
     from peft import get_peft_model
 
@@ -84,40 +94,40 @@ def with_adapters(model: Any, config: Any, start: str | None = None) -> Any:
         raise RecipeError(
             f"lora does not fit the model: {str(error).removesuffix('.')}. Name other lora.target_modules."
         ) from error
-    if start is not None:
-        _begin_with(adapted, start)
+    if init_adapter is not None:
+        _load_initial_weights(adapted, init_adapter)
     return adapted
 
 
-def _begin_with(adapted: Any, start: str) -> None:
-    """Give new adapters the weights of others."""
+def _load_initial_weights(adapted: Any, init_adapter: str) -> None:
+    """Load the weights of another adapter into new ones."""
     from peft import set_peft_model_state_dict
 
     try:
-        kept = read_config(Path(start))
+        saved_config = read_config(Path(init_adapter))
         config = adapted.peft_config["default"]
-        if (kept.get("r"), kept.get("lora_alpha")) != (config.r, config.lora_alpha):
-            raise ValueError(f"r and alpha are {kept.get('r')} and {kept.get('lora_alpha')} there")
-        left = set_peft_model_state_dict(adapted, read_weights(Path(start)))
-        if left.unexpected_keys:
-            raise ValueError(f"it has {left.unexpected_keys[0]}")
-        if missing := [name for name in left.missing_keys if ".lora_" in name]:
+        if (saved_config.get("r"), saved_config.get("lora_alpha")) != (config.r, config.lora_alpha):
+            raise ValueError(f"its r and alpha are {saved_config.get('r')} and {saved_config.get('lora_alpha')}")
+        mismatch = set_peft_model_state_dict(adapted, read_weights(Path(init_adapter)))
+        if mismatch.unexpected_keys:
+            raise ValueError(f"it has {mismatch.unexpected_keys[0]}")
+        if missing := [name for name in mismatch.missing_keys if ".lora_" in name]:
             raise ValueError(f"it lacks {missing[0]}")
     except (ValueError, RuntimeError, ModelError) as error:
-        raise RecipeError(f"lora.start={start} is no adapter of this recipe's shape: {error}") from error
+        raise RecipeError(f"The adapter lora.init_adapter={init_adapter} does not fit this recipe: {error}") from error
 
 
-def training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, **changes: Any) -> Any:
+def make_training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, **changes: Any) -> Any:
     """Make the arguments of transformers' trainer.
 
     Args:
-        kind: ``TrainingArguments``, or sentence-transformers' own.
-        training: The recipe's schedule.
+        kind: ``TrainingArguments`` or its subclass of sentence-transformers.
+        training: The recipe's section ``training``.
         bf16: Whether to train in bfloat16 autocast.
-        **changes: What the method adds or says otherwise.
+        **changes: Arguments that the method adds or overrides.
 
     Returns:
-        The arguments; one process takes one GPU.
+        The arguments; each process uses one GPU.
     """
     on_gpu = torch.cuda.is_available()
     shared = {
@@ -141,127 +151,127 @@ def training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, **cha
     }
     arguments = kind(**{**shared, **changes})
     if arguments.device.type == "cuda":
-        arguments._n_gpu = 1  # torchrun for more
+        arguments._n_gpu = 1  # several GPUs need torchrun, not DataParallel
     return arguments
 
 
-def identity(recipe: Any, **more: Any) -> dict[str, Any]:
-    """What a run is: everything that changes what is learned.
+def describe_run(recipe: Any, **more: Any) -> dict[str, Any]:
+    """Describe a run by every setting that affects its weights.
 
     Args:
         recipe: A recipe of any method: a dataclass with training and data.
-        **more: What else does, such as a hash of the order.
+        **more: Further values that affect the weights, such as a hash of the row order.
 
     Returns:
-        Nested tables as JSON gives them back.
+        Nested tables, equal to what JSON reads back.
     """
     content = asdict(recipe) | more
-    content["training"] = {key: value for key, value in content["training"].items() if key not in FREE}
+    content["training"] = {key: value for key, value in content["training"].items() if key not in RESUMABLE_SETTINGS}
     content["data"] = {key: value for key, value in content["data"].items() if key not in ("folder", "cache")}
     return dict(json.loads(json.dumps(content)))
 
 
-def checkpoint_to_resume(output: Path, run: dict[str, Any], *, resume: bool) -> str | None:
-    """The checkpoint from which a run goes on.
+def find_checkpoint(output: Path, run: dict[str, Any], *, resume: bool) -> str | None:
+    """Find the checkpoint from which a run resumes.
 
     Args:
-        output: Folder of the run, which need not exist.
-        run: The run's ``identity``.
-        resume: Whether the recipe asks to go on.
+        output: Folder of the run, which may not exist.
+        run: The run, from ``describe_run``.
+        resume: The recipe's ``training.resume``.
 
     Returns:
-        Its folder, or None for a run that begins.
+        Folder of the checkpoint, or None for a new run.
 
     Raises:
-        RecipeError: When there are checkpoints and the recipe does not ask for them, they are another run's, or what run they are
-            of cannot be read.
+        RecipeError: When there are checkpoints and ``resume`` is False, they belong to another run, or the description of their
+            run is damaged.
     """
-    last = last_checkpoint(output)
-    if last and not resume:
-        raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to go on, or choose another training.output.")
-    if last and (output / RUN_FILE).exists():
-        before = _noted_run(output / RUN_FILE)
-        changed = [key for key in run if before.get(key) != run[key]]
+    checkpoint = find_last_checkpoint(output)
+    if checkpoint and not resume:
+        raise RecipeError(f"{output} holds checkpoints. Set training.resume=true to resume, or choose another training.output.")
+    if checkpoint and (output / RUN_FILE).exists():
+        saved_run = _read_run(output / RUN_FILE)
+        changed = [key for key in run if saved_run.get(key) != run[key]]
         if changed:
             raise RecipeError(
-                f"The checkpoints in {output} are of a run with another {', '.join(changed)}. Resume with the recipe that it "
-                "began with, or choose another training.output."
+                f"The checkpoints in {output} belong to a run with another {', '.join(changed)}. Resume with the original "
+                "recipe, or choose another training.output."
             )
-    return last
+    return checkpoint
 
 
-def train(trainer: Any, output: Path, last: str | None, knobs: str) -> None:
-    """Train, from a checkpoint or from the start.
+def train(trainer: Any, output: Path, checkpoint: str | None, memory_hint: str) -> None:
+    """Train from a checkpoint or from the start.
 
     Args:
-        trainer: One of transformers' or sentence-transformers'.
+        trainer: A trainer of transformers or sentence-transformers.
         output: Folder of the run.
-        last: A checkpoint of it.
-        knobs: The settings that save memory, for the message.
+        checkpoint: Checkpoint to resume from; None starts a new run.
+        memory_hint: The settings that save memory, for the error message.
 
     Raises:
-        RecipeError: When memory or disk run out.
+        RecipeError: When memory or disk space runs out.
     """
-    trainer.add_callback(OftenEnough())
+    trainer.add_callback(LogEvery())
     try:
-        trainer.train(resume_from_checkpoint=last)
+        trainer.train(resume_from_checkpoint=checkpoint)
     except (RuntimeError, MemoryError) as error:
-        if out_of_memory(error):
-            raise RecipeError(f"Memory ran out. Try {knobs}. Checkpoints in {output} are kept.") from error
+        if is_out_of_memory(error):
+            raise RecipeError(f"Out of memory. Try {memory_hint}. The checkpoints in {output} are kept.") from error
         raise
     except OSError as error:
-        raise RecipeError(f"Cannot write to {output}: {error.strerror or error}. Its earlier checkpoints are kept.") from error
+        raise RecipeError(f"Cannot write to {output}: {error.strerror or error}. Earlier checkpoints are kept.") from error
 
 
-def note_run(output: Path, run: dict[str, Any]) -> None:
-    """Write what the run is beside its checkpoints."""
+def record_run(output: Path, run: dict[str, Any]) -> None:
+    """Write the description of a run next to its checkpoints."""
     with atomic_write(output / RUN_FILE) as temporary:
         temporary.write_text(json.dumps(run, indent=1), encoding="utf-8")
 
 
-def _noted_run(path: Path) -> dict[str, Any]:
-    """What ``note_run`` wrote."""
+def _read_run(path: Path) -> dict[str, Any]:
+    """Read the description that ``record_run`` wrote."""
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(run, dict):
-            raise ValueError("it must hold a table")
+            raise ValueError("it is not a table")
     except (OSError, ValueError) as error:
         raise RecipeError(
-            f"{path} is damaged ({error}), so nothing tells whose the checkpoints beside it are. Remove it if they are this "
-            "recipe's, or choose another training.output."
+            f"{path} is damaged ({error}), so the run of the checkpoints next to it is unknown. Delete the file if they belong "
+            "to this recipe, or choose another training.output."
         ) from error
     return run
 
 
-def last_checkpoint(output: Path) -> str | None:
-    """The last whole checkpoint of a run; one that a kill cut short or that was damaged is passed over, with a warning.
+def find_last_checkpoint(output: Path) -> str | None:
+    """Find the last complete checkpoint of a run; damaged ones are skipped with a warning.
 
     Args:
-        output: Folder of the run, which need not exist.
+        output: Folder of the run, which may not exist.
 
     Returns:
-        Its folder, or None.
+        Folder of the checkpoint, or None.
     """
     folders = [folder for folder in output.glob("checkpoint-*") if folder.name.removeprefix("checkpoint-").isdecimal()]
     for folder in sorted(folders, key=lambda checkpoint: int(checkpoint.name.split("-")[1]), reverse=True):
-        damage = damage_of(folder)
+        damage = find_damage(folder)
         if damage is None:
             return str(folder)
-        logger.warning("%s is passed over: %s. The run goes on from the checkpoint before it, or begins anew.", folder, damage)
+        logger.warning("Skipping %s: %s. The run resumes from an earlier checkpoint, or starts over without one.", folder, damage)
     return None
 
 
-def damage_of(checkpoint: Path) -> str | None:
-    """What a checkpoint lacks, or what of it is damaged; no pickle in it is opened.
+def find_damage(checkpoint: Path) -> str | None:
+    """Find a missing or damaged file of a checkpoint without opening its pickles.
 
-    transformers writes its pickles as zip archives, whose members carry checksums. Without the optimizer's it would begin with a
-    new one, so that is looked for too.
+    transformers writes pickles as zip archives, whose members have checksums. The optimizer's file is required, because the
+    trainer silently starts a new optimizer without it.
 
     Args:
-        checkpoint: Its folder.
+        checkpoint: Folder of the checkpoint.
 
     Returns:
-        Words for a message, or None for a whole one.
+        A clause for a message, or None for a complete checkpoint.
     """
     for kinds in (
         ("trainer_state.json",),
@@ -282,7 +292,7 @@ def damage_of(checkpoint: Path) -> str | None:
             elif path.suffix in (".pt", ".pth", ".bin"):
                 with zipfile.ZipFile(path) as archive:
                     if (member := archive.testzip()) is not None:
-                        raise zipfile.BadZipFile(f"{member} is not what was written")
+                        raise zipfile.BadZipFile(f"the checksum of {member} does not match")
         except (OSError, ValueError, SafetensorError, zipfile.BadZipFile) as error:
             return f"{path.name} is damaged ({error})"
     return None

@@ -1,4 +1,4 @@
-"""Run by torchrun in two processes: gradients of a sharded model (torch's FSDP2 over gloo) equal those of the whole one."""
+"""Script for torchrun with two processes: a sharded model (FSDP2 over gloo) has the gradients of the full model."""
 
 import os
 import sys
@@ -10,33 +10,33 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
-from inbedder_finetune.answering.examples import IGNORED, Collator
-from inbedder_finetune.answering.forward_pass import pool_states, read_causal, read_masked
+from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator
+from inbedder_finetune.answering.forward_pass import forward_causal, forward_masked, pool_states
 from inbedder_finetune.answering.objectives.amortised_reencoding import AmortisedReencoding
 
 
-def loss_of(kind, model, batch):
-    read = read_causal(model, model, batch) if kind == "causal" else read_masked(model, model, batch)
-    tokens = torch.nn.functional.cross_entropy(read.logits, read.labels)
+def compute_batch_loss(kind, model, batch):
+    output = forward_causal(model, model, batch) if kind == "causal" else forward_masked(model, model, batch)
+    tokens = torch.nn.functional.cross_entropy(output.logits, output.labels)
     objective = AmortisedReencoding(reencode_weight=1)
-    return tokens + objective.compute_loss(pool_states(read, None), batch["vector"], batch["answer"])
+    return tokens + objective.compute_loss(pool_states(output, None), batch["vector"], batch["answer"])
 
 
 def main(kind, folder):
     dist.init_process_group("gloo")
     auto = AutoModelForCausalLM if kind == "causal" else AutoModelForMaskedLM
-    whole, sharded = auto.from_pretrained(folder).eval(), auto.from_pretrained(folder).eval()
+    full_model, sharded = auto.from_pretrained(folder).eval(), auto.from_pretrained(folder).eval()
     mesh = init_device_mesh("cpu", (2,))
     layers = sharded.model.layers if kind == "causal" else sharded.base_model.encoder.layer
     for layer in layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
-    labels = [IGNORED, IGNORED, 7, 2] if kind == "causal" else [7]
+    labels = [IGNORE_INDEX, IGNORE_INDEX, 7, 2] if kind == "causal" else [7]
     rows = [{"input_ids": np.array([5, first, 4 if kind != "causal" else 7, 2]), "labels": np.array(labels)} for first in (6, 9)]
     batch = {**Collator(0, mask_id=4)(rows), "vector": torch.eye(2, 32), "answer": torch.arange(2)}
-    for model in (whole, sharded):
-        loss_of(kind, model, batch).backward()
-    for (name, one), two in zip(whole.named_parameters(), sharded.parameters(), strict=True):
+    for model in (full_model, sharded):
+        compute_batch_loss(kind, model, batch).backward()
+    for (name, one), two in zip(full_model.named_parameters(), sharded.parameters(), strict=True):
         if one.grad is not None:
             torch.testing.assert_close(
                 two.grad.full_tensor(), one.grad, atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"

@@ -1,10 +1,10 @@
 import pytest
 
-from inbedder_finetune.column_names import column_of, first_answer
+from inbedder_finetune.column_names import find_column, get_first_answer
 
 
 @pytest.mark.parametrize(
-    ("columns", "found"),
+    ("columns", "expected"),
     [
         (["input", "instruction", "output"], ["input", "instruction", "output"]),
         (["id", "context", "question", "answer"], ["context", "question", "answer"]),
@@ -14,17 +14,17 @@ from inbedder_finetune.column_names import column_of, first_answer
         (["a", "b"], ["input", "instruction", "output"]),
     ],
 )
-def test_columns_are_found_by_the_names_that_such_tables_have(columns, found):
-    assert [column_of(key, {}, columns) for key in ("input", "instruction", "output")] == found
+def test_columns_are_found_by_their_aliases(columns, expected):
+    assert [find_column(key, {}, columns) for key in ("input", "instruction", "output")] == expected
 
 
-def test_what_the_recipe_says_comes_first():
-    assert column_of("input", {"input": "body"}, ["context", "body"]) == "body"
-    assert column_of("input", {"output": "x"}, ["context"]) == "context"
+def test_the_recipes_fields_come_first():
+    assert find_column("input", {"input": "body"}, ["context", "body"]) == "body"
+    assert find_column("input", {"output": "x"}, ["context"]) == "context"
 
 
-def test_of_several_answers_the_first_counts():
-    assert first_answer("one") == "one"
-    assert first_answer(["one", "two"]) == "one"
-    assert first_answer({"text": ["one", "two"], "answer_start": [3, 5]}) == "one"
-    assert first_answer([]) == []
+def test_the_first_of_several_answers_is_taken():
+    assert get_first_answer("one") == "one"
+    assert get_first_answer(["one", "two"]) == "one"
+    assert get_first_answer({"text": ["one", "two"], "answer_start": [3, 5]}) == "one"
+    assert get_first_answer([]) == []

@@ -20,7 +20,7 @@ def table(tmp_path):
     return tmp_path / "my own.csv"
 
 
-def test_a_first_recipe_is_one_that_can_be_run(table, tmp_path):
+def test_a_first_recipe_runs(table, tmp_path):
     write_recipe(table, tmp_path / "first.yaml")
     text = (tmp_path / "first.yaml").read_text()
     assert "Context holds the texts, Question the questions, Answer the answers" in text
@@ -32,18 +32,20 @@ def test_a_first_recipe_is_one_that_can_be_run(table, tmp_path):
     assert yaml.safe_load(text)["model"] == "mini"
 
 
-def test_the_command_line_writes_a_recipe_and_never_over_another(table, tmp_path, monkeypatch):
+def test_init_writes_a_recipe_and_overwrites_none(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(app, ["finetune", "--init", str(table)], catch_exceptions=False)
-    assert said.exit_code == 0 and (tmp_path / "my own.yaml").exists()
-    assert "inbedder finetune my own.yaml --dry-run" in said.output
-    with pytest.raises(RecipeError, match=r"my own\.yaml is there already. Name another: inbedder finetune OTHER\.yaml --init"):
+    result = CliRunner().invoke(app, ["finetune", "--init", str(table)], catch_exceptions=False)
+    assert result.exit_code == 0 and (tmp_path / "my own.yaml").exists()
+    assert "inbedder finetune my own.yaml --dry-run" in result.output
+    with pytest.raises(
+        RecipeError, match=r"my own\.yaml already exists. Choose another name: inbedder finetune OTHER\.yaml --init"
+    ):
         CliRunner().invoke(app, ["finetune", "--init", str(table)], catch_exceptions=False)
     assert CliRunner().invoke(app, ["finetune", "other.yaml", "--init", str(table)]).exit_code == 0
     assert CliRunner().invoke(app, ["finetune"]).exit_code == 2
 
 
-def test_a_table_without_questions_is_told_what_it_lacks(tmp_path):
+def test_a_table_without_questions_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("text,label\na b,x\n")
     message = (
         r"t\.csv has no column for instruction \(question, query\); output \(answer, answers, response\). Its columns are: 'text'"

@@ -8,7 +8,7 @@ from tests.conftest import GOLDEN
 from tests.finetune.answering.test_train_answering import make_recipe
 
 
-def test_a_dry_run_shows_prompt_target_and_what_carries_loss_and_writes_nothing(data, tmp_path, make_model):
+def test_a_dry_run_shows_prompts_and_loss_tokens_and_writes_nothing(data, tmp_path, make_model):
     text = preview(make_recipe(make_model("opt"), data, tmp_path / "out"))
     assert "I love cats number 0" in text and "### Response:" in text
     assert "answer: 'cats'" in text
@@ -17,7 +17,7 @@ def test_a_dry_run_shows_prompt_target_and_what_carries_loss_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_result_carries_a_card_a_curve_and_its_template(data, tmp_path, make_model):
+def test_the_result_holds_a_card_a_curve_and_its_template(data, tmp_path, make_model):
     changes = {"sources": [{"path": "qa.jsonl", "licence": "MIT"}], "held_out": 4}
     template = "{input}\n{instruction} Answer:"
     training = {"eval_steps": 3}

@@ -5,7 +5,7 @@ from torch import nn
 from inbedder.errors import RecipeError
 from inbedder_finetune import preflight as checks
 from inbedder_finetune.answering.train_answering import finetune
-from inbedder_finetune.preflight import check_room
+from inbedder_finetune.preflight import check_disk_space
 from tests.finetune.answering.test_train_answering import make_recipe
 
 
@@ -14,39 +14,41 @@ def test_a_full_disk_is_refused_before_the_first_step(tmp_path, monkeypatch):
         free = 10
 
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _path: Usage)
-    with pytest.raises(RecipeError, match=r"0.0 GiB free; checkpoints .* need about .* GiB. Make room or choose another"):
-        check_room(tmp_path / "out", nn.Linear(10, 10))
+    with pytest.raises(
+        RecipeError, match=r"0.0 GiB free; checkpoints .* need about .* GiB. Free some disk space, or choose another"
+    ):
+        check_disk_space(tmp_path / "out", nn.Linear(10, 10))
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(RecipeError, match=r"Cannot write to .*Choose another training.output"):
-        check_room(tmp_path / "file" / "out", nn.Linear(1, 1))
+        check_disk_space(tmp_path / "file" / "out", nn.Linear(1, 1))
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (torch.cuda.OutOfMemoryError("CUDA out of memory"), "Memory ran out. Try a smaller training.micro_batch"),
-        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "Memory ran out"),
-        (OSError(28, "No space left on device"), "No space left on device. Its earlier checkpoints are kept"),
+        (torch.cuda.OutOfMemoryError("CUDA out of memory"), "Out of memory. Try a smaller training.micro_batch"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried"), "Out of memory"),
+        (OSError(28, "No space left on device"), "No space left on device. Earlier checkpoints are kept"),
     ],
 )
-def test_what_runs_out_is_said_with_the_knobs(make_model, data, tmp_path, monkeypatch, error, message):
+def test_out_of_memory_names_the_settings_that_help(make_model, data, tmp_path, monkeypatch, error, message):
     def fail(*_args):
         raise error
 
-    monkeypatch.setattr("inbedder_finetune.answering.answering_trainer.AnsweringTrainer._read", fail)
+    monkeypatch.setattr("inbedder_finetune.answering.answering_trainer.AnsweringTrainer._forward", fail)
     with pytest.raises(RecipeError, match=message):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out"))
 
 
 def test_sharding_needs_several_gpus(make_model, data, tmp_path):
-    with pytest.raises(RecipeError, match="shards a model over several GPUs: start with torchrun"):
+    with pytest.raises(RecipeError, match=r"shards a model over several GPUs. Run: torchrun"):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"fsdp": True}))
 
 
-def test_tensorboard_that_is_not_installed_is_named(make_model, data, tmp_path, monkeypatch):
+def test_a_missing_tensorboard_is_named(make_model, data, tmp_path, monkeypatch):
     monkeypatch.setattr(checks, "find_spec", lambda _name: None)
     with pytest.raises(RecipeError, match="pip install tensorboard"):
         finetune(make_recipe(make_model("opt"), data, tmp_path / "out", training={"report_to": "tensorboard"}))

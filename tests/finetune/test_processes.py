@@ -1,4 +1,4 @@
-"""Runs that are stopped by force, and runs of two processes."""
+"""Killed runs, and runs of two processes."""
 
 import json
 import os
@@ -27,9 +27,9 @@ def command(recipe, output, *settings, steps=6):
 
 
 def run(arguments):
-    done = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    process = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
 
 
 def torchrun(arguments):
@@ -39,7 +39,7 @@ def torchrun(arguments):
     return run(["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}", *arguments])
 
 
-def curve(output):
+def read_losses(output):
     states = sorted(output.glob("checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name.split("-")[1]))
     return [entry["loss"] for entry in json.loads(states[-1].read_text())["log_history"] if "loss" in entry]
 
@@ -48,14 +48,14 @@ def test_two_processes_give_the_curve_of_one(tmp_path):
     both_losses = ("objective.reencode_weight=1",)
     run(command("tiny-opt", tmp_path / "one", *both_losses))
     torchrun(command("tiny-opt", tmp_path / "two", *both_losses))
-    assert len(curve(tmp_path / "one")) == 6
-    assert curve(tmp_path / "two") == pytest.approx(curve(tmp_path / "one"), abs=1e-3)
+    assert len(read_losses(tmp_path / "one")) == 6
+    assert read_losses(tmp_path / "two") == pytest.approx(read_losses(tmp_path / "one"), abs=1e-3)
 
 
-def test_a_run_killed_in_the_middle_goes_on_to_the_same_weights(tmp_path):
-    often = ("training.save_steps=2", "training.dropout=0.1")
-    run(command("tiny-opt-lora", tmp_path / "whole", *often, steps=40))
-    arguments = command("tiny-opt-lora", tmp_path / "killed", *often, steps=40)
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
+    settings = ("training.save_steps=2", "training.dropout=0.1")
+    run(command("tiny-opt-lora", tmp_path / "whole", *settings, steps=40))
+    arguments = command("tiny-opt-lora", tmp_path / "killed", *settings, steps=40)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen([sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, **quiet)
     while not list((tmp_path / "killed").glob("checkpoint-4*")) and process.poll() is None:
@@ -64,21 +64,21 @@ def test_a_run_killed_in_the_middle_goes_on_to_the_same_weights(tmp_path):
     assert process.wait() == -signal.SIGKILL
     assert not (tmp_path / "killed" / "adapter_model.safetensors").exists()
     run([*arguments, "--set", "training.resume=true"])
-    assert curve(tmp_path / "killed") == curve(tmp_path / "whole")
+    assert read_losses(tmp_path / "killed") == read_losses(tmp_path / "whole")
     one, two = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "killed"))
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
 @pytest.mark.parametrize(("kind", "family"), [("causal", "llama"), ("masked", "bert")])
 def test_losses_of_a_sharded_model_have_the_gradients_of_the_whole(make_model, kind, family):
-    said = torchrun([str(ROOT / "tests" / "finetune" / "sharded.py"), kind, make_model(family)])
-    assert said.count("equal") == 2
+    output = torchrun([str(ROOT / "tests" / "finetune" / "sharded.py"), kind, make_model(family)])
+    assert output.count("equal") == 2
 
 
 def test_two_processes_resume_in_the_middle_of_the_second_epoch(tmp_path):
-    often = ("training.save_steps=11",)  # an epoch has 15 steps
-    torchrun(command("tiny-opt-lora", tmp_path / "whole", *often, steps=32))
+    settings = ("training.save_steps=11",)  # an epoch has 15 steps
+    torchrun(command("tiny-opt-lora", tmp_path / "whole", *settings, steps=32))
     shutil.copytree(tmp_path / "whole" / "checkpoint-22", tmp_path / "resumed" / "checkpoint-22")
-    torchrun([*command("tiny-opt-lora", tmp_path / "resumed", *often, steps=32), "--set", "training.resume=true"])
+    torchrun([*command("tiny-opt-lora", tmp_path / "resumed", *settings, steps=32), "--set", "training.resume=true"])
     one, two = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "resumed"))
     assert all(torch.allclose(one[name], two[name], atol=1e-6) for name in one)

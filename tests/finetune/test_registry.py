@@ -10,12 +10,12 @@ from inbedder_finetune.registry import read_method
 RECIPES = Path(__file__).parents[2] / "finetune" / "recipes"
 
 
-def test_a_recipe_without_a_method_is_one_of_answering():
+def test_the_default_method_is_answering():
     method, recipe = read_method(RECIPES / "tiny-opt.yaml")
     assert method is answering
     assert isinstance(recipe, AnsweringRecipe)
 
 
-def test_a_method_that_does_not_exist_is_named_with_those_that_do():
+def test_an_unknown_method_is_refused_with_the_known_ones():
     with pytest.raises(RecipeError, match=r"'guessing'; choose one of: answering"):
         read_method(RECIPES / "tiny-opt.yaml", ["method=guessing"])

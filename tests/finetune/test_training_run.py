@@ -9,18 +9,18 @@ from transformers import AutoModelForCausalLM
 from inbedder.errors import RecipeError
 from inbedder_finetune.recipe import Lora
 from inbedder_finetune.training_run import (
-    OftenEnough,
-    checkpoint_to_resume,
-    damage_of,
-    last_checkpoint,
-    lora_config,
-    with_adapters,
+    LogEvery,
+    add_adapters,
+    find_checkpoint,
+    find_damage,
+    find_last_checkpoint,
+    make_lora_config,
 )
 from tests.backbones.checkpoints import nothing_unpickled, plant
 
 
 def save_checkpoint(folder):
-    """A checkpoint as transformers writes it."""
+    """Save a checkpoint as transformers writes it."""
     weight = torch.nn.Parameter(torch.ones(8, 8))
     optimizer = torch.optim.AdamW([weight])
     weight.sum().backward()
@@ -39,17 +39,17 @@ FILES = ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "
 
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before_it(tmp_path, caplog, file, damage):
-    assert last_checkpoint(tmp_path / "none") is None
-    whole, last = (save_checkpoint(tmp_path / f"checkpoint-{step}") for step in (8, 10))
+def test_a_damaged_checkpoint_is_skipped_for_an_earlier_one(tmp_path, caplog, file, damage):
+    assert find_last_checkpoint(tmp_path / "none") is None
+    complete, last = (save_checkpoint(tmp_path / f"checkpoint-{step}") for step in (8, 10))
     (tmp_path / "checkpoint-best").mkdir()
-    assert last_checkpoint(tmp_path) == str(last)
+    assert find_last_checkpoint(tmp_path) == str(last)
     data = (last / file).read_bytes()
     (last / file).write_bytes(data[: len(data) // 2] if damage == "cut" else b"")
     if damage == "gone":
         (last / file).unlink()
-    assert last_checkpoint(tmp_path) == str(whole)
-    assert f"{last} is passed over: " in caplog.text and file.split(".")[0].split("_")[0] in caplog.text
+    assert find_last_checkpoint(tmp_path) == str(complete)
+    assert f"Skipping {last}: " in caplog.text and file.split(".")[0].split("_")[0] in caplog.text
 
 
 @pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "rng_state.pth"])
@@ -60,79 +60,79 @@ def test_a_flipped_bit_in_a_checkpoints_state_is_found(tmp_path, file):
         member = max(archive.infolist(), key=lambda info: info.file_size)
         data[data.index(archive.read(member)) + member.file_size // 2] ^= 1
     (folder / file).write_bytes(data)
-    assert damage_of(folder).startswith(f"{file} is damaged")
+    assert find_damage(folder).startswith(f"{file} is damaged")
 
 
-def test_no_pickle_of_a_checkpoint_is_opened_to_look_at_it(tmp_path, monkeypatch):
+def test_no_pickle_of_a_checkpoint_is_opened(tmp_path, monkeypatch):
     folder = save_checkpoint(tmp_path / "checkpoint-1")
     plant(folder / "optimizer.pt", tmp_path / "marker")
     with nothing_unpickled(monkeypatch, tmp_path / "marker"):
-        assert last_checkpoint(tmp_path) == str(folder)
+        assert find_last_checkpoint(tmp_path) == str(folder)
 
 
 @pytest.mark.parametrize("content", ["", "[]"])
-def test_a_damaged_note_of_the_run_is_named(tmp_path, content):
+def test_a_damaged_run_file_is_named(tmp_path, content):
     save_checkpoint(tmp_path / "checkpoint-1")
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(RecipeError, match=r"run.json is damaged .* Remove it if they are this recipe's"):
-        checkpoint_to_resume(tmp_path, {"model": "m"}, resume=True)
+    with pytest.raises(RecipeError, match=r"run.json is damaged .* Delete the file if they belong to this recipe"):
+        find_checkpoint(tmp_path, {"model": "m"}, resume=True)
 
 
 @pytest.mark.parametrize("damage", [b"", b"damaged"])
-def test_a_damaged_adapter_is_no_start(make_model, tmp_path, damage):
+def test_a_damaged_adapter_cannot_initialize(make_model, tmp_path, damage):
     base = make_model("llama")
-    with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(Lora(r=4, alpha=8))).save_pretrained(tmp_path)
+    add_adapters(AutoModelForCausalLM.from_pretrained(base), make_lora_config(Lora(r=4, alpha=8))).save_pretrained(tmp_path)
     (tmp_path / "adapter_model.safetensors").write_bytes(damage)
     with pytest.raises(RecipeError, match=r"adapter_model.safetensors is damaged"):
-        with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(Lora(r=4, alpha=8)), str(tmp_path))
+        add_adapters(AutoModelForCausalLM.from_pretrained(base), make_lora_config(Lora(r=4, alpha=8)), str(tmp_path))
 
 
-def test_adapters_are_as_the_recipe_says():
-    config = lora_config(Lora(r=4, alpha=8, target_modules=("query",)))
+def test_adapters_follow_the_recipe():
+    config = make_lora_config(Lora(r=4, alpha=8, target_modules=("query",)))
     assert (config.r, config.lora_alpha, config.target_modules, config.modules_to_save) == (4, 8, {"query"}, None)
 
 
-def test_adapters_go_on_from_those_of_an_earlier_stretch(make_model, tmp_path):
-    config = lora_config(Lora(r=4, alpha=8))
-    first = with_adapters(AutoModelForCausalLM.from_pretrained(make_model("llama")), config)
+def test_adapters_start_from_those_of_an_earlier_stage(make_model, tmp_path):
+    config = make_lora_config(Lora(r=4, alpha=8))
+    first = add_adapters(AutoModelForCausalLM.from_pretrained(make_model("llama")), config)
     torch.nn.init.ones_(next(weight for name, weight in first.named_parameters() if ".lora_B." in name))
     first.save_pretrained(tmp_path / "first")
-    second = with_adapters(AutoModelForCausalLM.from_pretrained(make_model("llama")), config, str(tmp_path / "first"))
+    second = add_adapters(AutoModelForCausalLM.from_pretrained(make_model("llama")), config, str(tmp_path / "first"))
     for name, weight in first.named_parameters():
         assert torch.equal(weight, second.get_parameter(name)), name
 
 
-def test_biases_are_trained_and_go_on_where_the_recipe_says(make_model, tmp_path):
-    config = lora_config(Lora(r=4, alpha=8, target_modules=("q_proj",), bias="all"))
-    first = with_adapters(AutoModelForCausalLM.from_pretrained(make_model("opt")), config)
+def test_biases_are_trained_and_initialized(make_model, tmp_path):
+    config = make_lora_config(Lora(r=4, alpha=8, target_modules=("q_proj",), bias="all"))
+    first = add_adapters(AutoModelForCausalLM.from_pretrained(make_model("opt")), config)
     biases = {name: weight for name, weight in first.named_parameters() if name.endswith(".bias")}
     assert biases and all(weight.requires_grad for weight in biases.values())
     for weight in biases.values():
         torch.nn.init.constant_(weight, 0.5)
     first.save_pretrained(tmp_path / "first")
-    second = with_adapters(AutoModelForCausalLM.from_pretrained(make_model("opt")), config, str(tmp_path / "first"))
+    second = add_adapters(AutoModelForCausalLM.from_pretrained(make_model("opt")), config, str(tmp_path / "first"))
     for name, weight in biases.items():
         assert torch.equal(weight, second.get_parameter(name)), name
 
 
 @pytest.mark.parametrize(
     ("lora", "message"),
-    [(Lora(r=8, alpha=8), "r and alpha are 4 and 8 there"), (Lora(r=4, alpha=8, target_modules=("q_proj",)), "it has ")],
+    [(Lora(r=8, alpha=8), "its r and alpha are 4 and 8"), (Lora(r=4, alpha=8, target_modules=("q_proj",)), "it has ")],
 )
-def test_an_adapter_of_another_shape_is_no_start(make_model, tmp_path, lora, message):
+def test_an_adapter_of_another_shape_cannot_initialize(make_model, tmp_path, lora, message):
     base = make_model("llama")
-    with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(Lora(r=4, alpha=8))).save_pretrained(tmp_path)
+    add_adapters(AutoModelForCausalLM.from_pretrained(base), make_lora_config(Lora(r=4, alpha=8))).save_pretrained(tmp_path)
     with pytest.raises(RecipeError, match=message):
-        with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(lora), str(tmp_path))
-    with pytest.raises(RecipeError, match="is no adapter of this recipe's shape"):
-        with_adapters(AutoModelForCausalLM.from_pretrained(base), lora_config(lora), str(tmp_path / "none"))
+        add_adapters(AutoModelForCausalLM.from_pretrained(base), make_lora_config(lora), str(tmp_path))
+    with pytest.raises(RecipeError, match="does not fit this recipe"):
+        add_adapters(AutoModelForCausalLM.from_pretrained(base), make_lora_config(lora), str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize(
-    ("steps", "asked", "found"), [(12, 50, 1), (25, 50, 2), (100, 50, 10), (1000, 50, 50), (5, 50, 1), (1000, 1, 1)]
+    ("steps", "log_steps", "expected"), [(12, 50, 1), (25, 50, 2), (100, 50, 10), (1000, 50, 50), (5, 50, 1), (1000, 1, 1)]
 )
-def test_short_runs_log_at_least_ten_losses(steps, asked, found):
-    state = SimpleNamespace(max_steps=steps, logging_steps=asked)
-    OftenEnough().on_train_begin(None, state, None)
-    assert state.logging_steps == found
-    assert steps // found >= min(steps, 10)
+def test_short_runs_log_at_least_ten_losses(steps, log_steps, expected):
+    state = SimpleNamespace(max_steps=steps, logging_steps=log_steps)
+    LogEvery().on_train_begin(None, state, None)
+    assert state.logging_steps == expected
+    assert steps // expected >= min(steps, 10)

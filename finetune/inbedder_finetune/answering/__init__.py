@@ -1,1 +1,1 @@
-"""Fine-tuning a language model to answer in a few content words (InBedder)."""
+"""Fine-tuning of language models to answer in a few content words (InBedder)."""

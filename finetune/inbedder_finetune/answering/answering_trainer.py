@@ -1,9 +1,9 @@
-"""transformers' trainer with the losses and the order of answering.
+"""transformers' trainer with the losses and the row order of answering.
 
-The loss of a step is the mean over its answer tokens plus InfoNCE over all of its rows. Rows that do not fit into memory at once
-are read in parts of ``training.micro_batch``. Their InfoNCE is that of the whole step by GradCache (Gao et al. 2021): a first
-pass without gradients gives the vectors of all parts, the loss gives the gradient of each vector, and a second pass, part by
-part, carries it into the weights. Parts change memory and speed, not the loss.
+The loss of a step is the mean over its answer tokens plus InfoNCE over all of its rows. A step is split into micro-batches of
+``training.micro_batch`` rows. GradCache (Gao et al. 2021) computes the InfoNCE of the full step: a first pass without gradients
+computes the vectors of all micro-batches, the loss gives the gradient of each vector, and a second pass propagates it to the
+weights, one micro-batch at a time. The size of micro-batches affects memory and speed, not the loss.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from torch import Tensor, nn
 from transformers import Trainer, TrainingArguments
 
 from inbedder_finetune.answering.batch_order import GroupedSampler
-from inbedder_finetune.answering.examples import IGNORED, Collator, Example
+from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator, Example
 from inbedder_finetune.answering.forward_pass import ForwardOutput, pool_states
 from inbedder_finetune.answering.objectives import QUESTION, compute_vector_loss
 from inbedder_finetune.answering.plan import Plan
 from inbedder_finetune.answering.trainable_families import TrainingFamily
 from inbedder_finetune.answering.training_data import TrainingData
-from inbedder_finetune.training_run import training_arguments
+from inbedder_finetune.training_run import make_training_arguments
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Part = dict[str, Tensor]
+MicroBatch = dict[str, Tensor]
 RandomStates = tuple[Tensor, list[Tensor]]
 
 
-class PartsCollator:
-    """A step's rows in parts of at most ``micro_batch``."""
+class MicroBatchCollator:
+    """Collator that splits a step into micro-batches."""
 
     def __init__(self, collator: Collator, micro_batch: int) -> None:
-        """Take the collator of a part.
+        """Set the collator and the size of micro-batches.
 
         Args:
-            collator: Makes one part.
-            micro_batch: Maximum number of rows of a part.
+            collator: Collator of one micro-batch.
+            micro_batch: Maximum number of rows of a micro-batch.
         """
         self.collator, self.micro_batch = collator, micro_batch
 
-    def __call__(self, examples: Sequence[Example]) -> dict[str, list[Part]]:
-        """The parts, in order."""
+    def __call__(self, examples: Sequence[Example]) -> dict[str, list[MicroBatch]]:
+        """Collate the examples of a step into micro-batches, in order."""
         starts = range(0, len(examples), self.micro_batch)
-        return {"parts": [self.collator(examples[start : start + self.micro_batch]) for start in starts]}
+        return {"micro_batches": [self.collator(examples[start : start + self.micro_batch]) for start in starts]}
 
 
 class AnsweringTrainer(Trainer):
-    """transformers' trainer with the loss and the order of this package."""
+    """transformers' trainer with the losses and the row order of answering."""
 
     def __init__(
         self, model: nn.Module, tokenizer: PreTrainedTokenizerBase, family: TrainingFamily, data: TrainingData, plan: Plan
@@ -59,20 +59,20 @@ class AnsweringTrainer(Trainer):
         """Set up a run.
 
         Args:
-            model: With its adapters, if any.
-            tokenizer: Its own.
-            family: How it is read.
-            data: Learned and held-out examples, and their collator.
-            plan: Objectives, schedule, and rows at once.
+            model: The model, with its adapters if any.
+            tokenizer: The model's tokenizer.
+            family: The family of the model.
+            data: Training and held-out examples, and their collator.
+            plan: Objectives, schedule and size of micro-batches.
         """
         self.family, self.schedule, self.pooling = family, plan.schedule, plan.vector.pooling
         self.token_objectives, self.vector_objectives = plan.token_objectives, plan.vector_objectives
         super().__init__(
             model=model,
-            args=_training_arguments(plan, watches=data.held_out is not None),
-            train_dataset=data.learned,
+            args=_make_training_arguments(plan, evaluates=data.held_out is not None),
+            train_dataset=data.train,
             eval_dataset=data.held_out,
-            data_collator=PartsCollator(data.collator, plan.micro_batch),
+            data_collator=MicroBatchCollator(data.collator, plan.micro_batch),
             processing_class=tokenizer,
         )
         self.model_accepts_loss_kwargs = True
@@ -85,86 +85,91 @@ class AnsweringTrainer(Trainer):
         return self.order
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:
-        """The rows of one step, and the number of answer tokens in it over all processes."""
-        self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not reach it behind a resume's skip
+        """Get the rows of one step, and the number of its answer tokens over all processes."""
+        self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))  # accelerate does not pass the epoch to a resumed run
         batches, _ = super().get_batch_samples(epoch_iterator, num_batches, device)
-        labels = [part["labels"] for batch in batches for part in batch["parts"]]
-        count = torch.tensor(sum(int((label != IGNORED).sum()) for label in labels), device=device)
+        labels = [micro_batch["labels"] for batch in batches for micro_batch in batch["micro_batches"]]
+        count = torch.tensor(sum(int((label != IGNORE_INDEX).sum()) for label in labels), device=device)
         return batches, self.accelerator.gather(count).sum()
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """Compute the gradients of one step, part by part.
+        """Compute the gradients of one step, one micro-batch at a time.
 
         Args:
-            model: As the trainer wraps it.
-            inputs: The step's parts.
-            num_items_in_batch: Answer tokens of the step over all processes.
+            model: The model as the trainer wraps it.
+            inputs: The micro-batches of the step.
+            num_items_in_batch: Number of answer tokens of the step over all processes.
 
         Returns:
-            The loss, such that its mean over processes is the step's.
+            The loss, scaled so that its mean over processes is the loss of the step.
         """
         model.train()
-        parts: list[Part] = self._prepare_inputs(inputs)["parts"]
+        micro_batches: list[MicroBatch] = self._prepare_inputs(inputs)["micro_batches"]
         tokens = num_items_in_batch / self.accelerator.num_processes
         total = torch.zeros((), device=self.args.device)
         gradients: list[Tensor] = []
         states: list[RandomStates] = []
-        if len(parts) > 1 and self.vector_objectives:
-            total, gradients, states = self._contrast(model, parts)
-        for number, part in enumerate(parts):
-            last = number == len(parts) - 1
-            with nullcontext() if last else self.accelerator.no_sync(model):
-                with self.compute_loss_context_manager(), _repeated(states[number] if states else None):
-                    output = self._read(model, part)
+        if len(micro_batches) > 1 and self.vector_objectives:
+            total, gradients, states = self._compute_vector_gradients(model, micro_batches)
+        for number, micro_batch in enumerate(micro_batches):
+            is_last = number == len(micro_batches) - 1
+            with nullcontext() if is_last else self.accelerator.no_sync(model):
+                with self.compute_loss_context_manager(), _restore_random_states(states[number] if states else None):
+                    output = self._forward(model, micro_batch)
                     vectors = pool_states(output, self.pooling)
                     loss = self._compute_token_loss(output) / tokens
                     if not gradients:
-                        loss = loss + compute_vector_loss(self.vector_objectives, vectors, part)
+                        loss = loss + compute_vector_loss(self.vector_objectives, vectors, micro_batch)
                     total += loss.detach()
                     if gradients:
                         loss = loss + (vectors * gradients[number]).sum()
                 self.accelerator.backward(loss)
         return total
 
-    def _contrast(self, model: Any, parts: Sequence[Part]) -> tuple[Tensor, list[Tensor], list[RandomStates]]:
-        """Compute the step's vector loss, its gradient in each part's vectors, and the random states of each part's pass."""
+    def _compute_vector_gradients(
+        self, model: Any, micro_batches: Sequence[MicroBatch]
+    ) -> tuple[Tensor, list[Tensor], list[RandomStates]]:
+        """Compute the vector loss of a step; returns it with each micro-batch's gradient and random states."""
         states, vectors = [], []
         with torch.no_grad(), self.compute_loss_context_manager():
-            for part in parts:
-                states.append(_random_states())
-                vectors.append(pool_states(self._read(model, part), self.pooling))
-        whole = torch.cat(vectors).requires_grad_()
+            for micro_batch in micro_batches:
+                states.append(_get_random_states())
+                vectors.append(pool_states(self._forward(model, micro_batch), self.pooling))
+        step_vectors = torch.cat(vectors).requires_grad_()
         names = [
             QUESTION,
             *(name for objective in self.vector_objectives for name in (objective.name, f"{objective.name}_index")),
         ]
-        targets = {name: torch.cat([part[name] for part in parts]) for name in names if name in parts[0]}
-        loss = compute_vector_loss(self.vector_objectives, whole, targets)
-        (gradient,) = torch.autograd.grad(loss, whole)
+        targets = {
+            name: torch.cat([micro_batch[name] for micro_batch in micro_batches]) for name in names if name in micro_batches[0]
+        }
+        loss = compute_vector_loss(self.vector_objectives, step_vectors, targets)
+        (gradient,) = torch.autograd.grad(loss, step_vectors)
         return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states
 
-    def _read(self, model: Any, part: Part) -> ForwardOutput:
-        plain = self.accelerator.unwrap_model(model)
-        plain = plain.get_base_model() if hasattr(plain, "get_base_model") else plain
-        return self.family.read(model, plain, part)
+    def _forward(self, model: Any, micro_batch: MicroBatch) -> ForwardOutput:
+        base_model = self.accelerator.unwrap_model(model)
+        base_model = base_model.get_base_model() if hasattr(base_model, "get_base_model") else base_model
+        return self.family.forward(model, base_model, micro_batch)
 
     def _compute_token_loss(self, output: ForwardOutput) -> Tensor:
         return torch.stack([objective.compute_loss(output.logits, output.labels) for objective in self.token_objectives]).sum()
 
     def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
-        """Loss of held-out rows; logits are not gathered."""
+        """Compute the loss of held-out rows without gathering logits."""
         losses = []
         with torch.no_grad(), self.compute_loss_context_manager():
-            for part in self._prepare_inputs(inputs)["parts"]:
-                output = self._read(model, part)
+            for micro_batch in self._prepare_inputs(inputs)["micro_batches"]:
+                output = self._forward(model, micro_batch)
                 loss = self._compute_token_loss(output) / max(len(output.labels), 1)
-                losses.append(loss + compute_vector_loss(self.vector_objectives, pool_states(output, self.pooling), part))
+                vectors = pool_states(output, self.pooling)
+                losses.append(loss + compute_vector_loss(self.vector_objectives, vectors, micro_batch))
         return torch.stack(losses).mean(), None, None
 
 
-def _training_arguments(plan: Plan, *, watches: bool) -> Any:
+def _make_training_arguments(plan: Plan, *, evaluates: bool) -> Any:
     schedule = plan.schedule
-    return training_arguments(
+    return make_training_arguments(
         TrainingArguments,
         schedule,
         bf16=plan.bf16,
@@ -175,22 +180,22 @@ def _training_arguments(plan: Plan, *, watches: bool) -> Any:
         ddp_backend="gloo" if plan.processes > 1 and not torch.cuda.is_available() else None,
         fsdp=schedule.fsdp or None,
         fsdp_config={"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"} if schedule.fsdp else None,
-        eval_strategy="steps" if watches else "no",
-        eval_steps=schedule.eval_steps if watches else None,
+        eval_strategy="steps" if evaluates else "no",
+        eval_steps=schedule.eval_steps if evaluates else None,
         prediction_loss_only=True,
         remove_unused_columns=False,
         report_to=schedule.report_to,
     )
 
 
-def _random_states() -> RandomStates:
-    """The states that dropout draws from."""
+def _get_random_states() -> RandomStates:
+    """Get the random states that dropout depends on."""
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
 
 @contextmanager
-def _repeated(states: RandomStates | None) -> Iterator[None]:
-    """Draw as in a pass before."""
+def _restore_random_states(states: RandomStates | None) -> Iterator[None]:
+    """Restore the random states of an earlier pass."""
     if states is not None:
         torch.set_rng_state(states[0])
         if states[1]:

@@ -1,7 +1,7 @@
-"""The order of training: rows of similar length together, and hard negatives in one batch.
+"""Row order of training: rows of similar length in one batch, with hard negatives.
 
-An embedder that reads the text and not the question does well on random batches, where every other row has another text.
-With ``group`` above 1, rows about the same text (other questions) or under the same question (other texts) stand side by side.
+On random batches, where each row has another text, a model can reach a low loss without reading the question. With ``group``
+above 1, rows with the same text (and other questions) or with the same question (and other texts) are neighbours.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from torch.utils.data import Sampler
 
-MEGABATCH = 50
+MEGABATCH_BATCHES = 50
+"""Number of batches whose rows are sorted by length together."""
 
 
 class GroupedSampler(Sampler[int]):
-    """Every row once an epoch, in an order that depends on seed and epoch alone."""
+    """Sampler of every row once per epoch, in an order that depends on seed and epoch only."""
 
     def __init__(
         self,
@@ -29,16 +30,16 @@ class GroupedSampler(Sampler[int]):
         *,
         share_texts: bool = False,
     ) -> None:
-        """Take what the order depends on.
+        """Set the values that the order depends on.
 
         Args:
-            lengths: Tokens of each row.
-            texts: What stands for each row's text.
-            questions: What stands for each row's question.
-            batch_size: Rows per step, over all devices.
-            group: Up to so many rows of one text, or of one question, side by side.
-            seed: Seed of the order.
-            share_texts: Group by text alone, as ``packing`` likes it.
+            lengths: Length of each row in tokens.
+            texts: Id of each row's text.
+            questions: Id of each row's question.
+            batch_size: Rows per step over all devices.
+            group: Maximum number of neighbouring rows with one text or one question.
+            seed: Random seed.
+            share_texts: Whether to group by text only, for ``packing``.
         """
         self.lengths, self.keys = lengths, (texts, questions)
         self.batch_size, self.group, self.seed = batch_size, group, seed
@@ -46,52 +47,53 @@ class GroupedSampler(Sampler[int]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order comes next."""
+        """Set the epoch of the next iteration."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def __iter__(self) -> Iterator[int]:
-        draw = random.Random(f"{self.seed} {self.epoch}")
-        groups = self._groups(draw)
-        draw.shuffle(groups)
+        rng = random.Random(f"{self.seed} {self.epoch}")
+        groups = self._group_rows(rng)
+        rng.shuffle(groups)
         batches: list[list[int]] = []
-        for megabatch in _runs(groups, MEGABATCH * self.batch_size):
+        for megabatch in _split_megabatches(groups, MEGABATCH_BATCHES * self.batch_size):
             megabatch.sort(key=lambda rows: max(self.lengths[row] for row in rows), reverse=True)
             order = [row for rows in megabatch for row in rows]
-            cut = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
-            short = cut.pop() if len(cut[-1]) < self.batch_size else []
-            longest, rest = cut[:1], cut[1:]
-            draw.shuffle(rest)
-            batches += [*longest, *rest, short]
-        whole = [batch for batch in batches if len(batch) == self.batch_size]
-        left = [row for batch in batches if len(batch) < self.batch_size for row in batch]
-        for batch in whole:
+            parts = [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)]
+            short = parts.pop() if len(parts[-1]) < self.batch_size else []
+            longest, shorter = parts[:1], parts[1:]
+            rng.shuffle(shorter)
+            batches += [*longest, *shorter, short]
+        full_batches = [batch for batch in batches if len(batch) == self.batch_size]
+        remaining_rows = [row for batch in batches if len(batch) < self.batch_size for row in batch]
+        for batch in full_batches:
             yield from batch
-        yield from left
+        yield from remaining_rows
 
-    def _groups(self, draw: random.Random) -> list[list[int]]:
-        """Rows in groups: by text or by question, drawn for each row."""
+    def _group_rows(self, rng: random.Random) -> list[list[int]]:
+        """Group rows by text or by question, chosen at random for each row."""
         rows = list(range(len(self.lengths)))
-        draw.shuffle(rows)
+        rng.shuffle(rows)
         if self.group == 1:
             return [[row] for row in rows]
-        found: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
+        groups: dict[tuple[int, Hashable], list[int]] = defaultdict(list)
         for row in rows:
-            side = 0 if self.share_texts else draw.randrange(2)
-            found[side, self.keys[side][row]].append(row)
-        return [members[start : start + self.group] for members in found.values() for start in range(0, len(members), self.group)]
+            side = 0 if self.share_texts else rng.randrange(2)
+            groups[side, self.keys[side][row]].append(row)
+        return [group[start : start + self.group] for group in groups.values() for start in range(0, len(group), self.group)]
 
 
-def _runs(groups: Sequence[list[int]], most: int) -> Iterator[list[list[int]]]:
-    run: list[list[int]] = []
+def _split_megabatches(groups: Sequence[list[int]], max_rows: int) -> Iterator[list[list[int]]]:
+    """Split groups into megabatches of at most ``max_rows`` rows."""
+    megabatch: list[list[int]] = []
     count = 0
     for group in groups:
-        if run and count + len(group) > most:
-            yield run
-            run, count = [], 0
-        run.append(group)
+        if megabatch and count + len(group) > max_rows:
+            yield megabatch
+            megabatch, count = [], 0
+        megabatch.append(group)
         count += len(group)
-    if run:
-        yield run
+    if megabatch:
+        yield megabatch

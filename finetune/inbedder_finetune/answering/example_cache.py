@@ -1,8 +1,8 @@
-"""Tokenized examples on disk, found again by everything that made them.
+"""Disk cache of tokenized examples.
 
-The name of a cache file is a hash of the rows themselves, the template, the lengths, the tokenizer, and the code that renders
-and tokenizes: whatever changes, another file is made. Files are written
-aside and renamed, so an interrupted run leaves none; examples are memory-mapped, so a set may be larger than memory.
+The name of a cache file is a hash of the rows, the template, the lengths, the tokenizer, and the source of the code that renders
+and tokenizes. Files are written atomically, so an interrupted run leaves none. Examples are memory-mapped, so a data set may be
+larger than memory.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
-CHUNK = 2000
-MAKERS = (inbedder_finetune.answering.examples, inbedder.prompting.templates, inbedder.prompting.tokenization)
+CHUNK_ROWS = 2000
+"""Number of rows that are tokenized and written at once."""
+HASHED_MODULES = (inbedder_finetune.answering.examples, inbedder.prompting.templates, inbedder.prompting.tokenization)
 
 
-def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> str:
-    """Hash what the examples depend on.
+def compute_cache_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> str:
+    """Hash everything that the examples depend on.
 
     Args:
         kind: Family of the model.
-        tokenizer: Its tokenizer.
-        rows: What is learned.
+        tokenizer: The model's tokenizer.
+        rows: Training rows.
         answer_format: Template and lengths.
 
     Returns:
@@ -49,50 +50,50 @@ def examples_key(kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[R
         digest.update(json.dumps([row.text, row.instruction, row.answer]).encode())
     backend = tokenizer.backend_tokenizer.to_str() if hasattr(tokenizer, "backend_tokenizer") else repr(tokenizer)
     lengths = [answer_format.max_length, answer_format.mask_length, answer_format.max_answer_tokens, answer_format.answer_prefix]
-    code = [inspect.getsource(module) for module in MAKERS]
+    code = [inspect.getsource(module) for module in HASHED_MODULES]
     template = answer_format.template
     content = [kind, template.pattern, template.without_input, lengths, backend, tokenizer.all_special_tokens, code]
     digest.update(json.dumps(content).encode())
     return digest.hexdigest()[:32]
 
 
-def cached_examples(
+def load_examples(
     kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat, cache: str | None
 ) -> Dataset:
-    """Tokenize rows chunk by chunk into a file, or take the file that was made of the same before.
+    """Load tokenized rows from the cache, tokenizing and caching them first when they are missing.
 
     Args:
         kind: Family of the model.
-        tokenizer: Its tokenizer.
-        rows: What is learned.
+        tokenizer: The model's tokenizer.
+        rows: Training rows.
         answer_format: Template and lengths.
-        cache: Folder of the file; None writes none.
+        cache: Folder of the cache; None caches nothing.
 
     Returns:
-        Numpy examples: input_ids, labels, cut, length, and the numbers of text and question.
+        Numpy examples: input_ids, labels, is_cut (whether the text was truncated), length, and the ids of text and question.
     """
     try:
         from datasets import Dataset
     except ImportError as error:
         raise MissingExtraError("datasets", "finetune") from error
     if cache is None:
-        examples = [example for chunk in _chunks(kind, tokenizer, rows, answer_format) for example in chunk]
+        examples = [example for chunk in _tokenize_chunks(kind, tokenizer, rows, answer_format) for example in chunk]
         return Dataset.from_list(examples).with_format("numpy")
     folder = Path(cache).expanduser()
-    path = folder / f"{examples_key(kind, tokenizer, rows, answer_format)}.arrow"
+    path = folder / f"{compute_cache_key(kind, tokenizer, rows, answer_format)}.arrow"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(path, _chunks(kind, tokenizer, rows, answer_format))
+        _write(path, _tokenize_chunks(kind, tokenizer, rows, answer_format))
     return Dataset.from_file(str(path)).with_format("numpy")
 
 
-def _chunks(
+def _tokenize_chunks(
     kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat
 ) -> Iterator[list[dict[str, Any]]]:
     texts: dict[str, int] = {}
     questions: dict[str, int] = {}
-    for start in range(0, len(rows), CHUNK):
-        chunk_rows = rows[start : start + CHUNK]
+    for start in range(0, len(rows), CHUNK_ROWS):
+        chunk_rows = rows[start : start + CHUNK_ROWS]
         chunk = make_examples(kind, tokenizer, chunk_rows, answer_format)
         for example, row in zip(chunk, chunk_rows, strict=True):
             example["length"] = len(example["input_ids"])
@@ -105,7 +106,7 @@ def _write(path: Path, chunks: Iterator[list[dict[str, Any]]]) -> None:
     import pyarrow as pa
 
     ids, number = pa.list_(pa.int32()), pa.int32()
-    kinds = {"input_ids": ids, "labels": ids, "cut": pa.bool_()}
+    kinds = {"input_ids": ids, "labels": ids, "is_cut": pa.bool_()}
     first = next(chunks)
     kinds |= dict.fromkeys(sorted(first[0].keys() - kinds.keys()), number)
     schema = pa.schema(kinds)

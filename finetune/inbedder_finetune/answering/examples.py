@@ -1,10 +1,10 @@
-"""From rows to token ids: the prompts of inference, plus the answer that carries the loss.
+"""Tokenization of rows: the prompts of inference, with labels for the answers.
 
-Prompt and answer are tokenized in one piece, as the InBedder authors' code does, so that the ids are those of the joined string;
-an encoder-decoder has them in two inputs, tokenized one by one. Tokens that hold a character of the answer carry the loss.
+Prompt and answer are tokenized as one string, as in the InBedder authors' code; encoder-decoders tokenize them separately, since
+they are two inputs. Every token with a character of the answer has a label.
 
-Every example holds ``input_ids`` and ``labels``. Labels of a causal LM stand beside all ids (``IGNORED`` at the prompt), those
-of a masked LM are the targets of its masks in order, those of an encoder-decoder are the answer and its end.
+An example has ``input_ids`` and ``labels``. A causal LM has one label per id (``IGNORE_INDEX`` for the prompt), a masked LM one
+per mask; the labels of an encoder-decoder are the ids of the answer and the end token.
 """
 
 from __future__ import annotations
@@ -26,136 +26,141 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Example = dict[str, Any]
-IGNORED = -100
+IGNORE_INDEX = -100
+"""Label of tokens without a loss, as in torch and transformers."""
 
 
 @dataclass(frozen=True)
 class AnswerFormat:
-    """How a row becomes a prompt and its answer; ``AnsweringRecipe`` describes the settings."""
+    """Format of prompts and answers, from the settings of ``AnsweringRecipe``."""
 
     template: PromptTemplate
     """Prompt template."""
     max_length: int
     """Maximum prompt length in tokens, answer included."""
     mask_length: int | str
-    """Masks of a masked LM, or "answer"."""
+    """Number of masks of a masked LM, or "answer"."""
     max_answer_tokens: int
     """Maximum answer length in tokens."""
     answer_prefix: str
-    """What stands between prompt and answer."""
+    """String between prompt and answer."""
 
 
-def _cut(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
-    """So many tokens, without the part of a word that would be cut (unless it is the only word)."""
+def _truncate_answer(ids: list[int], words: Sequence[int | None], limit: int) -> list[int]:
+    """Truncate ids to a limit, between words where possible."""
     end = limit
     while len(ids) > limit and end > 0 and words[end] == words[end - 1]:
         end -= 1
     return ids[: end or limit]
 
 
-def _prompting(tokenizer: PreTrainedTokenizerBase, answer_format: AnswerFormat, room: int, masks: int = 0) -> PromptTokenizer:
-    """Makes the very prompts of inference, cutting the text where they are too long, never the question."""
-    return PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length - room, masks)
+def _make_prompt_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, answer_format: AnswerFormat, reserved_tokens: int, masks: int = 0
+) -> PromptTokenizer:
+    """Make the prompt tokenizer of inference, with tokens reserved for the answer."""
+    return PromptTokenizer(tokenizer, answer_format.template, answer_format.max_length - reserved_tokens, masks)
 
 
-def _answered(prompting: PromptTokenizer, rows: Sequence[Row], answer_format: AnswerFormat) -> list[AnsweredPrompt]:
+def _tokenize_pairs(prompt_tokenizer: PromptTokenizer, rows: Sequence[Row], answer_format: AnswerFormat) -> list[AnsweredPrompt]:
     answers = [answer_format.answer_prefix + row.answer for row in rows]
-    return prompting.with_answers([row.text for row in rows], [row.instruction for row in rows], answers)
+    return prompt_tokenizer.with_answers([row.text for row in rows], [row.instruction for row in rows], answers)
 
 
-def masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
-    """Prompts whose masks stand for the answer.
+def make_masked_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
+    """Make the examples of a masked LM: prompts with masks in place of the answer.
 
-    With a fixed number of masks an answer is cut to it and a shorter one is filled with the end token; with
-    ``mask_length: answer`` there are as many masks as the answer has tokens (the paper's way).
+    A fixed number of masks truncates longer answers and fills up shorter ones with the end token. ``mask_length: answer`` gives
+    as many masks as the answer has tokens, as in the paper.
 
     Args:
-        tokenizer: The model's.
-        rows: What is learned.
+        tokenizer: The model's tokenizer.
+        rows: Training rows.
         answer_format: Template, lengths and mask_length.
 
     Returns:
-        One example per row; its labels are the targets of its masks, in order, and "split" says where the instruction begins.
+        One example per row. Its labels are the targets of its masks, in order; "split" is the index where the instruction begins.
     """
     fixed = answer_format.mask_length if isinstance(answer_format.mask_length, int) else None
     masks = fixed or answer_format.max_answer_tokens
     end = tokenizer.eos_token_id if tokenizer.eos_token_id is not None else tokenizer.sep_token_id
     examples = []
-    for pair in _answered(_prompting(tokenizer, answer_format, 0, masks), rows, answer_format):
-        answer = _cut(pair.answer, pair.words, masks)
+    for pair in _tokenize_pairs(_make_prompt_tokenizer(tokenizer, answer_format, 0, masks), rows, answer_format):
+        answer = _truncate_answer(pair.answer_ids, pair.word_numbers, masks)
         targets = answer + [end] * (fixed - len(answer)) if fixed else answer or [end]
-        ids = np.asarray([*pair.before, *[tokenizer.mask_token_id] * len(targets), *pair.after], dtype=np.int32)
+        ids = np.asarray([*pair.prompt_ids, *[tokenizer.mask_token_id] * len(targets), *pair.closing_ids], dtype=np.int32)
         labels = np.asarray(targets, dtype=np.int32)
-        examples.append({"input_ids": ids, "labels": labels, "cut": pair.cut, "split": pair.instruction})
+        examples.append({"input_ids": ids, "labels": labels, "is_cut": pair.is_cut, "split": pair.instruction_start})
     return examples
 
 
-def causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
-    """Prompts followed by the answer and the end token, which alone carry the loss.
+def make_causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
+    """Make the examples of a causal LM: prompts followed by the answer and the end token.
 
     Args:
-        tokenizer: The model's.
-        rows: What is learned.
+        tokenizer: The model's tokenizer.
+        rows: Training rows.
         answer_format: Template and lengths.
 
     Returns:
-        One example per row; its labels are its ids, with ``IGNORED`` for the prompt.
+        One example per row. Its labels are its ids, with ``IGNORE_INDEX`` for the prompt.
     """
     examples = []
-    for pair in _answered(_prompting(tokenizer, answer_format, answer_format.max_answer_tokens + 1), rows, answer_format):
-        answer = _cut(pair.answer, pair.words, answer_format.max_answer_tokens)
+    for pair in _tokenize_pairs(
+        _make_prompt_tokenizer(tokenizer, answer_format, answer_format.max_answer_tokens + 1), rows, answer_format
+    ):
+        answer = _truncate_answer(pair.answer_ids, pair.word_numbers, answer_format.max_answer_tokens)
         answer_ids = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
-        labels = np.concatenate([np.full(len(pair.before), IGNORED, dtype=np.int32), answer_ids])
-        examples.append({"input_ids": np.concatenate([pair.before, answer_ids]), "labels": labels, "cut": pair.cut})
+        labels = np.concatenate([np.full(len(pair.prompt_ids), IGNORE_INDEX, dtype=np.int32), answer_ids])
+        examples.append({"input_ids": np.concatenate([pair.prompt_ids, answer_ids]), "labels": labels, "is_cut": pair.is_cut})
     return examples
 
 
-def seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
-    """Prompts for the encoder; the decoder learns the answer, tokenized alone as in the authors' code, and the end token.
+def make_seq2seq_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat) -> list[Example]:
+    """Make the examples of an encoder-decoder: prompts for the encoder, answers and end tokens for the decoder.
 
     Args:
-        tokenizer: The model's.
-        rows: What is learned.
+        tokenizer: The model's tokenizer.
+        rows: Training rows.
         answer_format: Template and lengths.
 
     Returns:
-        One example per row; its labels are the answer's ids.
+        One example per row. Its labels are the ids of the answer, tokenized separately as in the authors' code.
     """
-    prompts = _prompting(tokenizer, answer_format, 0)([row.text for row in rows], [row.instruction for row in rows])
+    prompts = _make_prompt_tokenizer(tokenizer, answer_format, 0)([row.text for row in rows], [row.instruction for row in rows])
     answers = [clean_text(row.answer) for row in rows]
     encoded = tokenizer(answers, add_special_tokens=False, split_special_tokens=True, truncation=False, verbose=False)
     examples = []
     for number, (prompt, ids) in enumerate(zip(prompts, encoded["input_ids"], strict=True)):
-        answer = _cut(ids, encoded.word_ids(number), answer_format.max_answer_tokens)
+        answer = _truncate_answer(ids, encoded.word_ids(number), answer_format.max_answer_tokens)
         labels = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
-        examples.append({"input_ids": prompt.ids, "labels": labels, "cut": prompt.cut})
+        examples.append({"input_ids": prompt.ids, "labels": labels, "is_cut": prompt.is_cut})
     return examples
 
 
 @dataclass(frozen=True)
 class Collator:
-    """Pads examples and adds the targets of objectives."""
+    """Collator that pads examples and adds the targets of objectives."""
 
     pad_id: int
-    """Id of padding in input_ids."""
+    """Id of the padding token."""
     targets: Mapping[str, Tensor] = field(default_factory=dict)
-    """Target vectors by name, each of shape (targets, d); an example has its target's index under NAME_index."""
+    """Target vectors by name, shape (targets, d); an example has the index of its target under NAME_index."""
     side: str = "right"
-    """Where padding stands."""
+    """Padding side: "left" or "right"."""
     mask_id: int | None = None
-    """Id of the mask token, of a tokenizer that has one."""
+    """Id of the mask token; None for tokenizers without one."""
 
     def __call__(self, examples: Sequence[Example]) -> dict[str, Tensor]:
         """Make a batch.
 
         Args:
-            examples: Examples of one kind.
+            examples: Examples of one family.
 
         Returns:
-            input_ids, attention_mask, labels; where there is a mask token also is_mask; of masked LMs split (where instructions
-            begin); of each targets NAME_index (batch,) and NAME (batch, d), float32.
+            input_ids, attention_mask and labels; is_mask for tokenizers with a mask token; split (where instructions begin) for
+            masked LMs; NAME_index, shape (batch,), and NAME, float32, shape (batch, d), for each kind of targets.
         """
-        batch = self.padded(examples)
+        batch = self.pad_examples(examples)
         if self.mask_id is not None:
             batch["is_mask"] = batch["input_ids"] == self.mask_id
         if "split" in examples[0]:
@@ -165,8 +170,8 @@ class Collator:
             batch[name] = vectors[batch[f"{name}_index"]].float()
         return batch
 
-    def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """Pad input_ids and labels, and make the attention_mask."""
+    def pad_examples(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """Pad input_ids and labels, and make the attention mask."""
         ids, mask = pad([example["input_ids"] for example in examples], self.pad_id, self.side)
-        labels, _ = pad([example["labels"] for example in examples], IGNORED, self.side)
+        labels, _ = pad([example["labels"] for example in examples], IGNORE_INDEX, self.side)
         return {"input_ids": ids, "attention_mask": mask.long(), "labels": labels}

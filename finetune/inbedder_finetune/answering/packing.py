@@ -1,9 +1,9 @@
-"""Several questions over one text in one pass: the text is read once, each question and its answer behind it.
+"""Packing of several questions about one text into one sequence, so that the text is read once.
 
-The paper's pattern puts the text first, so the prompts of one text share their beginning (read off their ids, never assumed). A
-pack is that beginning followed by what is left of each example. A position sees the beginning and what stands before it in its
-own example, and is numbered as if its example stood alone: each example's states equal those of a pass of its own. Several packs
-share a row as long as they are no longer than the longest one.
+The paper's template puts the text first, so the prompts of one text share a prefix, found by comparing their ids. A pack is that
+prefix followed by the remaining tokens of each example. A position attends to the prefix and to earlier positions of its own
+example, and has the position id it has in its example. The states of each example therefore equal those of a separate pass.
+Several packs share a row of the batch as long as the row is no longer than the longest pack.
 """
 
 from __future__ import annotations
@@ -17,105 +17,107 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from inbedder.prompting.tokenization import common_length
-from inbedder_finetune.answering.examples import IGNORED, Collator, Example
+from inbedder.prompting.tokenization import count_common_ids
+from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator, Example
 
-NOBODY = -1
+SHARED_OWNER = -1
+"""Owner of positions in the shared prefix."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Examples about one text, laid behind what they share."""
+    """Examples about one text behind their shared prefix."""
 
     ids: np.ndarray[Any, Any]
     """Token ids, shape (positions,)."""
     labels: np.ndarray[Any, Any]
-    """What carries the loss, else ``IGNORED``."""
+    """Labels, shape (positions,); ``IGNORE_INDEX`` where there is no loss."""
     owner: np.ndarray[Any, Any]
-    """The example of each position; ``NOBODY`` for what is shared."""
-    places: np.ndarray[Any, Any]
-    """Position of each token in its own example."""
+    """Number of each position's example, shape (positions,); ``SHARED_OWNER`` in the prefix."""
+    positions: np.ndarray[Any, Any]
+    """Position id of each token in its own example, shape (positions,)."""
 
 
 def pack(examples: Sequence[Example], numbers: Sequence[int]) -> Pack:
-    """Lay examples about one text behind what they share.
+    """Pack examples about one text.
 
     Args:
-        examples: Causal examples: input_ids and labels.
-        numbers: What to call each of them.
+        examples: Causal examples with input_ids and labels.
+        numbers: Number of each example.
 
     Returns:
-        The pack; of one example, that example.
+        The pack; a single example is returned as it is.
     """
     rows = [np.asarray(example["input_ids"]) for example in examples]
     labels = [np.asarray(example["labels"]) for example in examples]
-    first = min(int(np.argmax(label != IGNORED)) for label in labels)  # the state that predicts it is an example's own
-    shared = min(common_length(rows), first - 1) if len(rows) > 1 else 0
+    first = min(int(np.argmax(label != IGNORE_INDEX)) for label in labels)  # the state that predicts it must not be shared
+    shared = min(count_common_ids(rows), first - 1) if len(rows) > 1 else 0
     parts = [row[shared:] for row in rows]
     return Pack(
         np.concatenate([rows[0][:shared], *parts]),
         np.concatenate([labels[0][:shared], *(label[shared:] for label in labels)]),
-        np.concatenate([np.full(shared, NOBODY), *(np.full(len(p), n) for p, n in zip(parts, numbers, strict=True))]),
+        np.concatenate([np.full(shared, SHARED_OWNER), *(np.full(len(p), n) for p, n in zip(parts, numbers, strict=True))]),
         np.concatenate([np.arange(shared), *(np.arange(shared, len(row)) for row in rows)]),
     )
 
 
-def by_text(examples: Sequence[Example]) -> list[list[int]]:
-    """Numbers of the examples about each text."""
-    found: dict[int, list[int]] = defaultdict(list)
+def group_by_text(examples: Sequence[Example]) -> list[list[int]]:
+    """Group the indices of examples by text."""
+    groups: dict[int, list[int]] = defaultdict(list)
     for number, example in enumerate(examples):
-        found[int(example["text"])].append(number)
-    return list(found.values())
+        groups[int(example["text"])].append(number)
+    return list(groups.values())
 
 
-def in_rows(lengths: Sequence[int]) -> list[list[int]]:
-    """Packs put into rows no longer than the longest (first fit, the longest first)."""
+def arrange_packs(lengths: Sequence[int]) -> list[list[int]]:
+    """Assign packs to rows as long as the longest pack, by first fit, the longest pack first."""
     longest = max(lengths)
     rows: list[list[int]] = []
-    room: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda place: -lengths[place]):
-        fitting = next((row for row, left in enumerate(room) if left >= lengths[number]), None)
-        if fitting is None:
+    free_positions: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        row = next((row for row, free in enumerate(free_positions) if free >= lengths[number]), None)
+        if row is None:
             rows.append([])
-            room.append(longest)
-            fitting = len(rows) - 1
-        rows[fitting].append(number)
-        room[fitting] -= lengths[number]
+            free_positions.append(longest)
+            row = len(rows) - 1
+        rows[row].append(number)
+        free_positions[row] -= lengths[number]
     return rows
 
 
-def packed_batch(examples: Sequence[Example], pad_id: int) -> dict[str, Tensor]:
-    """A batch whose texts are read once.
+def make_packed_batch(examples: Sequence[Example], pad_id: int) -> dict[str, Tensor]:
+    """Make a batch in which each text is read once.
 
     Args:
-        examples: Causal examples with the number of their text.
-        pad_id: Id of padding.
+        examples: Causal examples with the id of their text.
+        pad_id: Id of the padding token.
 
     Returns:
         input_ids, labels, position_ids and owner (the example of each position), shape (rows, positions); attention_mask, bool,
         shape (rows, 1, positions, positions).
     """
-    packs = [pack([examples[number] for number in members], members) for members in by_text(examples)]
-    rows = in_rows([len(pack.ids) for pack in packs])
+    packs = [pack([examples[number] for number in members], members) for members in group_by_text(examples)]
+    rows = arrange_packs([len(pack.ids) for pack in packs])
     length = max(len(pack.ids) for pack in packs)
-    ids, labels, places, owner, which = (torch.full((len(rows), length), value) for value in (pad_id, IGNORED, 0, NOBODY, NOBODY))
+    fill_values = (pad_id, IGNORE_INDEX, 0, SHARED_OWNER, SHARED_OWNER)
+    ids, labels, positions, owner, pack_numbers = (torch.full((len(rows), length), value) for value in fill_values)
     for row, numbers in enumerate(rows):
         start = 0
         for number in numbers:
             span = slice(start, start + len(packs[number].ids))
-            for whole, part in ((ids, "ids"), (labels, "labels"), (places, "places"), (owner, "owner")):
-                whole[row, span] = torch.from_numpy(getattr(packs[number], part).astype(np.int64))
-            which[row, span] = number
+            for column, name in ((ids, "ids"), (labels, "labels"), (positions, "positions"), (owner, "owner")):
+                column[row, span] = torch.from_numpy(getattr(packs[number], name).astype(np.int64))
+            pack_numbers[row, span] = number
             start = span.stop
-    same_pack = which.unsqueeze(2) == which.unsqueeze(1)
-    seen = (owner.unsqueeze(1) == NOBODY) | (owner.unsqueeze(2) == owner.unsqueeze(1))
-    attention = (same_pack & seen).tril().unsqueeze(1)  # padding sees padding: no row of a softmax is empty
-    return {"input_ids": ids, "labels": labels, "position_ids": places, "owner": owner, "attention_mask": attention}
+    same_pack = pack_numbers.unsqueeze(2) == pack_numbers.unsqueeze(1)
+    same_example = (owner.unsqueeze(1) == SHARED_OWNER) | (owner.unsqueeze(2) == owner.unsqueeze(1))
+    attention = (same_pack & same_example).tril().unsqueeze(1)  # padding attends to padding: no row of a softmax is empty
+    return {"input_ids": ids, "labels": labels, "position_ids": positions, "owner": owner, "attention_mask": attention}
 
 
 class PackingCollator(Collator):
-    """Reads the texts of a batch once."""
+    """Collator that packs the examples of each text."""
 
-    def padded(self, examples: Sequence[Example]) -> dict[str, Tensor]:
-        """``packed_batch`` of the examples."""
-        return packed_batch(examples, self.pad_id)
+    def pad_examples(self, examples: Sequence[Example]) -> dict[str, Tensor]:
+        """Pack and pad examples with ``make_packed_batch``."""
+        return make_packed_batch(examples, self.pad_id)

@@ -1,4 +1,4 @@
-"""A recipe resolved for the machine and the processes that run it: what training reads in place of the recipe."""
+"""Plan of a run: a recipe resolved for the machine and the number of processes."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from inbedder_finetune.preflight import count_processes, uses_bf16
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run does, resolved once."""
+    """Settings of a run, resolved once."""
 
     schedule: AnsweringSchedule
     """The recipe's section ``training``."""
     processes: int
-    """Processes that train together (torchrun, accelerate launch)."""
+    """Number of training processes."""
     shards: int
-    """Processes that share weights, gradients and moments (FSDP); 1 where each holds them all."""
+    """Number of processes that share weights, gradients and moments (FSDP); 1 without FSDP."""
     rows_per_process: int
-    """Rows of a step that one process trains on."""
+    """Rows of a step per process."""
     micro_batch: int
-    """Rows that one process holds at once."""
+    """Rows per process and forward pass."""
     bf16: bool
     """Whether to train in bfloat16 autocast."""
     answer_format: AnswerFormat
-    """How rows become prompts and answers."""
+    """Format of prompts and answers."""
     token_objectives: tuple[TokenObjective, ...]
-    """The terms of the loss over answer tokens."""
+    """The objectives over answer tokens."""
     vector_objectives: tuple[VectorObjective, ...]
-    """The active terms over vectors, with their teachers and re-encoders."""
+    """The active objectives over vectors."""
     vector: VectorSettings
-    """The vector that they train."""
+    """Settings of the trained vector."""
     cache: str | None
-    """Folder of tokenized examples and target vectors; None keeps none."""
+    """Folder of cached examples and target vectors; None caches nothing."""
 
 
 def resolve_plan(recipe: AnsweringRecipe) -> Plan:
     """Resolve a recipe.
 
     Args:
-        recipe: A checked recipe.
+        recipe: A validated recipe.
 
     Returns:
-        Its plan, with as many rows at once as the recipe names or a step has; memory may allow fewer (``memory``).
+        The plan. Its micro-batch is the recipe's, or all rows of a process; ``memory`` may choose a smaller one.
 
     Raises:
-        RecipeError: When the rows of a step cannot be shared evenly.
+        RecipeError: When the rows of a step cannot be split evenly.
     """
     schedule, processes = recipe.training, count_processes()
     micro_batch = schedule.micro_batch or schedule.batch_size // processes
     if micro_batch < 1 or schedule.batch_size % (micro_batch * processes):
         raise RecipeError(
-            f"training.batch_size={schedule.batch_size} cannot be shared by {processes} processes with {micro_batch} rows at "
-            "once: make it a multiple."
+            f"training.batch_size={schedule.batch_size} is not a multiple of {processes} processes times {micro_batch} rows per "
+            "micro-batch."
         )
     objectives = make_objectives(recipe.objective)
     return Plan(

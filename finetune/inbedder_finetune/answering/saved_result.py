@@ -1,4 +1,4 @@
-"""The folder that a run leaves: beside the weights its tokenizer, settings and card."""
+"""Result folder of a run: tokenizer, settings and model card next to the weights."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.io.files import atomic_write
 from inbedder.models.checksums import write_checksums
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
-from inbedder_finetune.answering.qa_rows import name_of
+from inbedder_finetune.answering.qa_rows import get_source_name
 from inbedder_finetune.answering.training_row import Row
-from inbedder_finetune.model_card import card, save_curve
+from inbedder_finetune.model_card import render_card, save_curve
 
 
 def save_result(
     trainer: Any, recipe: AnsweringRecipe, micro_batch: int, rows: Sequence[Row], seconds: float, output: Path
 ) -> None:
-    """Write what the trainer's own ``save_model`` leaves out.
+    """Write the files that the trainer's ``save_model`` does not write.
 
     Args:
-        trainer: After training.
+        trainer: The trainer, after training.
         recipe: The recipe of the run.
-        micro_batch: Rows that were held at once.
-        rows: Learned rows.
-        seconds: Time of training.
+        micro_batch: Rows per process and forward pass.
+        rows: The training rows.
+        seconds: Training time in seconds.
         output: Folder with the weights.
     """
     recipe = replace(recipe, training=replace(recipe.training, micro_batch=micro_batch))
     trainer.processing_class.save_pretrained(output)
     (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
     if recipe.lora:
-        _name_base(output, recipe.model)
+        _set_base_name(output, recipe.model)
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
@@ -42,13 +42,13 @@ def save_result(
         "late_interaction": recipe.late_interaction or None,
         "recipe": asdict(recipe),
     }
-    licences = {name_of(source): source.licence for source in recipe.data.sources}
+    licences = {get_source_name(source): source.licence for source in recipe.data.sources}
     summary = (
-        f'{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{output.name}")` embeds with it '
-        "under an instruction,\nin the template that it was trained with (`inbedder.json`)."
+        f'{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{output.name}")` loads it with the '
+        "template of its training (`inbedder.json`)."
     )
     history = trainer.state.log_history
-    text = card(recipe, summary, licences, [row.source for row in rows], history, seconds)
+    text = render_card(recipe, summary, licences, [row.source for row in rows], history, seconds)
     for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):
         with atomic_write(output / name) as temporary:
             temporary.write_text(content, encoding="utf-8")
@@ -56,8 +56,8 @@ def save_result(
     save_curve(history, output / "curve.png")
 
 
-def _name_base(adapter: Path, base: str) -> None:
-    """Let the adapter name its base as the recipe does, not by the folder that it was read from."""
+def _set_base_name(adapter: Path, base: str) -> None:
+    """Set the adapter's base to the recipe's model, in place of the local folder that peft records."""
     path = adapter / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8")) | {"base_model_name_or_path": base}
     path.write_text(json.dumps(config, indent=1, sort_keys=True), encoding="utf-8")

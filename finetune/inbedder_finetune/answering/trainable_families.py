@@ -1,4 +1,4 @@
-"""How each family of models learns to answer, one row each; ``inbedder.backbones.families`` says how it answers."""
+"""Model families in training; ``inbedder.backbones.families`` describes them in inference."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from inbedder_finetune.answering.examples import AnswerFormat, Example, causal_examples, masked_examples, seq2seq_examples
-from inbedder_finetune.answering.forward_pass import ForwardOutput, read_causal, read_masked, read_seq2seq
+from inbedder_finetune.answering.examples import (
+    AnswerFormat,
+    Example,
+    make_causal_examples,
+    make_masked_examples,
+    make_seq2seq_examples,
+)
+from inbedder_finetune.answering.forward_pass import ForwardOutput, forward_causal, forward_masked, forward_seq2seq
 from inbedder_finetune.answering.training_row import Row
 
 if TYPE_CHECKING:
@@ -18,39 +24,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingFamily:
-    """One kind of model, as it is trained."""
+    """Training functions and properties of a model family."""
 
-    examples: Callable[[PreTrainedTokenizerBase, Sequence[Row], AnswerFormat], list[Example]]
-    """From rows to token ids and labels."""
-    read: Callable[[Any, PreTrainedModel, dict[str, Tensor]], ForwardOutput]
-    """A pass of the model (as it is wrapped, and itself) over a batch."""
+    make_examples: Callable[[PreTrainedTokenizerBase, Sequence[Row], AnswerFormat], list[Example]]
+    """Function that tokenizes rows."""
+    forward: Callable[[Any, PreTrainedModel, dict[str, Tensor]], ForwardOutput]
+    """Function that runs the model (perhaps wrapped; the unwrapped model is the second argument) over a batch."""
     needs_end: bool
-    """Whether an end token closes its answers."""
+    """Whether answers end with the end token."""
     padding: str = "right"
-    """Where padding stands; on the left, a decoder's labels stand in few columns."""
+    """Padding side; left padding aligns a decoder's labels in few columns."""
     shares_texts: bool = False
-    """Whether a text's states are the same under every question, so that it can be read once (``packing``)."""
+    """Whether the states of a text are the same under every question, so that it can be read once (``packing``)."""
 
 
 FAMILIES = {
-    "causal": TrainingFamily(causal_examples, read_causal, needs_end=True, padding="left", shares_texts=True),
-    "masked": TrainingFamily(masked_examples, read_masked, needs_end=False),
-    "seq2seq": TrainingFamily(seq2seq_examples, read_seq2seq, needs_end=True),
+    "causal": TrainingFamily(make_causal_examples, forward_causal, needs_end=True, padding="left", shares_texts=True),
+    "masked": TrainingFamily(make_masked_examples, forward_masked, needs_end=False),
+    "seq2seq": TrainingFamily(make_seq2seq_examples, forward_seq2seq, needs_end=True),
 }
 
 
 def make_examples(
     kind: str, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row], answer_format: AnswerFormat
 ) -> list[Example]:
-    """Make the examples of any family.
+    """Tokenize rows for a model family.
 
     Args:
-        kind: A name of ``FAMILIES``.
-        tokenizer: The model's.
-        rows: What is learned.
+        kind: A key of ``FAMILIES``.
+        tokenizer: The model's tokenizer.
+        rows: Training rows.
         answer_format: Template and lengths.
 
     Returns:
-        One example per row: input_ids, labels, and cut (whether the text was cut to fit).
+        One example per row with input_ids, labels and is_cut (whether the text was truncated).
     """
-    return FAMILIES[kind].examples(tokenizer, rows, answer_format)
+    return FAMILIES[kind].make_examples(tokenizer, rows, answer_format)

@@ -1,4 +1,4 @@
-"""The examples of a run with the targets of its objectives, and what makes batches of them."""
+"""Training data of a run: examples with the targets of the objectives, and their collator."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from inbedder.backbones.transformer import pad_id_of
-from inbedder.backbones.weights import Loaded
-from inbedder_finetune.answering.example_cache import cached_examples
+from inbedder.backbones.transformer import get_pad_id
+from inbedder.backbones.weights import LoadedModel
+from inbedder_finetune.answering.example_cache import load_examples
 from inbedder_finetune.answering.examples import Collator
 from inbedder_finetune.answering.objectives import QUESTION
 from inbedder_finetune.answering.packing import PackingCollator
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What is learned and watched."""
+    """Examples of a run, and their collator."""
 
-    learned: Dataset
-    """Learned examples."""
+    train: Dataset
+    """Training examples."""
     held_out: Dataset | None
-    """Held-out examples, whose loss is watched."""
+    """Held-out examples, whose loss is evaluated."""
     collator: Collator
-    """Makes batches of either, with their targets."""
+    """Collator of both, which adds the targets."""
 
 
-def make_training_data(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[Row], plan: Plan) -> TrainingData:
+def make_training_data(loaded: LoadedModel, rows: Sequence[Row], held_out: Sequence[Row], plan: Plan) -> TrainingData:
     """Tokenize rows and compute the targets of the vector objectives.
 
     Args:
-        loaded: The model that learns.
-        rows: Learned rows.
+        loaded: The model to train.
+        rows: Training rows.
         held_out: Held-out rows; may be empty.
         plan: Format, objectives and cache.
 
@@ -45,10 +45,10 @@ def make_training_data(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[R
         The examples and their collator.
     """
     splits = [split for split in (rows, held_out) if split]
-    datasets = [cached_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.cache) for split in splits]
-    width = _state_width(loaded.model.config)
+    datasets = [load_examples(loaded.kind, loaded.tokenizer, split, plan.answer_format, plan.cache) for split in splits]
+    width = _get_state_width(loaded.model.config)
     targets = {objective.name: objective.make_targets(splits, width, plan.cache) for objective in plan.vector_objectives}
-    if plan.vector.subtract:
+    if plan.vector.question_vector_model:
         targets[QUESTION] = plan.vector.make_question_targets(splits, width)
     for name, (_, indices) in targets.items():
         first = 0
@@ -59,10 +59,10 @@ def make_training_data(loaded: Loaded, rows: Sequence[Row], held_out: Sequence[R
     make_collator = PackingCollator if plan.schedule.share_texts else Collator
     tokenizer, side = loaded.tokenizer, FAMILIES[loaded.kind].padding
     vectors = {name: target.vectors for name, target in targets.items()}
-    collator = make_collator(pad_id_of(tokenizer), vectors, side, tokenizer.mask_token_id)
+    collator = make_collator(get_pad_id(tokenizer), vectors, side, tokenizer.mask_token_id)
     return TrainingData(datasets[0], datasets[1] if held_out else None, collator)
 
 
-def _state_width(config: Any) -> int:
-    """Width of the states that answer (not of OPT-350m's narrower embeddings)."""
+def _get_state_width(config: Any) -> int:
+    """Get the width of the last layer's states; OPT-350m projects them to narrower embeddings."""
     return int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)

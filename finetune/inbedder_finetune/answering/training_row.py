@@ -1,4 +1,4 @@
-"""One row that a model learns from."""
+"""A training row of answering."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """One question about one text, with its answer."""
+    """A question about a text, with its answer."""
 
     text: str
-    """The paragraph."""
+    """The text."""
     instruction: str
     """The question."""
     answer: str
-    """The answer, stripped when the recipe says so."""
+    """The answer, without stopwords if the recipe strips them."""
     source: str
-    """Name of the set."""
+    """Name of the data set."""
     target: str = "answer"
-    """What the vector is drawn to: "answer", "text" or "both"."""
-    taught_as: str | None = None
-    """What teachers are asked; None is the question, "@unasked" nothing, and "" leaves them out."""
+    """What the vector is trained towards: "answer", "text" or "both"."""
+    teacher_instruction: str | None = None
+    """The instruction of the teachers; None is the row's own, "@none" is none, and "" gives the row no teacher."""
 
     @property
-    def drawn_to(self) -> tuple[str, ...]:
-        """The texts whose mean vector the row's vector is drawn to."""
+    def target_texts(self) -> tuple[str, ...]:
+        """The texts whose mean vector is the target of the row's vector."""
         return {"answer": (self.answer.lower(),), "text": (self.text,), "both": (self.answer.lower(), self.text)}[self.target]

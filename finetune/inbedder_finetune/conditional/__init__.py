@@ -1,4 +1,4 @@
-"""Training encoders of conditional similarity (C-STS); ``inbedder.conditional`` holds the encoders themselves."""
+"""Training of encoders for conditional similarity (C-STS); ``inbedder.conditional`` has the encoders."""
 
 from inbedder.conditional import ConditionalEncoder
 

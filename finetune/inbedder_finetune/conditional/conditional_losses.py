@@ -1,16 +1,17 @@
-"""What is minimised in conditional similarity (C-STS, Deshpande et al. 2023, section 4.1, "Objectives").
+"""Losses of conditional similarity (C-STS, Deshpande et al. 2023, section 4.1, "Objectives").
 
-With y a score, r its rating (1 to 5), and of each pair of sentences y+ under the higher- and y- under the lower-rated condition::
+With a score y and its rating r (1 to 5), and the scores y+ and y- of one pair of sentences under the condition with the higher
+and the lower rating::
 
     t        = low + (high - low) * (r - 1) / 4                  the scaled rating
     MSE      = mean (y - t)^2                                    over all rows
     Quad     = mean max(0, margin + (1 - y+) - (1 - y-))         over ordered pairs; the distance is one minus the cosine
     Quad+MSE = quad_weight * Quad + mse_weight * MSE
 
-The paper does not speak of the scaling; the authors' code maps ratings to 0 to 1, which are the defaults of ``low`` and ``high``,
-and has a margin of 1. Quad needs a cosine of two vectors, so it is for the bi- and tri-encoder. A pair without order (equal
-ratings, one row, more than two) adds its MSE terms alone; the authors' code takes equal ratings in the order of the file, and
-leaves out what has not two rows.
+The paper does not describe the scaling. The authors' code maps ratings to [0, 1], the defaults of ``low`` and ``high``, and has a
+margin of 1. Quad needs the cosine of two vectors, so it applies to the bi- and tri-encoder. A pair without order (equal ratings,
+one row, more than two rows) contributes only MSE terms; the authors' code orders equal ratings as in the file, and drops pairs
+without exactly two rows.
 """
 
 from __future__ import annotations
@@ -20,28 +21,32 @@ from typing import TypeVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from inbedder.conditional.rated_rows import LEAST, MOST
+from inbedder.conditional.rated_rows import MAX_RATING, MIN_RATING
 from inbedder_finetune.conditional.conditional_recipe import ConditionalObjective
 
 Number = TypeVar("Number", float, Tensor)
 
 
-def scaled(rating: Number, low: float = 0.0, high: float = 1.0) -> Number:
-    """Where a rating stands on the scale of the scores (t of the module's text).
+def scale_rating(rating: Number, low: float = 0.0, high: float = 1.0) -> Number:
+    """Scale a rating to the range of scores (t of the module's equations).
 
     Args:
-        rating: 1 to 5, one or a tensor of them.
-        low: What rating 1 becomes.
-        high: What rating 5 becomes.
+        rating: A rating from 1 to 5, or a tensor of ratings.
+        low: Scaled value of rating 1.
+        high: Scaled value of rating 5.
 
     Returns:
-        Of the same kind and shape.
+        The scaled rating, of the same type and shape.
+
+    Example:
+        >>> scale_rating(3.0)
+        0.5
     """
-    return low + (high - low) * (rating - LEAST) / (MOST - LEAST)
+    return low + (high - low) * (rating - MIN_RATING) / (MAX_RATING - MIN_RATING)
 
 
-def mse(scores: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error.
+def compute_mse(scores: Tensor, targets: Tensor) -> Tensor:
+    """Compute the mean squared error.
 
     Args:
         scores: y, shape (n,).
@@ -53,36 +58,36 @@ def mse(scores: Tensor, targets: Tensor) -> Tensor:
     return F.mse_loss(scores, targets)
 
 
-def quad(higher: Tensor, lower: Tensor, margin: float = 1.0) -> Tensor:
-    """The quadruplet loss: a pair of sentences is to be closer under the condition that was rated higher, by a margin.
+def compute_quad(higher: Tensor, lower: Tensor, margin: float = 1.0) -> Tensor:
+    """Compute the quadruplet loss, which separates the scores of a pair of sentences under two conditions by a margin.
 
     Args:
         higher: y+, cosines under the higher-rated conditions, shape (pairs,).
         lower: y-, cosines of the same sentences under the lower-rated conditions, shape (pairs,).
-        margin: By how much; the cosines' difference is at most 2.
+        margin: The margin; cosines differ by at most 2.
 
     Returns:
-        A scalar, 0 where there is no pair.
+        A scalar; 0 without pairs.
     """
     return F.relu(margin - higher + lower).sum() / max(1, len(higher))
 
 
-def loss_of(scores: Tensor, targets: Tensor, higher: Tensor, objective: ConditionalObjective) -> Tensor:
-    """The loss of one batch.
+def compute_batch_loss(scores: Tensor, targets: Tensor, higher: Tensor, objective: ConditionalObjective) -> Tensor:
+    """Compute the loss of one batch.
 
     Args:
         scores: y, shape (n,).
-        targets: Scaled ratings, shape (n,).
-        higher: For Quad: True at the higher-rated row of an ordered pair, whose lower-rated row is the next; bool, shape (n,).
-        objective: The recipe's.
+        targets: t, scaled ratings, shape (n,).
+        higher: True at the higher-rated row of an ordered pair, which the lower-rated row follows; bool, shape (n,).
+        objective: The recipe's section ``objective``.
 
     Returns:
         A scalar.
     """
     if objective.loss == "mse":
-        return mse(scores, targets)
-    places = higher.nonzero().squeeze(-1)
-    contrast = quad(scores[places], scores[places + 1], objective.margin)
+        return compute_mse(scores, targets)
+    indices = higher.nonzero().squeeze(-1)
+    contrast = compute_quad(scores[indices], scores[indices + 1], objective.margin)
     if objective.loss == "quad":
         return contrast
-    return objective.quad_weight * contrast + objective.mse_weight * mse(scores, targets)
+    return objective.quad_weight * contrast + objective.mse_weight * compute_mse(scores, targets)

@@ -1,4 +1,4 @@
-"""transformers' trainer with both rows of a pair in one batch, the head's own rate, and correlations after every epoch."""
+"""transformers' trainer with both rows of a pair in one batch, a learning rate for the head, and correlations per epoch."""
 
 from __future__ import annotations
 
@@ -10,72 +10,72 @@ import torch
 from torch import Tensor
 
 from inbedder.conditional.encoder import ConditionalEncoder, collate
-from inbedder.conditional.rated_rows import Rated
-from inbedder_finetune.conditional.conditional_losses import loss_of, mse, scaled
+from inbedder.conditional.rated_rows import RatedPair
+from inbedder_finetune.conditional.conditional_losses import compute_batch_loss, compute_mse, scale_rating
 from inbedder_finetune.conditional.conditional_recipe import ConditionalRecipe
-from inbedder_finetune.conditional.rated_pairs import PairSampler, higher_rated
+from inbedder_finetune.conditional.rated_pairs import PairSampler, mark_higher_rated
 from inbedder_finetune.preflight import uses_bf16
-from inbedder_finetune.training_run import training_arguments
+from inbedder_finetune.training_run import make_training_arguments
 
 logger = logging.getLogger(__name__)
 
 
-def make_examples(encoder: ConditionalEncoder, rows: Sequence[Rated], recipe: ConditionalRecipe) -> list[dict[str, Any]]:
-    """Rows as token ids.
+def make_examples(encoder: ConditionalEncoder, rows: Sequence[RatedPair], recipe: ConditionalRecipe) -> list[dict[str, Any]]:
+    """Tokenize rated rows.
 
     Args:
-        encoder: What reads them.
+        encoder: The encoder.
         rows: n rows.
-        recipe: Its encoding.
+        recipe: The recipe with the encoding.
 
     Returns:
-        n examples: the parts that the encoder reads, the scaled rating, and whether it is the higher one of an ordered pair.
+        n examples: the token ids that the encoder reads, the scaled rating, and whether it is the higher one of an ordered pair.
     """
     texts = [[getattr(row, name) for row in rows] for name in ("sentence1", "sentence2", "condition")]
-    read, cut = encoder.read(*texts)
-    if cut:
-        logger.warning("%d of %d pairs are cut to %d tokens.", cut, len(rows), recipe.encoding.max_length)
+    parts_of_rows, truncated = encoder.read(*texts)
+    if truncated:
+        logger.warning("%d of %d pairs were truncated to %d tokens.", truncated, len(rows), recipe.encoding.max_length)
     low, high = recipe.encoding.scaled
-    targets = [scaled(row.label, low, high) for row in rows]
-    columns = zip(read, targets, higher_rated(rows), strict=True)
+    targets = [scale_rating(row.label, low, high) for row in rows]
+    columns = zip(parts_of_rows, targets, mark_higher_rated(rows), strict=True)
     return [{"parts": parts, "target": target, "higher": higher} for parts, target, higher in columns]
 
 
-def _give_the_head_its_rate(optimizer: torch.optim.Optimizer, encoder: ConditionalEncoder, rate: float | None) -> None:
-    """Move the head's weights to groups of their own."""
+def _set_head_learning_rate(optimizer: torch.optim.Optimizer, encoder: ConditionalEncoder, rate: float | None) -> None:
+    """Move the head's weights to parameter groups with their own learning rate."""
     if rate is None:
         return
     head = {id(weight) for name, weight in encoder.named_parameters() if not name.startswith("backbone.")}
     for group in list(optimizer.param_groups):
-        moved = [weight for weight in group["params"] if id(weight) in head]
-        if moved:
+        head_weights = [weight for weight in group["params"] if id(weight) in head]
+        if head_weights:
             group["params"] = [weight for weight in group["params"] if id(weight) not in head]
-            optimizer.add_param_group({**group, "params": moved, "lr": rate})
+            optimizer.add_param_group({**group, "params": head_weights, "lr": rate})
 
 
-def _training_arguments(recipe: ConditionalRecipe, watches: bool) -> Any:
+def _make_training_arguments(recipe: ConditionalRecipe, evaluates: bool) -> Any:
     from transformers import TrainingArguments
 
-    return training_arguments(
+    return make_training_arguments(
         TrainingArguments,
         recipe.training,
         bf16=uses_bf16(recipe.training.bf16),
         max_grad_norm=recipe.training.max_grad_norm,
-        eval_strategy="epoch" if watches else "no",
+        eval_strategy="epoch" if evaluates else "no",
         remove_unused_columns=False,
         report_to=recipe.training.report_to,
     )
 
 
 def make_trainer(
-    encoder: ConditionalEncoder, learned: Sequence[Rated], watched: Sequence[Rated], recipe: ConditionalRecipe
+    encoder: ConditionalEncoder, train_rows: Sequence[RatedPair], validation_rows: Sequence[RatedPair], recipe: ConditionalRecipe
 ) -> Any:
-    """The trainer of a run.
+    """Make the trainer of a run.
 
     Args:
-        encoder: What learns.
-        learned: Rows; the order of training puts both rows of a pair side by side.
-        watched: Rows that each epoch is measured on; may be none.
+        encoder: The encoder to train.
+        train_rows: Training rows.
+        validation_rows: Rows that are scored after each epoch; may be empty.
         recipe: Objective and schedule.
 
     Returns:
@@ -89,65 +89,69 @@ def make_trainer(
         return {"input_ids": ids, "attention_mask": mask, **columns}
 
     class ConditionalTrainer(Trainer):
-        """transformers' trainer with the loss, the order and the measure of this package."""
+        """transformers' trainer with the loss, the row order and the metrics of conditional similarity."""
 
         def _get_train_sampler(self, train_dataset: Any = None) -> PairSampler:
-            self.order = PairSampler(learned, recipe.training.seed)
+            self.order = PairSampler(train_rows, recipe.training.seed)
             return self.order
 
         def get_batch_samples(self, *args: Any, **options: Any) -> Any:
-            """The batches of a step, in the order of their epoch (a resumed run's too)."""
+            """Get the batches of a step in the order of their epoch, also in a resumed run."""
             self.order.set_epoch(int((self.state.epoch or 0) + 1e-6))
             return super().get_batch_samples(*args, **options)
 
         def create_optimizer(self, *args: Any, **options: Any) -> Any:
-            """The optimizer, with the head's own rate."""
+            """Create the optimizer, with the head's own learning rate."""
             optimizer = super().create_optimizer(*args, **options)
-            _give_the_head_its_rate(optimizer, encoder, recipe.training.head_learning_rate)
+            _set_head_learning_rate(optimizer, encoder, recipe.training.head_learning_rate)
             return optimizer
 
         def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_options: Any) -> Any:
-            """Loss of one batch."""
+            """Compute the loss of one batch."""
             scores = model(inputs["input_ids"], inputs["attention_mask"])
-            loss = loss_of(scores, inputs["target"], inputs["higher"], recipe.objective)
+            loss = compute_batch_loss(scores, inputs["target"], inputs["higher"], recipe.objective)
             return (loss, {}) if return_outputs else loss
 
         def evaluate(self, *args: Any, **options: Any) -> Any:
-            """Measure without drawing on the random numbers of training, so that a resumed run has the same ones."""
+            """Evaluate without changing the random state of training, so that a resumed run stays identical."""
             with torch.random.fork_rng(devices=[]):
                 return super().evaluate(*args, **options)
 
         def prediction_step(self, model: Any, inputs: Any, *_args: Any, **_options: Any) -> Any:
-            """Squared error, scores and scaled ratings of one batch."""
+            """Compute squared error, scores and scaled ratings of one batch."""
             inputs = self._prepare_inputs(inputs)
             with torch.no_grad(), self.compute_loss_context_manager():
                 scores = model(inputs["input_ids"], inputs["attention_mask"])
-            return mse(scores, inputs["target"]), scores, inputs["target"]
+            return compute_mse(scores, inputs["target"]), scores, inputs["target"]
 
     return ConditionalTrainer(
         model=encoder,
-        args=_training_arguments(recipe, bool(watched)),
-        train_dataset=make_examples(encoder, learned, recipe),
-        eval_dataset=make_examples(encoder, watched, recipe) if watched else None,
+        args=_make_training_arguments(recipe, bool(validation_rows)),
+        train_dataset=make_examples(encoder, train_rows, recipe),
+        eval_dataset=make_examples(encoder, validation_rows, recipe) if validation_rows else None,
         data_collator=batch,
-        compute_metrics=lambda found: correlations(found.predictions, found.label_ids),
+        compute_metrics=lambda prediction: compute_correlations(prediction.predictions, prediction.label_ids),
     )
 
 
-def correlations(scores: Any, ratings: Any) -> dict[str, float]:
-    """How scores follow ratings, times 100 (paper, section 5).
+def compute_correlations(scores: Any, ratings: Any) -> dict[str, float]:
+    """Compute the correlations of scores and ratings, times 100 (paper, section 5).
 
     Args:
         scores: n numbers.
         ratings: n numbers.
 
     Returns:
-        spearman and pearson; 0 where one side is constant.
+        spearman and pearson; 0 when scores or ratings are constant.
+
+    Example:
+        >>> compute_correlations([0.1, 0.2, 0.4], [1, 2, 3])
+        {'spearman': 100.0, 'pearson': 98.2}
     """
     import numpy as np
     from scipy.stats import pearsonr, spearmanr
 
     if np.ptp(scores) == 0 or np.ptp(ratings) == 0:
         return {"spearman": 0.0, "pearson": 0.0}
-    found = {"spearman": spearmanr(scores, ratings), "pearson": pearsonr(scores, ratings)}
-    return {name: round(100 * float(result.statistic), 2) for name, result in found.items()}
+    results = {"spearman": spearmanr(scores, ratings), "pearson": pearsonr(scores, ratings)}
+    return {name: round(100 * float(result.statistic), 2) for name, result in results.items()}

@@ -1,4 +1,4 @@
-"""Which rated rows are learned: files of a recipe, a number of pairs, and an order that keeps the two rows of a pair together."""
+"""Selection and order of rated rows: finding files, sampling and splitting pairs, and keeping both rows of a pair together."""
 
 from __future__ import annotations
 
@@ -8,119 +8,124 @@ from pathlib import Path
 
 from torch.utils.data import Sampler
 
-from inbedder.conditional.rated_rows import Rated, is_ordered, pairs_of
+from inbedder.conditional.rated_rows import RatedPair, group_by_pair, is_ordered
 from inbedder.errors import InputError
-from inbedder_finetune.synthetic.compose import WRITTEN
+from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 
 
 def find_file(name: str, folder: Path | str = ".") -> Path:
-    """Where a recipe's file lies.
+    """Find a file of a recipe.
 
     Args:
-        name: The file, relative to the folder or, when it is not there, to the shipped ``finetune/written``.
-        folder: ``data.folder``.
+        name: Name of the file in the folder; a file missing there is looked up in the shipped ``finetune/written``.
+        folder: The recipe's ``data.folder``.
 
     Returns:
-        Its path, which need not exist.
+        Path of the file, which may not exist.
+
+    Example:
+        >>> find_file("csts-captions.csv").name
+        'csts-captions.csv'
     """
     in_folder = Path(folder) / name
-    return WRITTEN / name if (WRITTEN / name).is_file() and not in_folder.exists() else in_folder
+    return WRITTEN_FOLDER / name if (WRITTEN_FOLDER / name).is_file() and not in_folder.exists() else in_folder
 
 
-def draw_pairs(rows: Sequence[Rated], count: int | None, seed: int = 0) -> list[Rated]:
-    """Some of the pairs, whole.
+def sample_pairs(rows: Sequence[RatedPair], count: int | None, seed: int = 0) -> list[RatedPair]:
+    """Sample pairs with all of their rows.
 
     Args:
-        rows: The rows.
-        count: How many pairs; None for all.
-        seed: Seed of the draw; a larger draw of the same seed holds a smaller one.
+        rows: All rows.
+        count: Number of pairs; None keeps all.
+        seed: Random seed; a larger sample with the same seed contains a smaller one.
 
     Returns:
-        The rows of the drawn pairs, in their order.
+        The rows of the sampled pairs, in their order.
 
     Raises:
-        InputError: When there are not so many.
+        InputError: When there are fewer pairs.
     """
     if count is None:
         return list(rows)
-    names = list(pairs_of(rows))
+    names = list(group_by_pair(rows))
     if not 1 <= count <= len(names):
-        raise InputError(f"{count} pairs cannot be drawn of {len(names)}.")
+        raise InputError(f"Cannot sample {count} pairs from {len(names)}.")
     random.Random(seed).shuffle(names)
-    chosen = set(names[:count])
-    return [row for row in rows if row.pair in chosen]
+    sample = set(names[:count])
+    return [row for row in rows if row.pair in sample]
 
 
-def carve_development(rows: Sequence[Rated], count: int, seed: int = 0) -> tuple[list[Rated], list[Rated]]:
-    """Set pairs of sentences aside: all rows of a pair, in whichever order its sentences stand, go to the same side.
+def split_development(rows: Sequence[RatedPair], count: int, seed: int = 0) -> tuple[list[RatedPair], list[RatedPair]]:
+    """Split off development pairs: all rows of two sentences, in either order, go to the same split.
 
     Args:
-        rows: The rows.
-        count: How many pairs are set aside.
-        seed: Seed of the draw.
+        rows: All rows.
+        count: Number of development pairs.
+        seed: Random seed.
 
     Returns:
-        The rows that are left and those set aside, each in their order. A single sentence may stand on both sides.
+        The training rows and the development rows, each in their order. A single sentence may occur in both.
 
     Raises:
-        InputError: When no pair would be left.
+        InputError: When no training pair is left.
     """
-    names = list(dict.fromkeys(sentences_of(row) for row in rows))
+    names = list(dict.fromkeys(get_sentences(row) for row in rows))
     if count >= len(names):
-        raise InputError(f"data.development={count} leaves none of {len(names)} pairs to learn. Set fewer aside.")
-    aside = set(random.Random(f"{seed} development").sample(names, count))
-    return [row for row in rows if sentences_of(row) not in aside], [row for row in rows if sentences_of(row) in aside]
+        raise InputError(f"data.development_pairs={count} leaves none of {len(names)} pairs for training. Reduce it.")
+    sample = set(random.Random(f"{seed} development").sample(names, count))
+    return [row for row in rows if get_sentences(row) not in sample], [row for row in rows if get_sentences(row) in sample]
 
 
-def sentences_of(row: Rated) -> frozenset[str]:
-    """The two sentences of a row, whatever their order and whatever the column ``pair`` calls them."""
+def get_sentences(row: RatedPair) -> frozenset[str]:
+    """Get the two sentences of a row, regardless of their order and the column ``pair``."""
     return frozenset((row.sentence1, row.sentence2))
 
 
-def higher_rated(rows: Sequence[Rated]) -> list[bool]:
-    """Which rows Quad takes as the higher-rated ones.
+def mark_higher_rated(rows: Sequence[RatedPair]) -> list[bool]:
+    """Mark the higher-rated row of each ordered pair, for Quad.
 
     Args:
         rows: n rows.
 
     Returns:
-        n answers: True at the higher-rated row of each pair that has an order.
+        n values, True at the higher-rated row of each ordered pair.
     """
-    pairs = pairs_of(rows).values()
-    higher = {places[0] for places in pairs if is_ordered([rows[place] for place in places])}
-    return [place in higher for place in range(len(rows))]
+    pairs = group_by_pair(rows).values()
+    higher = {indices[0] for indices in pairs if is_ordered([rows[index] for index in indices])}
+    return [index in higher for index in range(len(rows))]
 
 
 class PairSampler(Sampler[int]):
-    """Every row once an epoch, both rows of a pair side by side, the higher-rated first; by seed and epoch alone.
+    """Sampler of every row once per epoch, with the rows of a pair as neighbours, the higher-rated first.
 
-    With an even batch size no pair of two rows is split between two batches; of more rows, the first two are not, and so on.
+    The order depends on seed and epoch only. With an even batch size, no two neighbours are split between two batches; a pair of
+    more than two rows is treated as several pairs of two.
     """
 
-    def __init__(self, rows: Sequence[Rated], seed: int = 0) -> None:
-        """Take what the order depends on.
+    def __init__(self, rows: Sequence[RatedPair], seed: int = 0) -> None:
+        """Set the values that the order depends on.
 
         Args:
             rows: The rows.
-            seed: Seed of the order.
+            seed: Random seed.
         """
-        self.groups = [places[i : i + 2] for places in pairs_of(rows).values() for i in range(0, len(places), 2)]
+        self.groups = [indices[i : i + 2] for indices in group_by_pair(rows).values() for i in range(0, len(indices), 2)]
         self.count, self.seed, self.epoch = len(rows), seed, 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch whose order comes next."""
+        """Set the epoch of the next iteration."""
         self.epoch = epoch
 
     def __len__(self) -> int:
         return self.count
 
     def __iter__(self) -> Iterator[int]:
-        draw = random.Random(f"{self.seed} {self.epoch}")
-        alone = [place for group in self.groups if len(group) == 1 for place in group]
-        draw.shuffle(alone)
-        couples = [alone[i : i + 2] for i in range(0, len(alone), 2)]
-        odd = couples.pop() if len(alone) % 2 else []
+        rng = random.Random(f"{self.seed} {self.epoch}")
+        singles = [index for group in self.groups if len(group) == 1 for index in group]
+        rng.shuffle(singles)
+        couples = [singles[i : i + 2] for i in range(0, len(singles), 2)]
+        odd = couples.pop() if len(singles) % 2 else []
         groups = [group for group in self.groups if len(group) == 2] + couples
-        draw.shuffle(groups)
+        rng.shuffle(groups)
         for group in [*groups, odd]:
             yield from group

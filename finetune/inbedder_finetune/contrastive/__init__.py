@@ -1,5 +1,5 @@
-"""Contrastive training of an instructed encoder (INSTRUCTOR)."""
+"""Contrastive training of encoders with instructions (INSTRUCTOR)."""
 
-from inbedder_finetune.contrastive.train_contrastive import finetune, parse_recipe, preview, training_pairs
+from inbedder_finetune.contrastive.train_contrastive import finetune, load_training_pairs, parse_recipe, preview
 
-__all__ = ["finetune", "parse_recipe", "preview", "training_pairs"]
+__all__ = ["finetune", "load_training_pairs", "parse_recipe", "preview"]

@@ -1,4 +1,4 @@
-"""Recipes of contrastive training: pairs, schedule, temperature."""
+"""Recipes of the method ``contrastive``: pairs, schedule, temperature and curriculum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from inbedder.options import BASE_NAME
-from inbedder_finetune.recipe import SHARED, Above0, Count, Lora, Schedule, Section, Whole, checked, with_sources
+from inbedder_finetune.recipe import (
+    SHARED_TABLES,
+    Lora,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Schedule,
+    Section,
+    expand_sources,
+    validate_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -19,118 +29,123 @@ class PairSource(Section):
     path: str
     """File, relative to ``data.folder``."""
     format: Literal["medi", "qa", "nli"] = "medi"
-    """"medi"; "qa": each row's question with its passage; "nli": a premise with what it entails, against what contradicts it."""
+    """Format: "medi"; "qa" pairs each question with its passage; "nli" pairs a premise with entailed hypotheses, against
+    contradicting ones."""
     query_instruction: str = ""
     """qa and nli: instruction of the questions or premises."""
     positive_instruction: str = ""
     """qa and nli: instruction of the passages or hypotheses."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Other names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
-    negatives: Whole | None = None
-    """Hard negatives per row: rows with fewer are refused, of more so many are drawn. None is 1, and 0 for qa."""
-    cap: Count | None = None
-    """At most so many rows, drawn with the recipe's seed."""
-    task_cap: Count | None = None
-    """At most so many rows of each task, drawn likewise (the paper's table 5)."""
+    """Column names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
+    negatives: NonNegativeInt | None = None
+    """Number of hard negatives per row: rows with fewer are refused, of more a sample is taken. None is 0 for qa, otherwise 1."""
+    cap: PositiveInt | None = None
+    """Maximum number of rows, sampled with the recipe's seed."""
+    task_cap: PositiveInt | None = None
+    """Maximum number of rows per task, sampled likewise (the paper's table 5)."""
     keep: Mapping[str, str] = field(default_factory=dict)
-    """Keep only rows whose fields hold these values, such as ``{split: train}``."""
+    """Keep only rows whose columns hold these values, such as ``{split: train}``."""
     drop_flags: tuple[str, ...] = ()
-    """Leave out rows whose ``flags`` hold one of these."""
-    max_characters: Count | None = None
-    """Leave out rows with a longer query or positive."""
+    """Skip rows whose column ``flags`` holds one of these."""
+    max_characters: PositiveInt | None = None
+    """Skip rows with a longer query or positive."""
     licence: str | None = None
-    """Licence of the data, for the card."""
+    """Licence of the data, for the model card."""
 
     @property
-    def wanted(self) -> int:
-        """How many negatives each row has."""
+    def negative_count(self) -> int:
+        """Number of hard negatives per row."""
         return (0 if self.format == "qa" else 1) if self.negatives is None else self.negatives
 
 
 @dataclass(frozen=True)
 class PairData(Section):
-    """What is learned from."""
+    """Training data."""
 
     sources: tuple[PairSource, ...]
-    """The files."""
+    """The sources of pairs."""
     folder: str = "."
-    """Where they lie."""
+    """Folder of the files."""
     skip_bad: bool = False
-    """Skip rows that cannot be used instead of stopping at the first."""
-    held_out: Whole = 0
-    """So many drawn rows are not learned but give the loss of every ``training.eval_steps`` steps."""
+    """Skip bad rows instead of stopping at the first."""
+    held_out: NonNegativeInt = 0
+    """Number of sampled rows kept out of training; their loss is logged every ``training.eval_steps`` steps."""
 
 
 @dataclass(frozen=True)
 class ContrastiveSchedule(Schedule):
-    """The schedule of contrastive training, the paper's (appendix A); a batch holds at most ``batch_size`` rows, of one task."""
+    """Training settings of the paper (appendix A)."""
 
     output: str = "runs/contrastive"
     batch_size: Annotated[int, Field(ge=2)] = 64
-    """Rows per step, at most; a row's negatives are the others of its batch."""
-    micro_batch: Count | None = None
-    """Rows that are held at once (GradCache); None holds all of a batch, which is faster where it fits."""
+    """Maximum number of rows per batch, which all belong to one task; the other rows of the batch are a row's negatives."""
+    micro_batch: PositiveInt | None = None
+    """Rows per forward pass (GradCache); None takes all rows of the batch, which is faster when they fit into memory."""
     gradient_checkpointing: bool = False
-    """Compute activations again in the backward pass: slower, with less memory."""
-    eval_steps: Count = 500
-    """Steps between losses of the held-out rows."""
+    """Recompute activations in the backward pass: slower, with less memory."""
+    eval_steps: PositiveInt = 500
+    """Steps between evaluations of the held-out rows."""
 
 
 @dataclass(frozen=True)
 class Curriculum(Section):
-    """Data-CUBE: like tasks follow one another, and a task's rows go from easy to difficult (``curriculum``)."""
+    """Data-CUBE's row order: similar tasks are neighbours, and the rows of a task go from easy to difficult (``curriculum``)."""
 
     tasks: bool = True
-    """Order the tasks by a tour; false draws their order."""
+    """Whether a tour orders the tasks; otherwise their order is random."""
     instances: bool = True
-    """Order the rows of a task by their margin; false draws their order."""
+    """Whether margins order the rows of a task; otherwise their order is random."""
     model: str = BASE_NAME
-    """What measures tasks and margins, a model that has learned before: hub id, folder, or the bundled base."""
-    sample: Count = 100
-    """Queries that make a task's vector, at most."""
+    """Trained model that measures tasks and margins: hub id, folder, or the bundled base."""
+    sample: PositiveInt = 100
+    """Maximum number of queries whose mean is the vector of a task."""
     tour: Literal["2-opt", "annealing"] = "2-opt"
-    """How the order of tasks is found: 2-opt, or the paper's annealing, which comes less near in more time."""
-    steps: Whole = 2_000_000
-    """Proposed swaps of the annealing."""
+    """Search for the order of tasks: "2-opt", or the paper's "annealing", which is slower and finds worse tours."""
+    steps: NonNegativeInt = 2_000_000
+    """Number of swaps that annealing proposes."""
     threshold: float | None = None
-    """Rows whose margin is below it (``direction`` text), or not below it (equation), are not learned and stay as negatives of
-    their batch (equation 9); None learns all."""
+    """Margin below which (``direction`` text) or from which (equation) rows are not anchors, only negatives (equation 9). None
+    makes all rows anchors."""
     direction: Literal["text", "equation"] = "text"
-    """Which way equation 9 is read: "text" masks the difficult rows, "equation" the easy ones."""
+    """Reading of equation 9: "text" masks difficult rows, "equation" masks easy ones."""
 
 
 @dataclass(frozen=True)
 class ContrastiveRecipe(Section):
-    """A whole run."""
+    """Recipe of a run that trains an encoder with instructions."""
 
     data: PairData
-    """What is learned from."""
+    """Training data."""
     model: str = BASE_NAME
-    """A BERT-like or T5 encoder or a sentence-transformers model that pools by the mean: hub id, folder, or the bundled base."""
+    """A BERT-like or T5 encoder, or a sentence-transformers model with mean pooling: hub id, folder, or the bundled base."""
     training: ContrastiveSchedule = field(default_factory=ContrastiveSchedule)
-    """How long and how fast."""
+    """Training settings."""
     lora: Lora | None = None
-    """Adapters, merged into the result; None trains all weights."""
+    """Adapters, which are merged into the result; None trains all weights."""
     curriculum: Curriculum | None = None
-    """The order of batches; None draws it."""
-    temperature: Above0 = 0.01
-    """t of the loss."""
-    max_length: Count = 256
-    """Longest input in tokens, instruction included; texts are cut at their end."""
+    """Order of the batches; None makes it random."""
+    temperature: PositiveFloat = 0.01
+    """Temperature t of the loss."""
+    max_length: PositiveInt = 256
+    """Maximum input length in tokens, instruction included; longer texts are truncated at their end."""
 
 
 def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
-    """Build a recipe of nested tables.
+    """Validate nested tables and build a recipe.
 
     Args:
-        values: What the YAML file holds.
+        values: Content of the YAML file.
 
     Returns:
         The recipe.
 
     Raises:
         RecipeError: When a setting is unknown, missing or out of range.
+
+    Example:
+        >>> parse_recipe({"data": {"sources": ["pairs.jsonl"]}}).temperature
+        0.01
     """
-    ready = {key: value for key, value in values.items() if key not in SHARED}
-    ready["data"] = with_sources(ready.get("data"), values)
-    return checked(ContrastiveRecipe, ready)
+    settings = {key: value for key, value in values.items() if key not in SHARED_TABLES}
+    settings["data"] = expand_sources(settings.get("data"), values)
+    return validate_settings(ContrastiveRecipe, settings)

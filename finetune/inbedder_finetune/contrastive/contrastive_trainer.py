@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with batches of one task, in the order of their epoch."""
+"""sentence-transformers' trainer with batches of one task in a reproducible order."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from typing import Any
 
 from inbedder_finetune.contrastive.contrastive_losses import make_loss
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe
-from inbedder_finetune.contrastive.instructed import InstructedCollator
+from inbedder_finetune.contrastive.instructed_texts import InstructedCollator
 from inbedder_finetune.contrastive.task_batches import TaskBatchSampler
 from inbedder_finetune.preflight import uses_bf16
-from inbedder_finetune.training_run import training_arguments
+from inbedder_finetune.training_run import make_training_arguments
 
 
-def _training_arguments(recipe: ContrastiveRecipe, watches: bool) -> Any:
+def _make_training_arguments(recipe: ContrastiveRecipe, evaluates: bool) -> Any:
     from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
 
     training = recipe.training
-    return training_arguments(
+    return make_training_arguments(
         SentenceTransformerTrainingArguments,
         training,
         bf16=uses_bf16(training.bf16),
         gradient_checkpointing=training.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
-        eval_strategy="steps" if watches else "no",
-        eval_steps=training.eval_steps if watches else None,
+        eval_strategy="steps" if evaluates else "no",
+        eval_steps=training.eval_steps if evaluates else None,
     )
 
 
-def make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSampler | None, recipe: ContrastiveRecipe) -> Any:
-    """The trainer of a run.
+def make_trainer(
+    model: Any, train_batches: TaskBatchSampler, held_out_batches: TaskBatchSampler | None, recipe: ContrastiveRecipe
+) -> Any:
+    """Make the trainer of a run.
 
     Args:
         model: A SentenceTransformer.
-        learned: Batches of the learned rows.
-        watched: Batches of the held-out rows, or None.
+        train_batches: Batches of the training rows.
+        held_out_batches: Batches of the held-out rows, or None.
         recipe: Loss and schedule.
 
     Returns:
@@ -43,25 +45,25 @@ def make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSample
     from sentence_transformers import SentenceTransformerTrainer
 
     class ContrastiveTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-        """sentence-transformers' trainer with batches of one task, and nothing pickled beside the weights."""
+        """sentence-transformers' trainer with batches of one task, which saves no pickles."""
 
         def get_batch_sampler(self, dataset: Any, *_args: Any, **_settings: Any) -> TaskBatchSampler | None:
-            """The order of learned or held-out rows."""
-            return watched if dataset is self.eval_dataset else learned
+            """Get the batches of the training rows or the held-out rows."""
+            return held_out_batches if dataset is self.eval_dataset else train_batches
 
         def get_batch_samples(self, *args: Any, **settings: Any) -> Any:
-            """The batches of a step, in the epoch's order; accelerate does not pass the epoch on to a resumed run."""
-            learned.set_epoch(int((self.state.epoch or 0) + 1e-6))
+            """Get the batches of a step in the order of their epoch, which accelerate does not pass to a resumed run."""
+            train_batches.set_epoch(int((self.state.epoch or 0) + 1e-6))
             return super().get_batch_samples(*args, **settings)
 
         def add_model_card_callback(self, default_args_dict: Any) -> None:
-            """No card of sentence-transformers: this package writes its own."""
+            """Add no callback: this package writes its own model card."""
 
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
             self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
-    def table(order: TaskBatchSampler) -> Any:
-        rows = order.pairs
+    def make_dataset(batches: TaskBatchSampler) -> Any:
+        rows = batches.pairs
         columns: dict[str, list[Any]] = {
             "query": [list(row.query) for row in rows],
             "positive": [list(row.positive) for row in rows],
@@ -72,9 +74,9 @@ def make_trainer(model: Any, learned: TaskBatchSampler, watched: TaskBatchSample
 
     return ContrastiveTrainer(
         model=model,
-        args=_training_arguments(recipe, watched is not None),
-        train_dataset=table(learned),
-        eval_dataset=table(watched) if watched else None,
+        args=_make_training_arguments(recipe, held_out_batches is not None),
+        train_dataset=make_dataset(train_batches),
+        eval_dataset=make_dataset(held_out_batches) if held_out_batches else None,
         loss=make_loss(model, recipe.temperature, recipe.training.micro_batch),
         data_collator=InstructedCollator(model.tokenizer, recipe.max_length),
     )

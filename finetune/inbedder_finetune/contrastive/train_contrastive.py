@@ -1,4 +1,4 @@
-"""Contrastive fine-tuning of an instructed encoder (INSTRUCTOR paper, section 2.2 and appendix A): from a recipe to a folder."""
+"""Contrastive fine-tuning of an encoder with instructions (INSTRUCTOR paper, section 2.2 and appendix A)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from inbedder.backbones.adapters import load_merged
-from inbedder.backbones.sentence_modules import sentence_folder
-from inbedder.backbones.transformer import position_limit
-from inbedder.backbones.weights import quietly
+from inbedder.backbones.adapters import merge_lora
+from inbedder.backbones.sentence_modules import find_sentence_folder
+from inbedder.backbones.transformer import find_position_limit
+from inbedder.backbones.weights import silence_transformers
 from inbedder.errors import MissingExtraError, RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.models.bundled import resolve_name
@@ -23,42 +23,42 @@ from inbedder.models.checksums import write_checksums
 from inbedder_finetune.answering.qa_rows import hold_out
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from inbedder_finetune.contrastive.contrastive_trainer import make_trainer
-from inbedder_finetune.contrastive.instructed import (
-    UNPOOLED,
+from inbedder_finetune.contrastive.instructed_texts import (
+    UNPOOLED_MASK,
     check_instructions,
-    instructed_prompts,
-    leave_out,
-    tokenized,
+    make_prompt_tokenizer,
+    skip_instructions,
+    tokenize_texts,
 )
 from inbedder_finetune.contrastive.pairs import Pair, load_pairs
 from inbedder_finetune.contrastive.task_batches import TaskBatchSampler
-from inbedder_finetune.curriculum.data_cube import data_cube_batches, note_underfitting
-from inbedder_finetune.model_card import card, save_curve
-from inbedder_finetune.preflight import check_room, count_processes
-from inbedder_finetune.training_run import checkpoint_to_resume, identity, lora_config, note_run, train
+from inbedder_finetune.curriculum.data_cube import make_data_cube_batches, record_underfitting
+from inbedder_finetune.model_card import render_card, save_curve
+from inbedder_finetune.preflight import check_disk_space, count_processes
+from inbedder_finetune.training_run import describe_run, find_checkpoint, make_lora_config, record_run, train
 
-__all__ = ["finetune", "parse_recipe", "preview", "training_pairs"]
+__all__ = ["finetune", "load_training_pairs", "parse_recipe", "preview"]
 
 logger = logging.getLogger(__name__)
 
-KNOBS = "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, or a lora section"
+MEMORY_HINT = "a smaller training.micro_batch, a shorter max_length, training.gradient_checkpointing=true, or a lora section"
 
 
-def training_pairs(recipe: ContrastiveRecipe) -> tuple[list[Pair], list[Pair]]:
-    """The rows of a recipe, in an order that depends on the recipe alone.
+def load_training_pairs(recipe: ContrastiveRecipe) -> tuple[list[Pair], list[Pair]]:
+    """Load the pairs of a recipe, in an order that depends on the recipe only.
 
     Args:
         recipe: Data and seed.
 
     Returns:
-        The learned rows, whose places are the numbers that ``finetune(batches=)`` takes, and the held-out ones.
+        The training pairs, whose indices ``finetune(batches=)`` takes, and the held-out pairs.
     """
     pairs = load_pairs(recipe.data, recipe.training.seed)
     return hold_out(pairs, recipe.data.held_out, recipe.training.seed)
 
 
 def load_encoder(recipe: ContrastiveRecipe) -> Any:
-    """The sentence-transformers model that a recipe trains: encoder, mean pool without the prompt, Dense where it has one, norm.
+    """Load the sentence-transformers model of a recipe, with mean pooling that skips instructions, and normalization.
 
     Args:
         recipe: Model and length.
@@ -67,7 +67,8 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
         A SentenceTransformer in float32.
 
     Raises:
-        RecipeError: When it does not exist, does not pool by the mean, has no fast tokenizer or takes fewer tokens.
+        RecipeError: When the model does not exist, does not pool by the mean, has no fast tokenizer, or takes fewer tokens than
+            ``max_length``.
         MissingExtraError: When sentence-transformers is not installed.
     """
     try:
@@ -76,9 +77,9 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
     except ImportError as error:
         raise MissingExtraError("sentence-transformers", "finetune") from error
     try:
-        with quietly(expected_gaps=True):
+        with silence_transformers(expected_gaps=True):
             model = SentenceTransformer(
-                str(sentence_folder(resolve_name(recipe.model))),
+                str(find_sentence_folder(resolve_name(recipe.model))),
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
                 trust_remote_code=False,
             )
@@ -89,137 +90,145 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
     pooling = next((module for module in model if isinstance(module, Pooling)), None)
     if pooling is None or pooling.pooling_mode != "mean":
         raise RecipeError(
-            f"{recipe.model} does not pool by the mean, as INSTRUCTOR does. Choose an encoder that does, or a plain one."
+            f"{recipe.model} does not pool by the mean, as INSTRUCTOR does. Choose an encoder with mean pooling, or without any."
         )
     pooling.include_prompt = False
-    leave_out(pooling)
+    skip_instructions(pooling)
     if not any(isinstance(module, Normalize) for module in model):
         model.append(Normalize())
     if not model.tokenizer.is_fast:
-        raise RecipeError(f"{recipe.model} has no fast tokenizer (tokenizer.json); convert it with tokenizers.")
+        raise RecipeError(f"{recipe.model} has no fast tokenizer (tokenizer.json). Convert it with the package tokenizers.")
     model.tokenizer.padding_side = model.tokenizer.truncation_side = "right"
-    limit = position_limit(model.transformers_model)
+    limit = find_position_limit(model.transformers_model)
     if limit is not None and recipe.max_length > limit:
-        raise RecipeError(f"{recipe.model} takes at most {limit} tokens; set max_length={limit} or less.")
+        raise RecipeError(f"{recipe.model} takes at most {limit} tokens. Set max_length to {limit} or less.")
     model.max_seq_length = recipe.max_length
     return model
 
 
 def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None = None) -> Path:
-    """Train as a recipe says, with checkpoints from which ``training.resume`` goes on exactly.
+    """Fine-tune an encoder by a recipe; ``training.resume`` resumes exactly from its checkpoints.
 
     Args:
         recipe: Model, data and schedule.
-        batches: Row numbers of each batch (places in ``training_pairs(recipe)[0]``), each of one task, in the order of every
-            epoch; None makes batches of one task, in Data-CUBE's order where the recipe has a curriculum, else in a drawn one.
+        batches: Indices into ``load_training_pairs(recipe)[0]`` of each batch, all of one task, in the order of every epoch. None
+            makes batches of one task, in Data-CUBE's order if the recipe has a curriculum, in a random order otherwise.
 
     Returns:
-        The folder of the result, a plain sentence-transformers model, with a card and the curve.
+        Folder of the result, a sentence-transformers model, with a model card and the loss curve.
 
     Raises:
-        RecipeError: When the model or the batches cannot be used, memory or disk run out, or the output holds another run.
+        RecipeError: When the model or the batches do not fit, memory or disk space runs out, or the output folder holds another
+            run.
     """
     from transformers import set_seed
 
     if count_processes() > 1:
-        raise RecipeError("Contrastive training runs in one process; start it without torchrun and accelerate.")
+        raise RecipeError("Contrastive training runs in one process. Start it without torchrun and accelerate.")
     output = Path(recipe.training.output)
     size, seed = recipe.training.batch_size, recipe.training.seed
-    learned, watched = training_pairs(recipe)
+    train_pairs, held_out_pairs = load_training_pairs(recipe)
     if batches is None and recipe.curriculum is not None:
-        batches, anchors = data_cube_batches(learned, recipe.curriculum, size, seed)
-        learned = [replace(row, is_anchor=is_anchor) for row, is_anchor in zip(learned, anchors, strict=True)]
-    order = {} if batches is None else {"batches": _digest(batches)}
-    run = identity(recipe, **order)
-    last = checkpoint_to_resume(output, run, resume=recipe.training.resume)
+        batches, anchors = make_data_cube_batches(train_pairs, recipe.curriculum, size, seed)
+        train_pairs = [replace(row, is_anchor=is_anchor) for row, is_anchor in zip(train_pairs, anchors, strict=True)]
+    order = {} if batches is None else {"batches": _hash_batches(batches)}
+    run = describe_run(recipe, **order)
+    checkpoint = find_checkpoint(output, run, resume=recipe.training.resume)
     set_seed(recipe.training.seed)
-    orders = TaskBatchSampler(learned, size, seed, batches), TaskBatchSampler(watched, size, seed) if watched else None
+    train_batches = TaskBatchSampler(train_pairs, size, seed, batches)
+    held_out_batches = TaskBatchSampler(held_out_pairs, size, seed) if held_out_pairs else None
     model = load_encoder(recipe)
-    check_instructions(instructed_prompts(model.tokenizer, recipe.max_length), _instructions([*learned, *watched]))
+    check_instructions(
+        make_prompt_tokenizer(model.tokenizer, recipe.max_length), _list_instructions([*train_pairs, *held_out_pairs])
+    )
     if recipe.lora is not None:
-        model.add_adapter(lora_config(recipe.lora))
-    check_room(output, model)
-    note_run(output, run)
-    logger.info("%d rows of %d tasks, %d steps an epoch", len(learned), len({row.task for row in learned}), len(orders[0]))
-    trainer = make_trainer(model, *orders, recipe)
+        model.add_adapter(make_lora_config(recipe.lora))
+    check_disk_space(output, model)
+    record_run(output, run)
+    tasks = {row.task for row in train_pairs}
+    logger.info("%d rows of %d tasks, %d steps per epoch", len(train_pairs), len(tasks), len(train_batches))
+    trainer = make_trainer(model, train_batches, held_out_batches, recipe)
     started = time.time()
-    train(trainer, output, last, KNOBS)
+    train(trainer, output, checkpoint, MEMORY_HINT)
     _save(trainer.model, recipe)
     write_checksums(output)
-    text = _card(recipe, learned, trainer.state.log_history, time.time() - started)
+    text = _render_card(recipe, train_pairs, trainer.state.log_history, time.time() - started)
     with atomic_write(output / "README.md") as temporary:
         temporary.write_text(text, encoding="utf-8")
     save_curve(trainer.state.log_history, output / "curve.png")
     if recipe.curriculum is not None:
-        note_underfitting(learned, recipe.model, output, seed)
+        record_underfitting(train_pairs, recipe.model, output, seed)
     return output
 
 
-def _digest(batches: Sequence[Sequence[int]]) -> str:
+def _hash_batches(batches: Sequence[Sequence[int]]) -> str:
     return hashlib.sha256(json.dumps([[int(row) for row in batch] for batch in batches]).encode()).hexdigest()[:16]
 
 
-def _instructions(pairs: Sequence[Pair]) -> list[str]:
+def _list_instructions(pairs: Sequence[Pair]) -> list[str]:
     return list(dict.fromkeys(text.instruction for row in pairs for text in (row.query, row.positive, *row.negatives)))
 
 
 def _save(model: Any, recipe: ContrastiveRecipe) -> None:
-    """Write the plain model; adapters are merged into a fresh base first."""
+    """Save the model; adapters are first merged into a newly loaded base."""
     if recipe.lora is None:
         model.save_pretrained(recipe.training.output, create_model_card=False)
         return
-    whole = load_encoder(recipe)
+    merged_model = load_encoder(recipe)
     with tempfile.TemporaryDirectory() as adapter:
         model.transformers_model.save_pretrained(adapter)
-        if not load_merged(whole.transformers_model, Path(adapter)):
+        if not merge_lora(merged_model.transformers_model, Path(adapter)):
             raise RecipeError(
-                f"The adapter is more than plain LoRA and cannot be merged; {recipe.training.output} keeps it in a checkpoint."
+                f"The adapter is not plain LoRA and cannot be merged. A checkpoint in {recipe.training.output} holds it."
             )
-    whole.save_pretrained(recipe.training.output, create_model_card=False)
+    merged_model.save_pretrained(recipe.training.output, create_model_card=False)
 
 
-def _card(recipe: ContrastiveRecipe, rows: Sequence[Pair], history: Sequence[dict[str, Any]], seconds: float) -> str:
+def _render_card(recipe: ContrastiveRecipe, rows: Sequence[Pair], history: Sequence[dict[str, Any]], seconds: float) -> str:
     name = Path(recipe.training.output).name
-    known = _instructions(rows)
-    shown = "\n".join(f"- `{name!r}`" if name else "- none" for name in known[:20])
-    about = (
-        f"{recipe.model}, fine-tuned by inbedder's contrastive method: instruction and text are read together, the text's states "
-        f'are pooled.\n`SentenceTransformer("{name}").encode(texts, prompt=instruction)` loads it without remote code.\n\n'
-        f"It was trained under {len(known):,} instructions{', such as' if len(known) > 20 else ''}:\n\n{shown}"
+    instructions = _list_instructions(rows)
+    examples = "\n".join(f"- `{instruction!r}`" if instruction else "- none" for instruction in instructions[:20])
+    summary = (
+        f"{recipe.model}, fine-tuned by inbedder's contrastive method: it reads instruction and text together, and pools the "
+        f"text's states.\n"
+        f'`SentenceTransformer("{name}").encode(texts, prompt=instruction)` runs it without remote code.\n\n'
+        f"It was trained with {len(instructions):,} instructions{', such as' if len(instructions) > 20 else ''}:\n\n{examples}"
     )
     licences = {source.path: source.licence for source in recipe.data.sources}
-    return card(recipe, about, licences, [row.source for row in rows], history, seconds)
+    return render_card(recipe, summary, licences, [row.source for row in rows], history, seconds)
 
 
 def preview(recipe: ContrastiveRecipe) -> str:
-    """The dry run of a recipe: nothing is trained or written.
+    """Describe the training data of a recipe as the encoder reads it; train and write nothing.
 
     Args:
         recipe: Model and data.
 
     Returns:
-        The first rows of each source with what the pool sees of them, and a table of the tasks.
+        The first row of each source with its pooled tokens, and a table of the tasks.
     """
-    learned, watched = training_pairs(recipe)
+    train_pairs, held_out_pairs = load_training_pairs(recipe)
     model = load_encoder(recipe)
-    check_instructions(instructed_prompts(model.tokenizer, recipe.max_length), _instructions([*learned, *watched]))
+    check_instructions(
+        make_prompt_tokenizer(model.tokenizer, recipe.max_length), _list_instructions([*train_pairs, *held_out_pairs])
+    )
     lines = []
-    for source in dict.fromkeys(row.source for row in learned):
-        first = next(row for row in learned if row.source == source)
+    for source in dict.fromkeys(row.source for row in train_pairs):
+        first = next(row for row in train_pairs if row.source == source)
         lines.append(f"== {source}")
-        for name, shown in (
+        for name, text in (
             ("query", first.query),
             ("pos", first.positive),
             *(("neg", negative) for negative in first.negatives),
         ):
-            inputs = tokenized(instructed_prompts(model.tokenizer, recipe.max_length), [shown])
-            pooled = inputs["input_ids"][0][(inputs["attention_mask"] * (1 - inputs[UNPOOLED]))[0].bool()]
+            inputs = tokenize_texts(make_prompt_tokenizer(model.tokenizer, recipe.max_length), [text])
+            pooled = inputs["input_ids"][0][(inputs["attention_mask"] * (1 - inputs[UNPOOLED_MASK]))[0].bool()]
             lines += [
-                f"{name}: {shown.instruction + shown.text!r}",
+                f"{name}: {text.instruction + text.text!r}",
                 f"pooled: {model.tokenizer.convert_ids_to_tokens(pooled.tolist())}",
             ]
     lines += ["", "task  rows  negatives"]
-    for task in dict.fromkeys(row.task for row in learned):
-        of_task = [row for row in learned if row.task == task]
-        lines.append(f"{task}  {len(of_task):,}  {len(of_task[0].negatives)}")
+    for task in dict.fromkeys(row.task for row in train_pairs):
+        task_pairs = [row for row in train_pairs if row.task == task]
+        lines.append(f"{task}  {len(task_pairs):,}  {len(task_pairs[0].negatives)}")
     return "\n".join(lines)

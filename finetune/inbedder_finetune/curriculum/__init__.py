@@ -1,24 +1,24 @@
-"""Data-CUBE's order of training (Min et al. 2024)."""
+"""Data-CUBE's order of tasks and rows (Min et al. 2024)."""
 
 from inbedder_finetune.curriculum.row_order import (
     arrange,
-    instance_margins,
-    loss_mask,
-    random_batches,
-    task_similarity,
-    task_vectors,
-    underfitting,
+    compute_margins,
+    compute_task_similarity,
+    compute_task_vectors,
+    make_loss_mask,
+    measure_underfitting,
+    sample_batches,
 )
-from inbedder_finetune.curriculum.task_tours import order_tasks, tour_similarity
+from inbedder_finetune.curriculum.task_tours import measure_tour, order_tasks
 
 __all__ = [
     "arrange",
-    "instance_margins",
-    "loss_mask",
+    "compute_margins",
+    "compute_task_similarity",
+    "compute_task_vectors",
+    "make_loss_mask",
+    "measure_tour",
+    "measure_underfitting",
     "order_tasks",
-    "random_batches",
-    "task_similarity",
-    "task_vectors",
-    "tour_similarity",
-    "underfitting",
+    "sample_batches",
 ]

@@ -1,13 +1,13 @@
-"""Data-CUBE: in what order an instructed encoder learns its tasks and, within a task, its rows (Min et al. 2024).
+"""Data-CUBE: the order of tasks, and of the rows within a task, for training an encoder with instructions (Min et al. 2024).
 
-1. Tasks (section 4.2): a task's vector is the mean of the vectors of some of its instructed queries (equation 4). ``order_tasks``
-   looks for the closed tour of tasks whose neighbours are most alike by cosine (equations 5 and 6; ``tours``).
-2. Rows (section 4.3): a row's margin is sim(q, s+) - sim(q, s-) (equation 8). Large is easy. Each task's rows are sorted from
-   easy to difficult and cut into batches.
-3. Both (algorithm 1): the tour is walked round after round; in each round every task gives its next batch, until all are given.
+1. Tasks (section 4.2): the vector of a task is the mean vector of some of its queries with instructions (equation 4).
+   ``order_tasks`` searches for the closed tour of tasks with the most similar neighbours (equations 5 and 6; ``task_tours``).
+2. Rows (section 4.3): the margin of a row is sim(q, s+) - sim(q, s-) (equation 8); a large margin means an easy row. The rows of
+   each task are sorted from easy to difficult and split into batches.
+3. Both (algorithm 1): the tour is repeated until all batches are used; in each round every task gives its next batch.
 
-The model that measures both is one that has learned before: all-MiniLM-L6-v2, or INSTRUCTOR (the paper's). Nothing here trains:
-``arrange`` says which rows stand in which batch. The paper's code is not published.
+A trained model measures vectors and margins: all-MiniLM-L6-v2, or INSTRUCTOR as in the paper. Nothing is trained here;
+``arrange`` returns the rows of each batch. The paper published no code.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from inbedder.encoding.reencode import sentence_vectors
+from inbedder.encoding.reencode import embed_sentences
 from inbedder.errors import InputError
 from inbedder.options import BASE_NAME
-from inbedder.vectors import unit
-from inbedder_finetune.curriculum.task_tours import Floats, order_tasks, tour_similarity
+from inbedder.vectors import normalize_vectors
+from inbedder_finetune.curriculum.task_tours import Floats, measure_tour, order_tasks
 
 __all__ = [
     "arrange",
-    "instance_margins",
-    "loss_mask",
+    "compute_margins",
+    "compute_task_similarity",
+    "compute_task_vectors",
+    "make_loss_mask",
+    "measure_tour",
+    "measure_underfitting",
     "order_tasks",
-    "random_batches",
-    "task_similarity",
-    "task_vectors",
-    "tour_similarity",
-    "underfitting",
+    "sample_batches",
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
-UNDERFITTED = 0.05
-"""A row of a smaller margin is underfitted (figure 1b)."""
+UNDERFITTING_MARGIN = 0.05
+"""Rows with a smaller margin are underfitted (figure 1b)."""
 
 
 class Encoder(Protocol):
-    """What embeds texts: an InBedder, a SentenceTransformer, or anything alike."""
+    """Interface of an embedding model, such as InBedder or SentenceTransformer."""
 
     def encode(self, texts: list[str], /) -> Any:
-        """Vectors of n texts, shape (n, d)."""
+        """Embed texts; returns vectors of shape (n, d)."""
 
 
-def task_vectors(
+def compute_task_vectors(
     queries: Sequence[str],
     task_ids: Sequence[Any] | Array,
     model: str | Encoder = BASE_NAME,
@@ -56,99 +56,101 @@ def task_vectors(
     sample: int = 100,
     seed: int = 0,
 ) -> Floats:
-    """The mean vector of some queries of each task (equation 4).
+    """Compute the mean vector of some queries of each task (equation 4).
 
     Args:
-        queries: n instructed queries: the instruction and the query in one text (equation 2).
-        task_ids: The task of each query, shape (n,).
-        model: A sentence-transformers model by id or folder, such as hkunlp/instructor-large, or what has ``encode``.
-        sample: At most so many queries per task (n_t, which the paper does not tell), drawn.
-        seed: Seed of the draw.
+        queries: n queries, each with its instruction in one text (equation 2).
+        task_ids: Task of each query, shape (n,).
+        model: An embedding model, or the id or folder of a sentence-transformers model, such as hkunlp/instructor-large.
+        sample: Maximum number of queries per task, sampled at random (n_t, which the paper does not give).
+        seed: Random seed.
 
     Returns:
-        Shape (m, d), tasks in the order of ``np.unique(task_ids)``.
+        Vectors of shape (m, d), with tasks in the order of ``np.unique(task_ids)``.
 
     Raises:
-        InputError: When there are not as many tasks as queries, or the sample is empty.
+        InputError: When queries and task ids differ in number, or the sample is empty.
         MissingExtraError: When a model is named and sentence-transformers is not installed.
         ModelError: When the named model cannot be loaded.
     """
     if sample < 1:
         raise InputError(f"sample must be 1 or more, not {sample}.")
-    draw = np.random.default_rng(seed)
-    _, rows_by_task = _tasks(task_ids, len(queries))
-    sampled = [rows if len(rows) <= sample else draw.choice(rows, sample, replace=False) for rows in rows_by_task]
+    rng = np.random.default_rng(seed)
+    _, rows_by_task = _group_rows(task_ids, len(queries))
+    sampled = [rows if len(rows) <= sample else rng.choice(rows, sample, replace=False) for rows in rows_by_task]
     texts = [queries[int(row)] for rows in sampled for row in rows]
     if not texts:
         return np.empty((0, 0))
-    vectors = np.asarray(sentence_vectors(texts, model) if isinstance(model, str) else model.encode(texts), dtype=np.float64)
+    vectors = np.asarray(embed_sentences(texts, model) if isinstance(model, str) else model.encode(texts), dtype=np.float64)
     parts = np.split(vectors, np.cumsum([len(rows) for rows in sampled])[:-1])
     return np.stack([part.mean(axis=0) for part in parts])
 
 
-def task_similarity(vectors: Array) -> Floats:
-    """Cosines between tasks (equation 5); a task whose vector is 0 is like no other.
+def compute_task_similarity(vectors: Array) -> Floats:
+    """Compute the cosines between tasks (equation 5); a task with a zero vector has cosines of 0.
 
     Args:
-        vectors: Shape (m, d).
+        vectors: Task vectors, shape (m, d).
 
     Returns:
-        Shape (m, m).
+        Cosines, shape (m, m).
     """
-    long = unit(np.asarray(vectors, dtype=np.float64))
-    similarity: Floats = long @ long.T
+    unit_vectors = normalize_vectors(np.asarray(vectors, dtype=np.float64))
+    similarity: Floats = unit_vectors @ unit_vectors.T
     return similarity
 
 
-def instance_margins(queries: Array, positives: Array, negatives: Array) -> Floats:
-    """How clearly each row's positive is told from its negative (phi of equation 8), by cosine.
+def compute_margins(queries: Array, positives: Array, negatives: Array) -> Floats:
+    """Compute the margin of each row, the cosine to its positive less the cosine to its nearest negative (phi of equation 8).
 
     Args:
         queries: Shape (n, d).
         positives: Shape (n, d).
-        negatives: Shape (n, d), or (n, h, d) with several negatives per row, of which the nearest counts.
+        negatives: Shape (n, d), or (n, h, d) with several negatives per row.
 
     Returns:
-        From -2 to 2, large where the row is easy, shape (n,).
+        Margins from -2 (difficult) to 2 (easy), shape (n,).
 
     Raises:
-        InputError: When the shapes do not fit.
+        InputError: When the shapes do not match.
     """
-    query, positive, negative = (unit(np.asarray(query, dtype=np.float64)) for query in (queries, positives, negatives))
+    query, positive, negative = (
+        normalize_vectors(np.asarray(query, dtype=np.float64)) for query in (queries, positives, negatives)
+    )
     negative = negative[:, None] if negative.ndim == 2 else negative
     if query.ndim != 2 or query.shape != positive.shape or negative.ndim != 3 or negative.shape[::2] != query.shape:
         shapes = ", ".join(str(np.shape(query)) for query in (queries, positives, negatives))
-        raise InputError(f"Queries and positives have the shape (n, d), negatives (n, d) or (n, h, d); these have {shapes}.")
+        raise InputError(f"Queries and positives need the shape (n, d), negatives (n, d) or (n, h, d), not {shapes}.")
     to_negatives = np.einsum("nd,nhd->nh", query, negative)
     margins: Floats = (query * positive).sum(axis=1) - to_negatives.max(axis=1)
     return margins
 
 
-def loss_mask(margins: Array, threshold: float, *, direction: str = "text") -> Mask:
-    """Which rows are learned (alpha of equation 9).
+def make_loss_mask(margins: Array, threshold: float, *, direction: str = "text") -> Mask:
+    """Mark the rows that have a loss (alpha of equation 9).
 
-    Equation 9 as printed gives 0 to margins of the threshold or more: it would leave out the easy rows. The text around it
-    leaves out "too difficult instances", which "could potentially introduce noise", and a difficult row is one of a small margin
-    (section 4.3.1). The text is followed unless the direction says otherwise.
+    Equation 9 as printed masks margins from the threshold on, that is the easy rows. The text around it masks "too difficult
+    instances", which "could potentially introduce noise", and a difficult row has a small margin (section 4.3.1). The default
+    follows the text.
 
-    The paper multiplies the loss of a row by this, so that a row that is not learned still lends its sentences as negatives to
-    its batch, and so do recipes (``data_cube``). To leave the rows out altogether, give the mask to ``arrange`` as ``keep``.
+    The paper and the recipes (``data_cube``) multiply the loss of a row by alpha, so a masked row remains a negative in its
+    batch. To drop masked rows entirely, pass the mask to ``arrange`` as ``keep``.
 
     Args:
         margins: Shape (n,).
         threshold: delta.
-        direction: "text" learns margins of the threshold or more, "equation" those below it.
+        direction: "text" marks margins from the threshold on, "equation" margins below it.
 
     Returns:
-        True where a row is learned, shape (n,).
+        True where a row has a loss, shape (n,).
 
     Raises:
-        InputError: When the direction is not known or a margin is not finite.
+        InputError: When the direction is unknown or a margin is not finite.
     """
     if direction not in ("text", "equation"):
         raise InputError(f"direction is {direction!r}; choose one of: text, equation.")
-    clear: Mask = _finite(margins, len(margins)) >= threshold
-    return clear if direction == "text" else ~clear
+    is_easy: Mask = _check_margins(margins, len(margins)) >= threshold
+    return is_easy if direction == "text" else ~is_easy
 
 
 def arrange(
@@ -163,120 +165,122 @@ def arrange(
     tour: str = "2-opt",
     steps: int = 2_000_000,
 ) -> list[list[int]]:
-    """The batches of one epoch (algorithm 1, lines 1 to 25, until no task has a batch left).
+    """Arrange the rows of one epoch in batches (algorithm 1, lines 1 to 25, until all tasks are used up).
 
-    Every kept row comes once. The last batch of a task may be short, and holds its most difficult rows. Large tasks have more
-    rounds than small ones, so the last rounds pass over the tasks that are done.
+    Every kept row occurs once. The last batch of a task may be short; it holds the most difficult rows. Later rounds skip tasks
+    without batches left.
 
     Args:
-        task_ids: The task of each row, shape (n,).
-        margins: phi of each row, shape (n,); None draws the order of rows ("w/o Inst" of table 3).
-        task_vectors: Shape (m, d), tasks in the order of ``np.unique(task_ids)``; None draws the order of tasks ("w/o Task").
+        task_ids: Task of each row, shape (n,).
+        margins: phi of each row, shape (n,); None orders rows at random ("w/o Inst" of table 3).
+        task_vectors: Shape (m, d), with tasks in the order of ``np.unique(task_ids)``; None orders tasks at random ("w/o Task").
         batch_size: Rows per batch.
-        seed: Seed of the tour, of rows of equal margin, and of what is drawn.
-        keep: Rows that come at all, shape (n,); None is all.
-        drop_last: Leave out batches that are short.
-        tour: How ``order_tasks`` finds the order of tasks: "2-opt" or "annealing".
-        steps: Of the annealing.
+        seed: Seed of the tour, of rows with equal margins, and of random orders.
+        keep: Rows to keep, shape (n,); None keeps all.
+        drop_last: Whether to drop short batches.
+        tour: Search for the order of tasks: "2-opt" or "annealing".
+        steps: Number of swaps that annealing proposes.
 
     Returns:
-        Row numbers, one list per batch; each holds rows of one task.
+        Row indices of each batch; a batch holds rows of one task.
 
     Raises:
-        InputError: When lengths do not fit, a margin is not finite, or the batch size is below 1.
+        InputError: When lengths do not match, a margin is not finite, or the batch size is below 1.
+
+    Example:
+        >>> arrange(["a", "a", "a", "b"], [0.1, 0.5, 0.3, 0.2], np.eye(2), batch_size=2)
+        [[1, 2], [3], [0]]
     """
-    names, rows_by_task = _tasks(task_ids, len(task_ids))
-    draw = np.random.default_rng(seed)
-    shuffled = [draw.permutation(rows) for rows in rows_by_task]
+    names, rows_by_task = _group_rows(task_ids, len(task_ids))
+    rng = np.random.default_rng(seed)
+    shuffled = [rng.permutation(rows) for rows in rows_by_task]
     if margins is not None:
-        easy = _finite(margins, len(task_ids))
-        shuffled = [rows[np.argsort(-easy[rows], kind="stable")] for rows in shuffled]
+        phi = _check_margins(margins, len(task_ids))
+        shuffled = [rows[np.argsort(-phi[rows], kind="stable")] for rows in shuffled]
     if keep is not None:
-        kept = np.asarray(keep, dtype=bool)
-        if kept.shape != (len(task_ids),):
-            raise InputError(f"keep says yes or no to each of {len(task_ids)} rows; its shape is {kept.shape}.")
-        shuffled = [rows[kept[rows]] for rows in shuffled]
+        is_kept = np.asarray(keep, dtype=bool)
+        if is_kept.shape != (len(task_ids),):
+            raise InputError(f"keep needs one value for each of {len(task_ids)} rows; its shape is {is_kept.shape}.")
+        shuffled = [rows[is_kept[rows]] for rows in shuffled]
     if task_vectors is None:
-        order = draw.permutation(len(names)).tolist()
+        order = rng.permutation(len(names)).tolist()
     elif len(task_vectors) != len(names):
-        raise InputError(f"There are {len(names)} tasks and {len(task_vectors)} vectors of tasks; give one each.")
+        raise InputError(f"{len(names)} tasks need {len(names)} task vectors, not {len(task_vectors)}.")
     else:
-        order = order_tasks(task_similarity(task_vectors), method=tour, steps=steps, seed=seed)
-    parts = [_cut(rows, batch_size, drop_last) for rows in shuffled]
+        order = order_tasks(compute_task_similarity(task_vectors), method=tour, steps=steps, seed=seed)
+    parts = [_split_batches(rows, batch_size, drop_last) for rows in shuffled]
     rounds = max((len(part) for part in parts), default=0)
     return [parts[task][turn] for turn in range(rounds) for task in order if turn < len(parts[task])]
 
 
-def random_batches(
+def sample_batches(
     task_ids: Sequence[Any] | Array, batch_size: int, *, seed: int = 0, drop_last: bool = False
 ) -> list[list[int]]:
-    """The batches that ``arrange`` is compared with ("Vanilla" of table 3): drawn rows of one task each, in a drawn order.
+    """Sample batches of one task in a random order, the baseline of ``arrange`` ("Vanilla" of table 3).
 
     Args:
-        task_ids: The task of each row, shape (n,).
-        batch_size: Rows a batch.
-        seed: Seed of the draw.
-        drop_last: Leave out batches that are short.
+        task_ids: Task of each row, shape (n,).
+        batch_size: Rows per batch.
+        seed: Random seed.
+        drop_last: Whether to drop short batches.
 
     Returns:
-        Row numbers, a list per batch, as many batches of each length as ``arrange`` makes.
+        Row indices of each batch, with as many batches of each length as ``arrange`` returns.
 
     Raises:
         InputError: When the batch size is below 1.
     """
-    draw = np.random.default_rng(seed)
-    _, rows_by_task = _tasks(task_ids, len(task_ids))
-    batches = [batch for rows in rows_by_task for batch in _cut(draw.permutation(rows), batch_size, drop_last)]
-    return [batches[place] for place in draw.permutation(len(batches))]
+    rng = np.random.default_rng(seed)
+    _, rows_by_task = _group_rows(task_ids, len(task_ids))
+    batches = [batch for rows in rows_by_task for batch in _split_batches(rng.permutation(rows), batch_size, drop_last)]
+    return [batches[index] for index in rng.permutation(len(batches))]
 
 
-def underfitting(
-    task_ids: Sequence[Any] | Array, margins: Sequence[float] | Array, *, threshold: float = UNDERFITTED
+def measure_underfitting(
+    task_ids: Sequence[Any] | Array, margins: Sequence[float] | Array, *, threshold: float = UNDERFITTING_MARGIN
 ) -> dict[str, Any]:
-    """The share of rows whose positive and negative are not clearly told apart, of each task (figure 2) and of all.
-
-    Called with the margins of a model before training and of one after, it shows what was learned.
+    """Measure the share of underfitted rows, per task (figure 2) and overall.
 
     Args:
-        task_ids: The task of each row, shape (n,).
-        margins: phi of each row, shape (n,).
-        threshold: Rows of a smaller margin are underfitted.
+        task_ids: Task of each row, shape (n,).
+        margins: phi of each row, shape (n,), before or after training.
+        threshold: Rows with a smaller margin are underfitted.
 
     Returns:
-        ``overall`` (share of all rows), ``tasks`` (share by name) and ``degrees``: how many tasks are severe (above 0.8),
-        moderate (above 0.5) and mild (the rest), as in figure 1b. Ready for json.
+        ``overall`` (share of all rows), ``tasks`` (share by task name) and ``degrees``: the numbers of tasks that are severe
+        (share above 0.8), moderate (above 0.5) and mild (others), as in figure 1b. All values are JSON types.
 
     Raises:
-        InputError: When lengths do not fit or a margin is not finite.
+        InputError: When lengths do not match or a margin is not finite.
     """
-    names, rows_by_task = _tasks(task_ids, len(task_ids))
-    under = _finite(margins, len(task_ids)) < threshold
-    shares = {str(name): float(under[rows].mean()) for name, rows in zip(names, rows_by_task, strict=True)}
+    names, rows_by_task = _group_rows(task_ids, len(task_ids))
+    is_underfitted = _check_margins(margins, len(task_ids)) < threshold
+    shares = {str(name): float(is_underfitted[rows].mean()) for name, rows in zip(names, rows_by_task, strict=True)}
     severe = sum(share > 0.8 for share in shares.values())
     moderate = sum(0.5 < share <= 0.8 for share in shares.values())
     degrees = {"severe": severe, "moderate": moderate, "mild": len(shares) - severe - moderate}
-    return {"overall": float(under.mean()) if len(under) else 0.0, "tasks": shares, "degrees": degrees}
+    return {"overall": float(is_underfitted.mean()) if len(is_underfitted) else 0.0, "tasks": shares, "degrees": degrees}
 
 
-def _tasks(task_ids: Sequence[Any] | Array, rows: int) -> tuple[Array, list[Array]]:
-    """The tasks' names in order, and the rows of each."""
+def _group_rows(task_ids: Sequence[Any] | Array, rows: int) -> tuple[Array, list[Array]]:
+    """Group rows by task; returns the sorted task names, and the rows of each task."""
     ids = np.asarray(task_ids)
     if ids.shape != (rows,):
-        raise InputError(f"Each of {rows} rows needs one task; the tasks' shape is {ids.shape}.")
+        raise InputError(f"Each of {rows} rows needs one task; the shape of task_ids is {ids.shape}.")
     names, numbers, counts = np.unique(ids, return_inverse=True, return_counts=True)
     rows_by_task = np.split(np.argsort(numbers, kind="stable"), np.cumsum(counts)[:-1]) if len(names) else []
     return names, rows_by_task
 
 
-def _cut(rows: Array, batch_size: int, drop_last: bool) -> list[list[int]]:
+def _split_batches(rows: Array, batch_size: int, drop_last: bool) -> list[list[int]]:
     if batch_size < 1:
         raise InputError(f"batch_size must be 1 or more, not {batch_size}.")
     batches = [rows[start : start + batch_size].tolist() for start in range(0, len(rows), batch_size)]
     return batches[:-1] if drop_last and len(rows) % batch_size else batches
 
 
-def _finite(margins: Sequence[float] | Array, rows: int) -> Floats:
+def _check_margins(margins: Sequence[float] | Array, rows: int) -> Floats:
     values = np.asarray(margins, dtype=np.float64)
     if values.shape != (rows,) or not np.isfinite(values).all():
-        raise InputError(f"Each of {rows} rows needs one finite margin; the margins' shape is {values.shape}.")
+        raise InputError(f"Each of {rows} rows needs one finite margin; the shape of margins is {values.shape}.")
     return values

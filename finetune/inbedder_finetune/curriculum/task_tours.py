@@ -1,12 +1,12 @@
-"""The order of tasks: the closed tour whose neighbours are most alike (Data-CUBE paper, section 4.2).
+"""Order of tasks: the closed tour with the most similar neighbours (Data-CUBE paper, section 4.2).
 
-With ``similarity`` S of m tasks, a tour o is worth (equation 6, the closing edge counted once)::
+With the ``similarity`` S of m tasks, the value of a tour o is (equation 6, with the closing edge counted once)::
 
     S[o_1, o_2] + S[o_2, o_3] + ... + S[o_m-1, o_m] + S[o_m, o_1]
 
-The tour that is worth most is looked for by 2-opt: greedy tours from several tasks, each improved by reversing parts of it until
-no reversal gains, and the best of them taken. The paper anneals (``annealing``), which comes less near in more time:
-``results/tours.json``, made by ``scripts/bench/compare_tours.py``, has the distance of both to the optimum.
+The best tour is searched by 2-opt: greedy tours from several tasks are improved by reversing parts of them until no reversal
+gains, and the best one is taken. The paper uses simulated annealing (``annealing``), which takes longer and finds worse tours:
+``finetune/results/tours.json``, written by ``scripts/bench/compare_tours.py``, compares both with the optimum.
 """
 
 from __future__ import annotations
@@ -22,31 +22,35 @@ from inbedder_finetune.curriculum.annealing import anneal
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
-STARTS = 20
-"""Greedy tours that 2-opt improves, at most."""
-ENOUGH = 50_000
-"""Annealing steps per task: fewer than 40 tasks take fewer than 2 million."""
-TIE = 1e-12
-"""Gains of less, relative to the largest similarity, are rounding."""
+MAX_STARTS = 20
+"""Maximum number of greedy tours that 2-opt improves."""
+MAX_STEPS_PER_TASK = 50_000
+"""Maximum number of annealing steps per task: fewer than 40 tasks take fewer than 2 million steps."""
+RELATIVE_TOLERANCE = 1e-12
+"""Gains up to this share of the largest similarity count as rounding errors."""
 
 
 def order_tasks(similarity: Floats, *, method: str = "2-opt", steps: int = 2_000_000, seed: int = 0) -> list[int]:
-    """Order tasks so that neighbours are alike.
+    """Order tasks so that neighbours are similar.
 
-    The tour is written from task 0 on, towards the smaller of its two neighbours.
+    The tour starts with task 0, followed by the smaller of its two neighbours.
 
     Args:
-        similarity: Symmetric, shape (m, m); the diagonal is not read. Differences of 1e-5 of the largest value between both
-            sides are taken as rounding and averaged.
-        method: "2-opt", or "annealing", the paper's.
-        steps: Annealing: at most so many proposed swaps, and at most ``ENOUGH`` per task.
-        seed: Seed of the starts, or of start and swaps.
+        similarity: Symmetric, shape (m, m); the diagonal is ignored. Asymmetries up to 1e-5 of the largest value are averaged.
+        method: "2-opt", or "annealing" as in the paper.
+        steps: Maximum number of swaps that annealing proposes, limited by ``MAX_STEPS_PER_TASK``.
+        seed: Random seed.
 
     Returns:
-        Every task once, m numbers.
+        The m tasks, each once.
 
     Raises:
-        InputError: When the matrix is not square, not symmetric or not finite, the method is unknown, or steps are negative.
+        InputError: When the matrix is not square, not symmetric or not finite, the method is unknown, or steps is negative.
+
+    Example:
+        >>> angles = np.array([0.0, 2.0, 1.0, 3.0])
+        >>> order_tasks(np.cos(angles[:, None] - angles))
+        [0, 2, 1, 3]
     """
     checked = check_similarity(similarity)
     if method not in ("2-opt", "annealing"):
@@ -55,30 +59,30 @@ def order_tasks(similarity: Floats, *, method: str = "2-opt", steps: int = 2_000
         raise InputError(f"steps must be 0 or more, not {steps}.")
     tasks = len(checked)
     if tasks < 4:
-        return list(range(tasks))  # all tours are the same
+        return list(range(tasks))  # all closed tours are equal
     if method == "annealing":
-        best = anneal(checked, min(steps, ENOUGH * tasks), seed)
+        best = anneal(checked, min(steps, MAX_STEPS_PER_TASK * tasks), seed)
     else:
-        starts = np.random.default_rng(seed).permutation(tasks)[:STARTS]
-        tours = [two_opt(checked, greedy_tour(checked, int(start))) for start in starts]
-        best = max(tours, key=lambda tour: tour_similarity(checked, tour))
-    at = best.index(0)
-    best = best[at:] + best[:at]
+        starts = np.random.default_rng(seed).permutation(tasks)[:MAX_STARTS]
+        tours = [run_two_opt(checked, build_greedy_tour(checked, int(start))) for start in starts]
+        best = max(tours, key=lambda tour: measure_tour(checked, tour))
+    start_index = best.index(0)
+    best = best[start_index:] + best[:start_index]
     return best if best[1] < best[-1] else [0, *best[:0:-1]]
 
 
-def tour_similarity(similarity: Floats, order: Sequence[int]) -> float:
-    """What a closed tour is worth (equation 6).
+def measure_tour(similarity: Floats, order: Sequence[int]) -> float:
+    """Compute the value of a closed tour (equation 6).
 
     Args:
-        similarity: As for ``order_tasks``.
-        order: Every task once.
+        similarity: Symmetric, shape (m, m).
+        order: The m tasks, each once.
 
     Returns:
-        The sum over neighbours, the last and the first among them; 0 for fewer than two tasks.
+        Sum of the similarities of neighbours, including the last and the first task; 0 for fewer than two tasks.
 
     Raises:
-        InputError: When the matrix is refused or the order is not one of all its tasks.
+        InputError: When the matrix is not valid, or the order does not hold each task once.
     """
     checked, tour = check_similarity(similarity), [int(task) for task in order]
     if sorted(tour) != list(range(len(checked))):
@@ -87,68 +91,68 @@ def tour_similarity(similarity: Floats, order: Sequence[int]) -> float:
 
 
 def check_similarity(similarity: Floats) -> Floats:
-    """A similarity as the searches need it.
+    """Check a similarity matrix, and make it exactly symmetric.
 
     Args:
-        similarity: As for ``order_tasks``.
+        similarity: Symmetric, shape (m, m).
 
     Returns:
-        float64, symmetric to the bit, with a diagonal of 0, shape (m, m).
+        float64, exactly symmetric, with a diagonal of 0, shape (m, m).
 
     Raises:
-        InputError: When it is not square, not symmetric or not finite.
+        InputError: When the matrix is not square, not symmetric or not finite.
     """
     try:
         checked = np.array(similarity, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"A similarity of tasks is a matrix of numbers: {error}") from error
+        raise InputError(f"The similarity of tasks must be a matrix of numbers: {error}") from error
     if checked.size == 0:
         return np.empty((0, 0))
     if checked.ndim != 2 or checked.shape[0] != checked.shape[1]:
-        raise InputError(f"A similarity of m tasks has the shape (m, m), not {checked.shape}.")
+        raise InputError(f"The similarity of m tasks must have the shape (m, m), not {checked.shape}.")
     np.fill_diagonal(checked, 0.0)
     if not np.isfinite(checked).all():
-        raise InputError("The similarity holds values that are not finite: is a task's vector empty, zero or NaN?")
+        raise InputError("The similarity holds values that are not finite. Check the task vectors for NaN.")
     if np.abs(checked - checked.T).max() > 1e-5 * np.abs(checked).max():
-        raise InputError("The similarity is not symmetric: give that of both directions, such as (s + s.T) / 2.")
+        raise InputError("The similarity is not symmetric. Average both directions: (s + s.T) / 2.")
     halves: Floats = (checked + checked.T) / 2
     return halves
 
 
-def greedy_tour(similarity: Floats, start: int = 0) -> list[int]:
-    """From a task on, always to the most similar one that is left.
+def build_greedy_tour(similarity: Floats, start: int = 0) -> list[int]:
+    """Build a tour that always goes to the most similar remaining task.
 
     Args:
-        similarity: As for ``order_tasks``.
+        similarity: Symmetric, shape (m, m).
         start: The first task.
 
     Returns:
-        Every task once.
+        The m tasks, each once.
 
     Raises:
-        InputError: When the matrix is refused.
+        InputError: When the matrix is not valid.
     """
-    left = check_similarity(similarity)
-    tour = [start] if len(left) else []
-    left[:, tour] = -np.inf
-    for _ in range(len(left) - 1):
-        tour.append(int(left[tour[-1]].argmax()))
-        left[:, tour[-1]] = -np.inf
+    remaining = check_similarity(similarity)
+    tour = [start] if len(remaining) else []
+    remaining[:, tour] = -np.inf
+    for _ in range(len(remaining) - 1):
+        tour.append(int(remaining[tour[-1]].argmax()))
+        remaining[:, tour[-1]] = -np.inf
     return tour
 
 
-def two_opt(similarity: Floats, order: Sequence[int]) -> list[int]:
-    """Reverse parts of a tour, the most gainful first, until no reversal gains.
+def run_two_opt(similarity: Floats, order: Sequence[int]) -> list[int]:
+    """Improve a tour by reversing parts of it, the largest gain first, until no reversal gains.
 
     Args:
-        similarity: As for ``order_tasks``.
-        order: Every task once.
+        similarity: Symmetric, shape (m, m).
+        order: The m tasks, each once.
 
     Returns:
-        A tour that is worth no less.
+        A tour with at least the same value.
 
     Raises:
-        InputError: When the matrix is refused.
+        InputError: When the matrix is not valid.
     """
     checked, tour = check_similarity(similarity), np.array(order, dtype=np.int64)
     tasks = len(tour)
@@ -157,7 +161,7 @@ def two_opt(similarity: Floats, order: Sequence[int]) -> list[int]:
         edges = checked[tour, after]
         gains = np.triu(checked[np.ix_(tour, tour)] + checked[np.ix_(after, after)] - edges[:, None] - edges, 2)
         first, second = divmod(int(gains.argmax()), tasks)
-        if gains[first, second] <= TIE * max(1.0, float(np.abs(edges).max())):
+        if gains[first, second] <= RELATIVE_TOLERANCE * max(1.0, float(np.abs(edges).max())):
             break
         tour[first + 1 : second + 1] = tour[first + 1 : second + 1][::-1]
     return [int(task) for task in tour]

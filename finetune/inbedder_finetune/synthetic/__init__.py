@@ -1,1 +1,1 @@
-"""Training rows composed of written phrases: captions, abstracts, reviews and letters."""
+"""Composed training texts: opinions, requests, captions, abstracts, titles."""

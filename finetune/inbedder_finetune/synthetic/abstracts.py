@@ -1,7 +1,7 @@
-"""Abstracts composed of written phrases: what was studied, in whom, how, and what came out.
+"""Abstracts composed of phrases: what was studied, in whom, how, and with what result.
 
-Factor, outcome, design and direction of the result are drawn apart, so that two abstracts of one field agree under one question
-and differ under another. ``written/studies.yaml`` holds the phrases.
+Factor, outcome, design and direction of the result are sampled independently, so two abstracts of one field may agree under one
+question and differ under another. ``written/studies.yaml`` holds the phrases.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ FINDINGS = {
 }
 
 
-def study(phrases: Phrases, draw: random.Random) -> tuple[str, dict[str, str]]:
-    """Draw one abstract.
+def compose_abstract(phrases: Phrases, rng: random.Random) -> tuple[str, dict[str, str]]:
+    """Compose one abstract.
 
     Args:
-        phrases: What ``written/studies.yaml`` holds.
-        draw: The source of chance.
+        phrases: Content of ``written/studies.yaml``.
+        rng: Random number generator.
 
     Returns:
-        The abstract, and its answers by question.
+        The abstract, and its answers by aspect.
     """
-    field = draw.choice(phrases["fields"])
-    kind = draw.choice(field["how"])
+    field = rng.choice(phrases["fields"])
+    kind = rng.choice(field["how"])
     designs, details = phrases["designs"][kind], [*phrases["details"], *phrases["more_details"].get(kind, ())]
-    method, direction = draw.choice(sorted(designs)), draw.choice(sorted(phrases["results"]))
-    words = {name: draw.choice(field[name]) for name in ("topic", "factor", "outcome", "who")} | _numbers(draw)
-    words["place"] = draw.choice(phrases["places"])
+    method, direction = rng.choice(sorted(designs)), rng.choice(sorted(phrases["results"]))
+    words = {name: rng.choice(field[name]) for name in ("topic", "factor", "outcome", "who")} | _choose_numbers(rng)
+    words["place"] = rng.choice(phrases["places"])
     sentences = [
-        *draw.sample(phrases["backgrounds"], draw.randint(0, 3)),
-        *draw.sample(phrases["aims"], draw.randint(0, 2)),
-        draw.choice(designs[method]),
-        *draw.sample(details, draw.randint(1, 5)),
-        *draw.sample(phrases["results"][direction], draw.randint(1, 2)),
-        *draw.sample(phrases["more_results"], draw.randint(0, 3)),
+        *rng.sample(phrases["backgrounds"], rng.randint(0, 3)),
+        *rng.sample(phrases["aims"], rng.randint(0, 2)),
+        rng.choice(designs[method]),
+        *rng.sample(details, rng.randint(1, 5)),
+        *rng.sample(phrases["results"][direction], rng.randint(1, 2)),
+        *rng.sample(phrases["more_results"], rng.randint(0, 3)),
     ]
     if not any("{topic}" in sentence for sentence in sentences):
-        sentences.insert(0, draw.choice([sentence for sentence in phrases["backgrounds"] if "{topic}" in sentence]))
-    text = " ".join(_sentence(sentence.format(**words)) for sentence in sentences)
+        sentences.insert(0, rng.choice([sentence for sentence in phrases["backgrounds"] if "{topic}" in sentence]))
+    text = " ".join(_start_sentence(sentence.format(**words)) for sentence in sentences)
     answers = {
         "problem": "{factor} {outcome} {topic}".format(**words),
         "result": FINDINGS[direction].format(**words),
@@ -55,17 +55,17 @@ def study(phrases: Phrases, draw: random.Random) -> tuple[str, dict[str, str]]:
         "outcome": words["outcome"],
         "direction": direction,
     }
-    drawn = " ".join(sentences)
-    told = {name: words[name] for name in ("who", "place") if f"{{{name}}}" in drawn}
-    return text, answers | told
+    frames = " ".join(sentences)
+    stated_words = {name: words[name] for name in ("who", "place") if f"{{{name}}}" in frames}
+    return text, answers | stated_words
 
 
-def _numbers(draw: random.Random) -> dict[str, str]:
-    year, percent = draw.randint(1985, 2012), draw.randint(30, 95)
-    numbers = {"year": year, "later": year + draw.randint(2, 9), "percent": percent, "less": draw.randint(10, percent - 10)}
-    numbers |= {"n": draw.randint(20, 2400), "small": draw.randint(8, 48), "months": draw.randint(3, 36)}
-    return {name: str(number) for name, number in (numbers | {"age": draw.randint(19, 82), "digit": draw.randint(1, 9)}).items()}
+def _choose_numbers(rng: random.Random) -> dict[str, str]:
+    year, percent = rng.randint(1985, 2012), rng.randint(30, 95)
+    numbers = {"year": year, "later": year + rng.randint(2, 9), "percent": percent, "less": rng.randint(10, percent - 10)}
+    numbers |= {"n": rng.randint(20, 2400), "small": rng.randint(8, 48), "months": rng.randint(3, 36)}
+    return {name: str(number) for name, number in (numbers | {"age": rng.randint(19, 82), "digit": rng.randint(1, 9)}).items()}
 
 
-def _sentence(text: str) -> str:
+def _start_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -1,11 +1,12 @@
-"""Rows composed of written phrases: one text, many aspects, each independent of the others.
+"""Texts composed of phrases, with questions about independent aspects.
 
-Real sets ask few questions of a text, and its aspects go together (a complaint about a flight is negative and about travel), so a
-model can answer by reading the text and not the question. Here the kind of thing, the judgement, the feeling, the request and the
-facts of a text are drawn apart, and two of the questions that it answers are asked. ``written/opinions.yaml`` holds the phrases
-of reviews and letters, ``written/services.yaml`` more of them, about services, ``written/complaints.yaml`` those of lines to
-transport companies, ``written/requests.yaml`` those of short messages that want something, in some mood, and
-``written/scenes.yaml`` those of captions, ``written/studies.yaml`` those of abstracts, ``written/titles.yaml`` those of titles.
+Real data sets ask few questions per text, and the aspects of a text are correlated: a complaint about a flight is negative and
+about travel. A model can then answer without reading the question. In a composed text the kind of thing, the judgement, the
+feeling, the request and the facts are sampled independently, and several questions are asked about each text.
+
+The phrases are in ``finetune/written``: reviews and letters (``opinions.yaml``), reviews of services (``services.yaml``),
+complaints to transport companies (``complaints.yaml``), short requests (``requests.yaml``), captions (``scenes.yaml``), abstracts
+(``studies.yaml``) and titles (``titles.yaml``).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import Any
 
 import yaml
 
-from inbedder.package_data import data_folder
-from inbedder_finetune.synthetic.abstracts import study
-from inbedder_finetune.synthetic.captions import question as ask_of_scene
-from inbedder_finetune.synthetic.captions import scene
+from inbedder.package_data import find_data_folder
+from inbedder_finetune.synthetic.abstracts import compose_abstract
+from inbedder_finetune.synthetic.captions import compose_caption
+from inbedder_finetune.synthetic.captions import make_question as make_caption_question
 
-WRITTEN = data_folder("inbedder_finetune", "written")
+WRITTEN_FOLDER = find_data_folder("inbedder_finetune", "written")
 OPENINGS = (
     "{0}.",
     "About the {0}.",
@@ -30,177 +31,188 @@ OPENINGS = (
     "I want to tell you about the {0}.",
     "Let me say something of my {0}.",
 )
-DONE_WITH_IT = {"good": "happiness satisfaction", "bad": "frustration disappointment", None: "calm"}
-SAID = {"good": "positive", "bad": "negative", None: "neutral"}
+IMPLIED_FEELINGS = {"good": "happiness satisfaction", "bad": "frustration disappointment", None: "calm"}
+POLARITY_NAMES = {"good": "positive", "bad": "negative", None: "neutral"}
 
 
 def compose(
-    path: Path, rows: int | None = None, seed: int = 0, questions: int = 2, *, long: bool = False
+    path: Path, rows: int | None = None, seed: int = 0, questions_per_text: int = 2, *, long_texts: bool = False
 ) -> Iterator[dict[str, str]]:
-    """Draw texts and the questions that they answer.
+    """Compose texts and the questions that they answer.
 
     Args:
-        path: A YAML file of phrases, such as ``written/opinions.yaml``: captions if it has ``animals``, abstracts if it has
-            ``designs``, titles if it has ``titles``, requests if it has ``areas``, else opinions.
-        rows: How many rows; None for as many as the file's ``rows`` says.
-        seed: Seed of the draw.
-        questions: At most so many questions per text.
-        long: Opinions of about fifteen sentences in place of six.
+        path: A YAML file of phrases, such as ``written/opinions.yaml``. Its keys decide what is composed: captions with
+            ``animals``, abstracts with ``designs``, titles with ``titles``, requests with ``areas``, opinions otherwise.
+        rows: Number of rows; None takes the file's ``rows``.
+        seed: Random seed.
+        questions_per_text: Maximum number of questions per text.
+        long_texts: Whether opinions have about fifteen sentences instead of six.
 
     Yields:
-        Records of input, instruction and output.
+        Records with input, instruction and output.
+
+    Example:
+        >>> rows = list(compose(WRITTEN_FOLDER / "titles.yaml", rows=4))
+        >>> len(rows), sorted(rows[0])
+        (4, ['input', 'instruction', 'output'])
     """
     phrases = read_phrases(path)
-    draw = random.Random(f"{seed} {path.name}")
-    left = phrases["rows"] if rows is None else rows
-    while left > 0:
+    rng = random.Random(f"{seed} {path.name}")
+    remaining = phrases["rows"] if rows is None else rows
+    while remaining > 0:
         words: tuple[str, ...] = ()
         if "animals" in phrases:
-            text, answers, words = scene(phrases, draw)
+            text, answers, words = compose_caption(phrases, rng)
         elif "designs" in phrases:
-            text, answers = study(phrases, draw)
+            text, answers = compose_abstract(phrases, rng)
         elif "titles" in phrases:
-            text, answers = _title(phrases, draw)
+            text, answers = _compose_title(phrases, rng)
         elif "areas" in phrases:
-            text, answers = _request(phrases, draw)
+            text, answers = _compose_request(phrases, rng)
         else:
-            text, answers = _opinion(phrases, draw, long)
-        aspects = draw.sample(sorted(answers), min(questions, len(answers), left))
+            text, answers = _compose_opinion(phrases, rng, long_texts)
+        aspects = rng.sample(sorted(answers), min(questions_per_text, len(answers), remaining))
         for aspect in aspects:
-            question = ask_of_scene(phrases, aspect, words, draw) if words else _question(phrases, aspect, draw)
+            question = make_caption_question(phrases, aspect, words, rng) if words else _make_question(phrases, aspect, rng)
             yield {"input": text, "instruction": question, "output": answers[aspect]}
-        left -= len(aspects)
+        remaining -= len(aspects)
 
 
 def read_phrases(path: Path) -> dict[str, Any]:
-    """The phrases of a file; one that ``extends`` another has all of that one's, its own in their place."""
+    """Read a file of phrases, merged into the file that it ``extends``."""
     phrases = dict(yaml.safe_load(path.read_text(encoding="utf-8")))
-    below = phrases.pop("extends", None)
-    return read_phrases(path.parent / below) | phrases if below else phrases
+    base = phrases.pop("extends", None)
+    return read_phrases(path.parent / base) | phrases if base else phrases
 
 
-def _title(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
-    """A line such as the subject of a message, and its answers by question."""
-    field = draw.choice(phrases["fields"])
-    things = field.get("things", ())
-    purpose, ways = draw.choice(sorted(phrases["titles"].items()))
-    while not things and all("{thing}" in way for way in ways):
-        purpose, ways = draw.choice(sorted(phrases["titles"].items()))
-    form = draw.choice([way for way in ways if len(things) > 1 or "{thing}" not in way or (things and "{other}" not in way)])
-    matters = dict(zip("ab", draw.sample(field["matters"], 2), strict=True))
-    named = dict(zip(("thing", "other"), draw.sample(things, min(2, len(things))), strict=False))
-    line = form.format(**matters, **named)
-    line = draw.choice([line, line, line, line.lower(), line.upper(), f"Re: {line}", f"Re: {line}"])
+def _compose_title(phrases: Mapping[str, Any], rng: random.Random) -> tuple[str, dict[str, str]]:
+    """Compose a subject line; returns the line and its answers by aspect."""
+    field = rng.choice(phrases["fields"])
+    items = field.get("things", ())
+    purpose, ways = rng.choice(sorted(phrases["titles"].items()))
+    while not items and all("{thing}" in way for way in ways):
+        purpose, ways = rng.choice(sorted(phrases["titles"].items()))
+    form = rng.choice([way for way in ways if len(items) > 1 or "{thing}" not in way or (items and "{other}" not in way)])
+    matters = dict(zip("ab", rng.sample(field["matters"], 2), strict=True))
+    named_things = dict(zip(("thing", "other"), rng.sample(items, min(2, len(items))), strict=False))
+    line = form.format(**matters, **named_things)
+    line = rng.choice([line, line, line, line.lower(), line.upper(), f"Re: {line}", f"Re: {line}"])
     return line[:1].upper() + line[1:], {"subject": field["is"], "purpose": purpose}
 
 
-def _request(phrases: Mapping[str, Any], draw: random.Random) -> tuple[str, dict[str, str]]:
-    """A short message that wants something, and its answers by question."""
-    is_wrong = draw.random() < 0.4
-    if draw.random() < 0.5:
-        area, things = draw.choice(sorted(phrases["things"].items()))
-        thing = draw.choice(things)
-        deed, ways = draw.choice(sorted(phrases["failures" if is_wrong else "deeds"].items()))
-        intent, text = deed.format(thing), draw.choice(ways).format(thing)
+def _compose_request(phrases: Mapping[str, Any], rng: random.Random) -> tuple[str, dict[str, str]]:
+    """Compose a short message with a request; returns the message and its answers by aspect."""
+    is_wrong = rng.random() < 0.4
+    if rng.random() < 0.5:
+        area, items = rng.choice(sorted(phrases["things"].items()))
+        thing = rng.choice(items)
+        deed, ways = rng.choice(sorted(phrases["failures" if is_wrong else "deeds"].items()))
+        intent, text = deed.format(thing), rng.choice(ways).format(thing)
     else:
-        chosen = draw.choice(phrases["areas"])
-        area, is_wrong = chosen["area"], is_wrong and "wrong" in chosen
-        intent, ways = draw.choice(sorted(chosen["wrong" if is_wrong else "wanted"].items()))
-        text = draw.choice(ways)
+        requests = rng.choice(phrases["areas"])
+        area, is_wrong = requests["area"], is_wrong and "wrong" in requests
+        intent, ways = rng.choice(sorted(requests["wrong" if is_wrong else "wanted"].items()))
+        text = rng.choice(ways)
     if text[-1] not in ".!?":
-        text = draw.choice(phrases["frames"]).format(text)
+        text = rng.choice(phrases["frames"]).format(text)
     if is_wrong:
-        text = f"{text} {draw.choice(phrases['wrong_ends'])}".strip()
+        text = f"{text} {rng.choice(phrases['wrong_ends'])}".strip()
     answers = {"intent": intent, "area": area} | ({"complaint": intent} if is_wrong else {})
-    if draw.random() < 0.3:
+    if rng.random() < 0.3:
         answers["wrong"] = "yes" if is_wrong else "no"
     before: list[str] = []
     after: list[str] = []
-    if draw.random() < 0.6:
-        answers["emotion"] = draw.choice(sorted(phrases["feelings"]))
-        for sentence in draw.sample(phrases["feelings"][answers["emotion"]], draw.choice([1, 1, 2])):
+    if rng.random() < 0.6:
+        answers["emotion"] = rng.choice(sorted(phrases["feelings"]))
+        for sentence in rng.sample(phrases["feelings"][answers["emotion"]], rng.choice([1, 1, 2])):
             if "{0}" in sentence:
                 text = sentence.format(text)
             else:
-                draw.choice([before, after]).append(sentence)
+                rng.choice([before, after]).append(sentence)
         if answers["emotion"] not in phrases["undecided"]:
             is_upset = answers["emotion"] in phrases["upset"]
-            answers |= draw.choice([{"side": "upset" if is_upset else "happy"}, {"upset": "yes" if is_upset else "no"}, {}])
-    if draw.random() < 0.25:
-        draw.choice([before, after]).append(draw.choice(phrases["asides"]))
-    whole = " ".join([*before, text, *after])
-    return (whole.lower().rstrip(".?!") if draw.random() < 0.25 else whole[:1].upper() + whole[1:]), answers
+            answers |= rng.choice([{"side": "upset" if is_upset else "happy"}, {"upset": "yes" if is_upset else "no"}, {}])
+    if rng.random() < 0.25:
+        rng.choice([before, after]).append(rng.choice(phrases["asides"]))
+    message = " ".join([*before, text, *after])
+    return (message.lower().rstrip(".?!") if rng.random() < 0.25 else message[:1].upper() + message[1:]), answers
 
 
-def _opinion(phrases: Mapping[str, Any], draw: random.Random, long: bool = False) -> tuple[str, dict[str, str]]:
-    """A text that judges a thing or asks for one, and its answers by question."""
-    kind = draw.choice(phrases["kinds"])
-    name = draw.choice(kind["is"])
-    requests = bool(kind.get("asks")) and draw.random() < 0.45
-    side = draw.choice([None, "good", "bad"]) if requests else draw.choice([None, "good", "good", "bad", "bad"])
-    sentences, answers = _opinions(phrases, kind, side, draw, long)
-    brief = bool(phrases.get("brief")) and not long
-    most = 1 if brief else len(kind["says"])
-    body = draw.sample(kind["says"], len(kind["says"]) if long else draw.randint(0 if requests or (brief and side) else 1, most))
-    if requests:
-        answers["intent"], request = draw.choice(sorted(kind["asks"].items()))
-        body.append(request if isinstance(request, str) else draw.choice(request))
-    answers |= {"name": name, "group": name if kind["group"] == name else f"{kind['group']} {name}", "polarity": SAID[side]}
-    feeling = _feeling(phrases, side, draw, often=0.7 if requests else 0.35)
-    answers["emotion"] = feeling or DONE_WITH_IT[side]
+def _compose_opinion(phrases: Mapping[str, Any], rng: random.Random, is_long: bool = False) -> tuple[str, dict[str, str]]:
+    """Compose a text that judges a thing or asks for one; returns the text and its answers by aspect."""
+    kind = rng.choice(phrases["kinds"])
+    name = rng.choice(kind["is"])
+    has_request = bool(kind.get("asks")) and rng.random() < 0.45
+    side = rng.choice([None, "good", "bad"]) if has_request else rng.choice([None, "good", "good", "bad", "bad"])
+    sentences, answers = _compose_judgements(phrases, kind, side, rng, is_long)
+    is_brief = bool(phrases.get("brief")) and not is_long
+    statements = kind["says"]
+    min_count, max_count = 0 if has_request or (is_brief and side) else 1, 1 if is_brief else len(statements)
+    body = rng.sample(statements, len(statements) if is_long else rng.randint(min_count, max_count))
+    if has_request:
+        answers["intent"], request = rng.choice(sorted(kind["asks"].items()))
+        body.append(request if isinstance(request, str) else rng.choice(request))
+    answers |= {
+        "name": name,
+        "group": name if kind["group"] == name else f"{kind['group']} {name}",
+        "polarity": POLARITY_NAMES[side],
+    }
+    feeling = _choose_feeling(phrases, side, rng, probability=0.7 if has_request else 0.35)
+    answers["emotion"] = feeling or IMPLIED_FEELINGS[side]
     if feeling:
-        sentences.append(draw.choice(phrases["feelings"][feeling]))
-    facts, told_facts = _facts(phrases, draw, 0.6 if long else 0.12 if brief else 0.3)
+        sentences.append(rng.choice(phrases["feelings"][feeling]))
+    facts, fact_answers = _compose_facts(phrases, rng, 0.6 if is_long else 0.12 if is_brief else 0.3)
     order = [*body, *sentences, *facts]
-    draw.shuffle(order)
-    opening = [draw.choice(OPENINGS).format(name)] if draw.random() < (0.2 if brief else 0.6) else []
-    return " ".join([sentence[:1].upper() + sentence[1:] for sentence in [*opening, *order]]), answers | told_facts
+    rng.shuffle(order)
+    opening = [rng.choice(OPENINGS).format(name)] if rng.random() < (0.2 if is_brief else 0.6) else []
+    return " ".join([sentence[:1].upper() + sentence[1:] for sentence in [*opening, *order]]), answers | fact_answers
 
 
-def _opinions(
-    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, draw: random.Random, long: bool
+def _compose_judgements(
+    phrases: Mapping[str, Any], kind: Mapping[str, Any], side: str | None, rng: random.Random, is_long: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """Sentences that judge, and what they praise or criticise."""
+    """Compose sentences that judge; returns them, and what they praise or criticise by aspect."""
     if side is None:
         return [], {}
-    known = [*kind[side].items(), *phrases[side].items()]
-    aspects = [(aspect, [wording] if isinstance(wording, str) else wording) for aspect, wording in known]
-    fewest, most = (4, 7) if long else (1, 2 if phrases.get("brief") else 3)
-    drawn = draw.sample(aspects, draw.randint(min(fewest, len(aspects)), min(most, len(aspects))))
-    judgements = [draw.choice(sentences) for _, sentences in drawn]
-    named = [aspect.partition(" / ") for aspect, _ in drawn[:2]]
-    answers = {"praise" if side == "good" else "complaint": " ".join(dict.fromkeys(name for name, _, _ in named))}
-    if all(of for _, _, of in named):
-        answers["aspect"] = " ".join(dict.fromkeys(of for _, _, of in named))
+    wordings = [*kind[side].items(), *phrases[side].items()]
+    aspects = [(aspect, [wording] if isinstance(wording, str) else wording) for aspect, wording in wordings]
+    min_count, max_count = (4, 7) if is_long else (1, 2 if phrases.get("brief") else 3)
+    sample = rng.sample(aspects, rng.randint(min(min_count, len(aspects)), min(max_count, len(aspects))))
+    judgements = [rng.choice(sentences) for _, sentences in sample]
+    parts = [aspect.partition(" / ") for aspect, _ in sample[:2]]
+    answers = {"praise" if side == "good" else "complaint": " ".join(dict.fromkeys(name for name, _, _ in parts))}
+    if all(group for _, _, group in parts):
+        answers["aspect"] = " ".join(dict.fromkeys(group for _, _, group in parts))
     answers["recommend"] = "yes" if side == "good" else "no"
-    judgements += draw.sample(phrases[f"verdict_{side}"], draw.randint(1, 3) if long else draw.randint(0, 2))
+    judgements += rng.sample(phrases[f"verdict_{side}"], rng.randint(1, 3) if is_long else rng.randint(0, 2))
     return judgements, answers
 
 
-def _feeling(phrases: Mapping[str, Any], side: str | None, draw: random.Random, often: float) -> str | None:
-    """A feeling that does not contradict the judgement, or none."""
-    if draw.random() > often:
+def _choose_feeling(phrases: Mapping[str, Any], side: str | None, rng: random.Random, probability: float) -> str | None:
+    """Choose a feeling that does not contradict the judgement, with some probability."""
+    if rng.random() > probability:
         return None
     dark, neutral = phrases["negative"], phrases["neutral"]
     bright = [phrase for phrase in phrases["feelings"] if phrase not in dark and phrase not in neutral]
-    return str(draw.choice({"good": bright, "bad": dark, None: [*bright, *dark, *neutral]}[side]))
+    return str(rng.choice({"good": bright, "bad": dark, None: [*bright, *dark, *neutral]}[side]))
 
 
-def _facts(phrases: Mapping[str, Any], draw: random.Random, often: float) -> tuple[list[str], dict[str, str]]:
-    """Sentences beside the point, what they tell, and whether they tell it; a fact may say itself how often it is there."""
+def _compose_facts(phrases: Mapping[str, Any], rng: random.Random, probability: float) -> tuple[list[str], dict[str, str]]:
+    """Compose sentences that state facts; returns them, and their answers. A fact's own ``often`` overrides the probability."""
     sentences, answers = [], {}
     for fact, table in phrases["facts"].items():
-        is_there = draw.random() < table.get("often", often)
-        if is_there:
-            answers[fact] = draw.choice(table["of"])
-            sentences.append(draw.choice(table["says"]).format(answers[fact]))
-        if draw.random() < 0.12:
-            answers[f"any {fact}"] = "yes" if is_there else "no"
+        is_stated = rng.random() < table.get("often", probability)
+        if is_stated:
+            answers[fact] = rng.choice(table["of"])
+            sentences.append(rng.choice(table["says"]).format(answers[fact]))
+        if rng.random() < 0.12:
+            answers[f"any {fact}"] = "yes" if is_stated else "no"
     return sentences, answers
 
 
-def _question(phrases: Mapping[str, Any], about: str, draw: random.Random) -> str:
+def _make_question(phrases: Mapping[str, Any], aspect: str, rng: random.Random) -> str:
+    """Choose a wording of the question about an aspect."""
     facts = phrases.get("facts", {})
-    if about.startswith("any "):
-        return str(draw.choice(facts[about[4:]]["any"]))
-    return str(draw.choice(facts[about]["ask"] if about in facts else phrases["questions"][about]))
+    if aspect.startswith("any "):
+        return str(rng.choice(facts[aspect[4:]]["any"]))
+    return str(rng.choice(facts[aspect]["ask"] if aspect in facts else phrases["questions"][aspect]))

@@ -1,4 +1,4 @@
-"""Run in a process of its own: what a step keeps, what it was estimated to need, and what it needed at its peak, in MiB."""
+"""Script for a separate process: print the live tensors, the estimated memory and the get_peak memory of a step, in MiB."""
 
 import sys
 from dataclasses import replace
@@ -9,13 +9,13 @@ import torch
 import transformers
 from peft import LoraConfig, get_peft_model
 
-from inbedder_finetune.answering.examples import IGNORED, Collator
+from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator
 from inbedder_finetune.answering.forward_pass import pool_states
 from inbedder_finetune.answering.memory import measure_memory
 from inbedder_finetune.answering.trainable_families import FAMILIES
 
 
-def peak():
+def get_peak():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
@@ -26,27 +26,30 @@ def main(shape, lora, attention, bf16):
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
     torch.manual_seed(0)
     torch.ones(64, 64).sum().item()
-    before = peak()
+    before = get_peak()
     config = transformers.LlamaConfig(**(wide if shape == "wide" else deep), **heads, attn_implementation=attention)
-    plain = transformers.LlamaForCausalLM(config)
-    model = get_peft_model(plain, LoraConfig(r=16, target_modules="all-linear")) if lora == "lora" else plain
+    base_model = transformers.LlamaForCausalLM(config)
+    model = get_peft_model(base_model, LoraConfig(r=16, target_modules="all-linear")) if lora == "lora" else base_model
     collator, family = Collator(0, side="left"), FAMILIES["causal"]
-    estimate = measure_memory(model, plain, family, collator, bf16=bf16 == "bf16", shards=1)
+    estimate = measure_memory(model, base_model, family, collator, bf16=bf16 == "bf16", shards=1)
     ids = np.arange(200) % 400 + 5
-    labels = np.where(np.arange(200) < (190 if shape == "deep" else 160), IGNORED, ids)
+    labels = np.where(np.arange(200) < (190 if shape == "deep" else 160), IGNORE_INDEX, ids)
     batch = collator([{"input_ids": ids, "labels": labels}] * 24)
     optimizer = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
     for _ in range(2):
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16 == "bf16"):
-            read = family.read(model, plain, batch)
+            output = family.forward(model, base_model, batch)
             loss = (
-                torch.nn.functional.cross_entropy(read.logits.float(), read.labels) + pool_states(read, "1st-gen").square().mean()
+                torch.nn.functional.cross_entropy(output.logits.float(), output.labels)
+                + pool_states(output, "1st-gen").square().mean()
             )
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        del read, loss
-    print(replace(estimate, overhead=1.0).of(batch) / 2**20, estimate.of(batch) / 2**20, peak() - before)
+        del output, loss
+    print(
+        replace(estimate, overhead=1.0).estimate_peak(batch) / 2**20, estimate.estimate_peak(batch) / 2**20, get_peak() - before
+    )
 
 
 main(*sys.argv[1:])

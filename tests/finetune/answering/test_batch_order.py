@@ -17,7 +17,7 @@ def test_every_row_comes_once_an_epoch(lengths, batch_size, group):
     assert sorted(order) == list(range(len(lengths)))
 
 
-def test_the_order_follows_seed_and_epoch_alone():
+def test_the_order_depends_on_seed_and_epoch_only():
     lengths = [i % 13 + 1 for i in range(100)]
     one, two = sampler(lengths), sampler(lengths)
     assert list(one) == list(two) == list(one)
@@ -34,12 +34,12 @@ def test_a_batch_holds_rows_of_similar_length_and_the_longest_comes_first():
     assert sum(max(batch) - min(batch) for batch in batches) < 25 * 10
 
 
-def test_groups_put_one_text_or_one_question_side_by_side():
+def test_groups_make_rows_of_one_text_or_question_neighbours():
     texts, questions = [i // 4 for i in range(64)], [i % 4 for i in range(64)]
 
-    def alike(group):
+    def share_of_related_neighbours(group):
         order = list(sampler([5] * 64, group, 8, texts, questions))
         neighbours = list(zip(order[::2], order[1::2], strict=True))
         return sum(texts[a] == texts[b] or questions[a] == questions[b] for a, b in neighbours) / len(neighbours)
 
-    assert alike(4) > 0.7 > alike(1)
+    assert share_of_related_neighbours(4) > 0.7 > share_of_related_neighbours(1)

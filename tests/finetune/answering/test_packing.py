@@ -3,14 +3,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from inbedder_finetune.answering.examples import IGNORED, Collator
-from inbedder_finetune.answering.forward_pass import pool_states, read_causal
-from inbedder_finetune.answering.packing import NOBODY, PackingCollator, in_rows, pack
+from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator
+from inbedder_finetune.answering.forward_pass import forward_causal, pool_states
+from inbedder_finetune.answering.packing import SHARED_OWNER, PackingCollator, arrange_packs, pack
 
 
 def example(text, prompt, answer):
     ids = np.array([*prompt, *answer])
-    return {"text": text, "input_ids": ids, "labels": np.array([IGNORED] * len(prompt) + list(answer))}
+    return {"text": text, "input_ids": ids, "labels": np.array([IGNORE_INDEX] * len(prompt) + list(answer))}
 
 
 EXAMPLES = [
@@ -22,30 +22,30 @@ EXAMPLES = [
 ]
 
 
-def test_what_examples_share_stands_once():
+def test_the_shared_prefix_occurs_once():
     packed = pack([EXAMPLES[0], EXAMPLES[2]], [0, 2])
     assert packed.ids.tolist() == [5, 6, 7, 8, 9, 2, 10, 12, 11, 2]
-    assert packed.owner.tolist() == [NOBODY] * 3 + [0] * 3 + [2] * 4
-    assert packed.places.tolist() == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6]
-    assert [one for one in packed.labels.tolist() if one != IGNORED] == [9, 2, 11, 2]
+    assert packed.owner.tolist() == [SHARED_OWNER] * 3 + [0] * 3 + [2] * 4
+    assert packed.positions.tolist() == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6]
+    assert [one for one in packed.labels.tolist() if one != IGNORE_INDEX] == [9, 2, 11, 2]
 
 
-def test_the_state_that_predicts_an_answer_is_its_examples_own():
+def test_states_that_predict_answers_are_not_shared():
     packed = pack([EXAMPLES[1], EXAMPLES[4]], [0, 1])  # equal prompts
-    assert packed.owner.tolist() == [NOBODY] * 2 + [0] * 4 + [1] * 3
+    assert packed.owner.tolist() == [SHARED_OWNER] * 2 + [0] * 4 + [1] * 3
 
 
-def test_rows_hold_as_many_packs_as_the_longest_has_room_for():
-    assert in_rows([3, 10, 7, 5, 1]) == [[1], [2, 0], [3, 4]]
+def test_rows_are_filled_up_to_the_longest_pack():
+    assert arrange_packs([3, 10, 7, 5, 1]) == [[1], [2, 0], [3, 4]]
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("family", ["llama", "opt", "gpt2", "qwen2", "mistral"])
-def test_packed_examples_are_read_as_if_each_stood_alone(make_model, family, attention):
+def test_packed_examples_have_the_states_of_separate_passes(make_model, family, attention):
     model = AutoModelForCausalLM.from_pretrained(make_model(family), attn_implementation=attention).eval()
     targets = {"answer": torch.arange(len(EXAMPLES), dtype=torch.float32).unsqueeze(1)}
     examples = [{**one, "answer_index": number} for number, one in enumerate(EXAMPLES)]
-    plain, packed = (read_causal(model, model, kind(0, targets)(examples)) for kind in (Collator, PackingCollator))
+    plain, packed = (forward_causal(model, model, kind(0, targets)(examples)) for kind in (Collator, PackingCollator))
     assert packed.labels.tolist() == plain.labels.tolist()
     torch.testing.assert_close(packed.logits, plain.logits, atol=2e-5, rtol=1e-4)
     for pooling in ("1st-gen", "avg-gen"):
@@ -53,8 +53,8 @@ def test_packed_examples_are_read_as_if_each_stood_alone(make_model, family, att
 
 
 @pytest.mark.parametrize("family", ["llama", "opt", "gpt2"])
-def test_padding_on_the_left_changes_nothing(make_model, family):
+def test_left_padding_changes_nothing(make_model, family):
     model = AutoModelForCausalLM.from_pretrained(make_model(family)).eval()
-    left, right = (read_causal(model, model, Collator(0, side=side)(EXAMPLES)) for side in ("left", "right"))
-    assert left.labels.tolist() == right.labels.tolist()
-    torch.testing.assert_close(left.logits, right.logits, atol=2e-5, rtol=1e-4)
+    left_padded, right_padded = (forward_causal(model, model, Collator(0, side=side)(EXAMPLES)) for side in ("left", "right"))
+    assert left_padded.labels.tolist() == right_padded.labels.tolist()
+    torch.testing.assert_close(left_padded.logits, right_padded.logits, atol=2e-5, rtol=1e-4)

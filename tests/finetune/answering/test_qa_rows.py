@@ -7,7 +7,7 @@ import pytest
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder_finetune.answering.answering_recipe import AnsweringData
-from inbedder_finetune.answering.qa_rows import hold_out, load_rows, read_rows, right_choice, stopwords, strip_stopwords
+from inbedder_finetune.answering.qa_rows import find_right_choice, hold_out, load_rows, load_stopwords, read_rows, strip_stopwords
 from inbedder_finetune.registry import read_method
 from inbedder_finetune.sources import Source
 
@@ -42,7 +42,7 @@ def folder(tmp_path):
         ("New York-based company", "New York-based company"),
     ],
 )
-def test_stopwords_and_punctuation_go_while_negations_and_numbers_stay(answer, stripped):
+def test_our_list_strips_punctuation_and_keeps_negations(answer, stripped):
     assert strip_stopwords(answer) == stripped
 
 
@@ -58,45 +58,45 @@ def test_stopwords_and_punctuation_go_while_negations_and_numbers_stay(answer, s
         ("not at all", "not at all"),
     ],
 )
-def test_the_papers_list_takes_negations_and_keeps_clitics_and_punctuation(answer, stripped):
+def test_nltks_list_strips_negations_and_keeps_punctuation(answer, stripped):
     assert strip_stopwords(answer, "nltk") == stripped
 
 
-def test_our_list_holds_no_negation_and_the_papers_is_the_whole_english_list_of_nltk():
-    assert len(stopwords()) > 100
-    assert not stopwords() & {"no", "not", "nor", "n't", "never", "none"}
-    assert len(stopwords("nltk")) == 179
-    assert {"no", "not", "nor", "few", "all", "don't", "mightn't", "ve"} <= stopwords("nltk")
-    assert not {"n't", "'s", "never", "would"} & stopwords("nltk")
+def test_only_nltks_stopword_list_holds_negations():
+    assert len(load_stopwords()) > 100
+    assert not load_stopwords() & {"no", "not", "nor", "n't", "never", "none"}
+    assert len(load_stopwords("nltk")) == 179
+    assert {"no", "not", "nor", "few", "all", "don't", "mightn't", "ve"} <= load_stopwords("nltk")
+    assert not {"n't", "'s", "never", "would"} & load_stopwords("nltk")
 
 
-def test_the_readme_says_how_many_of_the_tiny_answers_the_two_lists_strip_differently():
+def test_the_lists_strip_few_of_the_tiny_answers_differently():
     lines = (RECIPES.parents[1] / "tests" / "data" / "tiny" / "qa.jsonl").read_text(encoding="utf-8").splitlines()
     answers = [json.loads(line)["output"] for line in lines]
     differ = sum(strip_stopwords(answer) != strip_stopwords(answer, "nltk") for answer in answers)
-    assert f"{differ} of {len(answers)}" in (RECIPES.parent / "README.md").read_text(encoding="utf-8")
+    assert (differ, len(answers)) == (9, 240)
 
 
 def test_a_recipe_chooses_the_list(tmp_path):
     write(tmp_path / "d.jsonl", [{"input": "a", "instruction": "Is it?", "output": "It is not Anna's."}])
-    answers = [load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("d.jsonl"),), stopwords=which))[0].answer
-               for which in ("ours", "nltk")]  # fmt: skip
+    answers = [load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("d.jsonl"),), stopwords=stopword_list))[0].answer
+               for stopword_list in ("ours", "nltk")]  # fmt: skip
     assert answers == ["not Anna", "Anna 's ."]
 
 
 @pytest.mark.parametrize("name", ["llama-2-7b", "llama-2-7b-qlora", "opt-1.3b", "opt-2.7b", "roberta-large"])
-def test_the_papers_recipes_strip_the_papers_list(name):
+def test_the_papers_recipes_use_nltks_list(name):
     _, recipe = read_method(RECIPES / f"{name}.yaml")
     assert (recipe.data.strip_stopwords, recipe.data.stopwords) == (True, "nltk")
 
 
-def test_sources_are_capped_renamed_asked_anew_and_set_beside_others(folder):
+def test_sources_apply_caps_answers_instructions_and_distractors(folder):
     data = AnsweringData(
         folder=str(folder),
         sources=(
             Source("a.jsonl.gz", cap=5),
             Source("b.jsonl", answers={"joy": "positive", "anger": "negative"}, instructions=("Good or bad?", "Polarity?")),
-            Source("b.jsonl", only=("How?",), max_characters=20, beside="a.jsonl.gz"),
+            Source("b.jsonl", keep_instructions=("How?",), max_characters=20, distractors="a.jsonl.gz"),
         ),
     )
     rows = load_rows(data, seed=1)
@@ -109,25 +109,25 @@ def test_sources_are_capped_renamed_asked_anew_and_set_beside_others(folder):
 
 def test_the_answer_can_come_from_another_field(tmp_path):
     write(tmp_path / "c.jsonl", [{"input": "a taxi", "instruction": "Why?", "output": "book", "domain": "rides"}])
-    data = AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="domain", answers={"rides": "taxi"}),))
+    data = AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_column="domain", answers={"rides": "taxi"}),))
     assert load_rows(data)[0].answer == "taxi"
     with pytest.raises(RecipeError, match=r"row 1: .*colour"):
-        load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_from="colour"),)))
+        load_rows(AnsweringData(folder=str(tmp_path), sources=(Source("c.jsonl", answer_column="colour"),)))
 
 
-def test_the_draw_follows_the_seed(folder):
+def test_the_sample_depends_on_the_seed(folder):
     data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", cap=5),))
     assert load_rows(data, 1) == load_rows(data, 1)
     assert load_rows(data, 1) != load_rows(data, 2)
 
 
-def test_answers_stay_whole_when_asked(folder):
+def test_answers_stay_unstripped_on_request(folder):
     data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", cap=1),), strip_stopwords=False)
     assert load_rows(data)[0].answer.startswith("the ")
 
 
 @pytest.mark.parametrize("line", ["not json", '{"input": "a"}', '{"input": 1, "instruction": "q", "output": "a"}', '["list"]'])
-def test_a_broken_row_is_named_or_skipped(tmp_path, line):
+def test_a_bad_row_is_named_or_skipped(tmp_path, line):
     good = json.dumps({"input": "a", "instruction": "q", "output": "b"})
     (tmp_path / "c.jsonl").write_text(f"{good}\n{line}\n{good}\n")
     with pytest.raises(RecipeError, match=r"c\.jsonl, row 2: not a question-answer row"):
@@ -140,7 +140,7 @@ def test_a_missing_file_says_which_setting_to_change(tmp_path):
         read_rows(Source("none.jsonl"), tmp_path)
 
 
-def test_a_file_that_is_no_gzip_is_named(tmp_path):
+def test_a_file_that_is_not_gzip_is_named(tmp_path):
     (tmp_path / "d.jsonl.gz").write_text("plain")
     with pytest.raises(RecipeError, match=r"Cannot read .*d\.jsonl\.gz"):
         read_rows(Source("d.jsonl.gz"), tmp_path)
@@ -151,7 +151,7 @@ def test_nothing_left_is_an_error(folder):
         load_rows(AnsweringData(folder=str(folder), sources=(Source("b.jsonl", answers={"none": "x"}),)))
 
 
-def test_tables_and_json_are_read_with_a_field_map(tmp_path):
+def test_tables_and_json_are_read_with_column_names(tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -176,21 +176,21 @@ def test_tables_and_json_are_read_with_a_field_map(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "right"), [(1, "dog"), ("1", "dog"), ("B", "dog"), ("(c)", "eel"), ("cat", "cat"), ("a.", "cat")]
 )
-def test_of_several_choices_the_right_one_is_kept(answer, right):
-    assert right_choice(["cat", "dog", "eel"], answer) == right
+def test_the_right_choice_is_found(answer, right):
+    assert find_right_choice(["cat", "dog", "eel"], answer) == right
 
 
-def test_a_choice_that_is_none_of_them_is_a_named_row(tmp_path):
+def test_a_row_with_an_invalid_choice_is_named(tmp_path):
     row = {"input": "t", "instruction": "Which?", "options": ["a", "b"], "label": 4}
     write(tmp_path / "m.jsonl", [row])
     source = Source("m.jsonl", fields={"output": "label"}, choices="options")
-    with pytest.raises(RecipeError, match=r"m\.jsonl, row 1: .*4 is none of the choices"):
+    with pytest.raises(RecipeError, match=r"m\.jsonl, row 1: .*4 is not one of the choices"):
         read_rows(source, tmp_path)
     write(tmp_path / "m.jsonl", [{**row, "label": 1}])
     assert read_rows(source, tmp_path)[0].answer == "b"
 
 
-def test_flags_fields_lengths_and_weights_choose_rows(tmp_path):
+def test_flags_columns_lengths_and_weights_choose_rows(tmp_path):
     base = {"instruction": "Why?", "output": "so"}
     rows = [
         {**base, "input": "x" * i, "split": "train" if i % 2 else "dev", "flags": ["cloze"] if i == 9 else []} for i in range(12)
@@ -207,86 +207,94 @@ def test_flags_fields_lengths_and_weights_choose_rows(tmp_path):
     assert len(lengths(weight=1.25)) == 15
 
 
-def test_a_set_of_the_hub_is_streamed_and_its_absence_named(monkeypatch):
+def test_a_hub_data_set_is_streamed_and_a_missing_one_named(monkeypatch):
     import datasets
 
-    asked = {}
+    arguments = {}
 
     def load_dataset(path, config, **options):
-        asked.update(options, path=path, config=config)
+        arguments.update(options, path=path, config=config)
         return iter([{"input": "t", "instruction": "Why?", "output": "so much"}])
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     source = Source(hub="someone/set", split="dev", revision="abc")
     assert load_rows(AnsweringData(sources=(source,)))[0].source == "someone/set"
-    assert (asked["path"], asked["split"], asked["revision"], asked["streaming"]) == ("someone/set", "dev", "abc", True)
+    assert (arguments["path"], arguments["split"], arguments["revision"], arguments["streaming"]) == (
+        "someone/set",
+        "dev",
+        "abc",
+        True,
+    )
 
     def unreachable(*_args, **_options):
         raise ConnectionError("no route")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    with pytest.raises(RecipeError, match=r"Cannot read someone/set from the hub .*no route.*give its file as path"):
+    with pytest.raises(RecipeError, match=r"Cannot read someone/set from the hub .*no route.*set path to its file"):
         load_rows(AnsweringData(sources=(source,)))
 
 
-def test_held_out_rows_share_no_text_with_the_learned(folder):
+def test_held_out_rows_share_no_text_with_training_rows(folder):
     rows = load_rows(AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", weight=3),)))
-    learned, watched = hold_out(rows, 20, seed=1)
-    assert len(learned) + len(watched) == 150
-    assert 20 <= len(watched) <= 22
-    assert not {row.text for row in learned} & {row.text for row in watched}
+    train_rows, held_out_rows = hold_out(rows, 20, seed=1)
+    assert len(train_rows) + len(held_out_rows) == 150
+    assert 20 <= len(held_out_rows) <= 22
+    assert not {row.text for row in train_rows} & {row.text for row in held_out_rows}
     assert hold_out(rows, 0) == (rows, [])
-    with pytest.raises(RecipeError, match="leaves nothing of 150 rows"):
+    with pytest.raises(RecipeError, match="leaves none of 150 rows"):
         hold_out(rows, 200)
 
 
-def test_choices_in_a_table_and_no_choices_at_all():
-    assert right_choice({"text": ["cat", "dog"], "label": ["A", "B"]}, "B") == "dog"
+def test_choices_may_be_a_table_but_not_a_string():
+    assert find_right_choice({"text": ["cat", "dog"], "label": ["A", "B"]}, "B") == "dog"
     with pytest.raises(TypeError, match="choices must be a list"):
-        right_choice("cat|dog", 0)
+        find_right_choice("cat|dog", 0)
 
 
-def test_a_long_cell_is_read_and_a_cut_file_named(tmp_path):
+def test_a_long_cell_is_read_and_a_truncated_file_named(tmp_path):
     (tmp_path / "long.csv").write_text(f"input,instruction,output\n{'x' * 200_000},Why?,so\n")
     assert len(read_rows(Source("long.csv"), tmp_path)[0].text) == 200_000
-    whole = gzip.compress(b'{"input": "a", "instruction": "b", "output": "c"}\n' * 1000)
-    (tmp_path / "cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
+    content = gzip.compress(b'{"input": "a", "instruction": "b", "output": "c"}\n' * 1000)
+    (tmp_path / "cut.jsonl.gz").write_bytes(content[: len(content) // 2])
     with pytest.raises(RecipeError, match=r"Cannot read .*cut\.jsonl\.gz"):
         read_rows(Source("cut.jsonl.gz"), tmp_path)
 
 
-def test_no_text_to_stand_beside_is_said(folder):
-    data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", max_characters=6, beside="b.jsonl"),))
-    with pytest.raises(RecipeError, match=r"a.jsonl.gz: no text of b.jsonl has at most 6 characters .* Raise max_characters"):
+def test_distractors_that_are_all_too_long_are_refused(folder):
+    data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", max_characters=6, distractors="b.jsonl"),))
+    with pytest.raises(RecipeError, match=r"no text of b.jsonl has at most 6 characters. Raise max_characters"):
         load_rows(data)
 
 
-def test_sources_of_one_file_may_draw_the_same_texts_and_pairs(folder):
+def test_sources_of_one_file_may_share_texts_and_distractors(folder):
     sources = (
         Source("a.jsonl.gz", cap=5),
         Source("a.jsonl.gz", cap=9, instructions=("Who?",)),
-        Source("a.jsonl.gz", cap=5, beside="b.jsonl"),
-        Source("b.jsonl", cap=5, beside="a.jsonl.gz", target="text"),
+        Source("a.jsonl.gz", cap=5, distractors="b.jsonl"),
+        Source("b.jsonl", cap=5, distractors="a.jsonl.gz", target="text"),
     )
     rows = load_rows(AnsweringData(folder=str(folder), sources=sources, same_texts=True))
-    first, more, left, right = ([row.text for row in rows[a:b]] for a, b in ((0, 5), (5, 14), (14, 19), (19, 24)))
-    assert first == more[:5]
-    assert left == right
-    assert [row.drawn_to for row in rows[19:20]] == [(right[0],)]
+    first, second, third, fourth = ([row.text for row in rows[a:b]] for a, b in ((0, 5), (5, 14), (14, 19), (19, 24)))
+    assert first == second[:5]
+    assert third == fourth
+    assert [row.target_texts for row in rows[19:20]] == [(fourth[0],)]
     assert rows != load_rows(AnsweringData(folder=str(folder), sources=sources, same_texts=True), seed=1)
 
 
-def test_runs_of_several_seeds_may_read_the_same_rows(folder):
+def test_runs_with_different_seeds_may_share_rows(folder):
     sources = (Source("a.jsonl.gz", cap=5, instructions=("Who?", "What?", "Why?", "When?")),)
-    drawn, same = AnsweringData(folder=str(folder), sources=sources), AnsweringData(folder=str(folder), sources=sources, seed=3)
-    assert load_rows(drawn, seed=1) != load_rows(drawn, seed=3)
-    assert load_rows(same, seed=1) == load_rows(same, seed=2) == load_rows(drawn, seed=3)
+    unseeded, seeded = (
+        AnsweringData(folder=str(folder), sources=sources),
+        AnsweringData(folder=str(folder), sources=sources, seed=3),
+    )
+    assert load_rows(unseeded, seed=1) != load_rows(unseeded, seed=3)
+    assert load_rows(seeded, seed=1) == load_rows(seeded, seed=2) == load_rows(unseeded, seed=3)
 
 
-def test_a_source_may_cap_the_rows_of_each_text(tmp_path):
+def test_a_source_may_limit_the_rows_per_text(tmp_path):
     write(tmp_path / "a.jsonl", [{"input": f"t{i % 3}", "instruction": "Why?", "output": str(i)} for i in range(30)])
     for same_texts in (False, True):
-        data = AnsweringData(folder=str(tmp_path), sources=(Source("a.jsonl", per_text=2),), same_texts=same_texts)
+        data = AnsweringData(folder=str(tmp_path), sources=(Source("a.jsonl", max_rows_per_text=2),), same_texts=same_texts)
         texts = [row.text for row in load_rows(data)]
         assert sorted(texts) == ["t0", "t0", "t1", "t1", "t2", "t2"]
 
@@ -303,7 +311,7 @@ def test_tables_of_context_question_and_answer_need_no_fields(tmp_path):
         (row,) = read_rows(Source(name), tmp_path)
         assert (row.text, row.instruction, row.answer) == ("The tea was cold.", "What was cold?", answer)
     with pytest.raises(RecipeError, match="not a question-answer row"):
-        read_rows(Source("squad.jsonl", answer_from="label"), tmp_path)
+        read_rows(Source("squad.jsonl", answer_column="label"), tmp_path)
 
 
 def test_a_question_without_an_answer_is_a_bad_row(tmp_path):
@@ -312,10 +320,10 @@ def test_a_question_without_an_answer_is_a_bad_row(tmp_path):
         read_rows(Source("squad.jsonl"), tmp_path)
 
 
-def test_questions_that_a_set_does_not_answer_are_answered_by_a_model(folder, make_model):
+def test_a_model_may_answer_the_questions(folder, make_model):
     model, questions = str(make_model("bert")), ("Where?", "Who?")
-    source = Source("a.jsonl.gz", instructions=questions, answered_by=model)
+    source = Source("a.jsonl.gz", instructions=questions, answer_model=model)
     rows = load_rows(AnsweringData(folder=str(folder), sources=(source,), strip_stopwords=False))
-    texts, asked = [row.text for row in rows], [row.instruction for row in rows]
-    assert set(asked) == set(questions)
-    assert [row.answer for row in rows] == InBedder(model).answer(texts, asked)
+    texts, instructions = [row.text for row in rows], [row.instruction for row in rows]
+    assert set(instructions) == set(questions)
+    assert [row.answer for row in rows] == InBedder(model).answer(texts, instructions)

@@ -82,58 +82,56 @@ def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_pat
     assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
 
 
-def test_enough_training_gives_the_answers_back(data, tmp_path):
-    long = {"max_steps": 150, "save_steps": 200, "learning_rate": 2e-3, "dropout": 0.0}
-    model = InBedder(finetune(make_recipe(str(GOLDEN / "roberta"), data, tmp_path / "out", training=long)))
-    said = model.answer([f"I love {word} number 3" for word in ("cats", "dogs")], "What animals do they love?")
-    assert said == ["cats", "dogs"]
+def test_a_trained_model_gives_the_answers(data, tmp_path):
+    training = {"max_steps": 150, "save_steps": 200, "learning_rate": 2e-3, "dropout": 0.0}
+    model = InBedder(finetune(make_recipe(str(GOLDEN / "roberta"), data, tmp_path / "out", training=training)))
+    answers = model.answer([f"I love {word} number 3" for word in ("cats", "dogs")], "What animals do they love?")
+    assert answers == ["cats", "dogs"]
 
 
-def test_frozen_parameters_stay_as_they_are(make_model, data, tmp_path):
+def test_frozen_parameters_do_not_change(make_model, data, tmp_path):
     before = AutoModelForMaskedLM.from_pretrained(make_model("bert")).state_dict()
     recipe = make_recipe(make_model("bert"), data, tmp_path / "out", training={"max_steps": 2, "freeze": "embeddings"})
     after = AutoModelForMaskedLM.from_pretrained(finetune(recipe)).state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert "bert.encoder.layer.0.attention.self.query.weight" in changed
     assert not {name for name in changed if "embeddings" in name}
-    with pytest.raises(RecipeError, match=r"training.freeze='nothing' names no parameter"):
+    with pytest.raises(RecipeError, match=r"training.freeze='nothing' matches no parameter"):
         finetune(make_recipe(make_model("bert"), data, tmp_path / "other", training={"freeze": "nothing"}))
 
 
-def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, data, tmp_path):
+def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_path):
     lora = {"r": 4, "alpha": 8, "dropout": 0.1}
-    whole = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora))
-    broken = tmp_path / "broken"
-    recipe = make_recipe(make_model("bert"), data, broken, lora=lora)
+    uninterrupted = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora))
+    interrupted = tmp_path / "broken"
+    recipe = make_recipe(make_model("bert"), data, interrupted, lora=lora)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(AnsweringTrainer, "_read", interrupt_after(4, AnsweringTrainer._read))
+        patch.setattr(AnsweringTrainer, "_forward", interrupt_after(4, AnsweringTrainer._forward))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
-    with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
-        finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True, "seed": 5}))
-    resumed = finetune(make_recipe(make_model("bert"), data, broken, lora=lora, training={"resume": True}))
-    assert losses(whole) == losses(resumed)
-    first, second = (load_file(one / "adapter_model.safetensors") for one in (whole, resumed))
+    with pytest.raises(RecipeError, match=r"belong to a run with another training. Resume with the original"):
+        finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "seed": 5}))
+    resumed = finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True}))
+    assert losses(uninterrupted) == losses(resumed)
+    first, second = (load_file(one / "adapter_model.safetensors") for one in (uninterrupted, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "optimizer.pt", "scheduler.pt"])
-def test_a_run_whose_last_checkpoint_is_cut_goes_on_from_the_one_before_to_the_same_weights(
-    make_model, data, tmp_path, caplog, file
-):
-    how = {"lora": {"r": 4, "alpha": 8, "dropout": 0.1}, "training": {"save_steps": 2, "resume": True}}
-    output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **how))
-    learned = load_file(output / "adapter_model.safetensors")
+def test_a_damaged_last_checkpoint_is_skipped_on_resuming(make_model, data, tmp_path, caplog, file):
+    settings = {"lora": {"r": 4, "alpha": 8, "dropout": 0.1}, "training": {"save_steps": 2, "resume": True}}
+    output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **settings))
+    first = load_file(output / "adapter_model.safetensors")
     last = max(output.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
     (last / file).write_bytes((last / file).read_bytes()[:-40])
-    finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **how))
-    assert f"{last} is passed over: {file} is damaged" in caplog.text
-    again = load_file(output / "adapter_model.safetensors")
-    assert all(torch.equal(learned[name], again[name]) for name in learned)
+    finetune(make_recipe(make_model("bert"), data, tmp_path / "run", **settings))
+    assert f"Skipping {last}: {file} is damaged" in caplog.text
+    second = load_file(output / "adapter_model.safetensors")
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_the_result_brings_checksums_and_is_refused_when_it_was_damaged(make_model, data, tmp_path):
+def test_the_result_has_checksums_and_is_refused_when_damaged(make_model, data, tmp_path):
     output = finetune(make_recipe(make_model("bert"), data, tmp_path / "run", lora={"r": 4, "alpha": 8}))
     assert set(json.loads((output / "checksums.json").read_text())) == {
         "adapter_config.json",
@@ -150,12 +148,17 @@ def test_the_result_brings_checksums_and_is_refused_when_it_was_damaged(make_mod
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
-def test_parts_of_a_step_change_neither_loss_nor_weights(make_model, data, tmp_path, family):
-    drawn = {"reencode_weight": 1, "alike": 0.95, "teacher": str(make_model("roberta")), "subtract": str(make_model(family))}
+def test_micro_batches_change_neither_loss_nor_weights(make_model, data, tmp_path, family):
+    objective = {
+        "reencode_weight": 1,
+        "false_negative_cosine": 0.95,
+        "teacher": str(make_model("roberta")),
+        "question_vector_model": str(make_model(family)),
+    }
     curves, weights = [], []
     for size in (8, 2):
         training = {"dropout": 0.0, "micro_batch": size, "learning_rate": 1e-3, "max_steps": 3}
-        folder = finetune(make_recipe(make_model(family), data, tmp_path / f"{size}", training=training, objective=drawn))
+        folder = finetune(make_recipe(make_model(family), data, tmp_path / f"{size}", training=training, objective=objective))
         curves.append(losses(folder))
         weights.append(load_file(folder / "model.safetensors"))
     assert curves[1] == pytest.approx(curves[0], abs=1e-3)
@@ -176,17 +179,17 @@ def interrupt_after(steps, loss):
     return run
 
 
-def test_a_run_that_would_fail_late_is_refused_early(make_model, data, tmp_path, monkeypatch):
+def test_a_run_that_would_fail_does_not_start(make_model, data, tmp_path, monkeypatch):
     lora = {"r": 4, "alpha": 8}
     with pytest.raises(RecipeError, match=r"LoRA would leave them random.*modules_to_save"):
         finetune(make_recipe(make_model("headless-bert"), data, tmp_path / "out", lora=lora))
     adapter = finetune(make_recipe(make_model("bert"), data, tmp_path / "adapter", lora=lora))
-    with pytest.raises(RecipeError, match=r"is an adapter itself. Fine-tune its base"):
+    with pytest.raises(RecipeError, match=r"is already an adapter. Fine-tune its base"):
         finetune(make_recipe(str(adapter), data, tmp_path / "out", lora=lora))
-    with pytest.raises(RecipeError, match="takes at most 254 tokens; set max_length=254 or less"):
+    with pytest.raises(RecipeError, match=r"takes at most 254 tokens. Set max_length to 254 or less"):
         finetune(make_recipe(make_model("roberta"), data, tmp_path / "out", max_length=255))
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(RecipeError, match="batch_size=8 cannot be shared by 3 processes"):
+    with pytest.raises(RecipeError, match="batch_size=8 is not a multiple of 3 processes"):
         finetune(make_recipe(make_model("bert"), data, tmp_path / "out"))
 
 
@@ -218,7 +221,7 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
 @pytest.mark.parametrize(
     ("recipe", "base"), [("alpaca-opt-2.7b", "facebook/opt-2.7b"), ("alpaca-roberta-large", "FacebookAI/roberta-large")]
 )
-def test_alpacas_baselines_are_trained_as_the_authors_scripts_say(recipe, base):
+def test_alpaca_baselines_have_the_settings_of_the_authors(recipe, base):
     settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
     training = settings.training
     assert (settings.model, settings.max_length, settings.data.strip_stopwords) == (base, 512, False)

@@ -27,7 +27,7 @@ def rows(tmp_path):
 
 @pytest.fixture
 def calm_model(make_model, tmp_path):
-    """A tiny model that learns in a few steps: without dropout, its first weights smaller than those of the others."""
+    """A tiny model that learns in a few steps, without dropout and with smaller initial weights."""
     config = AutoConfig.from_pretrained(make_model("bert"))
     config.initializer_range, config.hidden_dropout_prob, config.attention_probs_dropout_prob = 0.2, 0.0, 0.0
     torch.manual_seed(7)
@@ -97,39 +97,40 @@ def test_the_saved_weights_are_those_that_were_trained(make_model, rows, tmp_pat
     assert torch.equal(trained["embeddings.word_embeddings.weight"], base["bert.embeddings.word_embeddings.weight"])
 
 
-def test_the_head_learns_at_its_own_rate(make_model, rows, tmp_path):
-    def trained(name, **training):
+def test_the_head_has_its_own_learning_rate(make_model, rows, tmp_path):
+    def train(name, **training):
         recipe = make_recipe(make_model("bert"), rows, tmp_path / name, encoding={"kind": "tri"}, training=training)
         folder = finetune(recipe)
         return load_file(folder / "head.safetensors")["condition.1.weight"], load_file(folder / "backbone" / "model.safetensors")
 
     layer = "encoder.layer.0.attention.self.query.weight"
-    still, learned = trained("still", head_learning_rate=1e-12)
-    same, base = trained("base", head_learning_rate=1e-12, learning_rate=1e-12)
-    moved, _ = trained("moved")
-    torch.testing.assert_close(still, same, atol=1e-9, rtol=0)
-    assert (moved - same).abs().max() > 1e-3 and (learned[layer] - base[layer]).abs().max() > 1e-3
+    frozen_head, trained_backbone = train("frozen_head", head_learning_rate=1e-12)
+    initial_head, initial_backbone = train("base", head_learning_rate=1e-12, learning_rate=1e-12)
+    trained_head, _ = train("trained_head")
+    torch.testing.assert_close(frozen_head, initial_head, atol=1e-9, rtol=0)
+    assert (trained_head - initial_head).abs().max() > 1e-3
+    assert (trained_backbone[layer] - initial_backbone[layer]).abs().max() > 1e-3
 
 
-def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, rows, tmp_path):
+def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, rows, tmp_path):
     settings = {"objective": {"loss": "quad+mse"}, "encoding": {"kind": "tri"}}
     training = {"head_learning_rate": 1e-2}
-    whole = finetune(make_recipe(make_model("bert"), rows, tmp_path / "whole", training=training, **settings))
-    broken = tmp_path / "broken"
-    recipe = make_recipe(make_model("bert"), rows, broken, training=training, **settings)
+    uninterrupted = finetune(make_recipe(make_model("bert"), rows, tmp_path / "whole", training=training, **settings))
+    interrupted = tmp_path / "broken"
+    recipe = make_recipe(make_model("bert"), rows, interrupted, training=training, **settings)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(conditional_trainer, "loss_of", interrupt_after(4, conditional_trainer.loss_of))
+        patch.setattr(conditional_trainer, "compute_batch_loss", interrupt_after(4, conditional_trainer.compute_batch_loss))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
-    with pytest.raises(RecipeError, match=r"are of a run with another training. Resume with the recipe"):
-        finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True, "seed": 5}, **settings))
-    resumed = finetune(make_recipe(make_model("bert"), rows, broken, training={**training, "resume": True}, **settings))
-    assert losses(whole) == losses(resumed)
+    with pytest.raises(RecipeError, match=r"belong to a run with another training. Resume with the original"):
+        finetune(make_recipe(make_model("bert"), rows, interrupted, training={**training, "resume": True, "seed": 5}, **settings))
+    resumed = finetune(make_recipe(make_model("bert"), rows, interrupted, training={**training, "resume": True}, **settings))
+    assert losses(uninterrupted) == losses(resumed)
     saved = {"backbone/model.safetensors", "backbone/config.json", "conditional.json", "head.safetensors"}
-    assert saved <= json.loads((whole / "checksums.json").read_text()).keys()
+    assert saved <= json.loads((uninterrupted / "checksums.json").read_text()).keys()
     for file in ("backbone/model.safetensors", "head.safetensors"):
-        first, second = (load_file(one / file) for one in (whole, resumed))
+        first, second = (load_file(one / file) for one in (uninterrupted, resumed))
         assert all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -138,43 +139,43 @@ def test_seeds_decide_everything(make_model, rows, tmp_path):
         finetune(make_recipe(make_model("bert"), rows, tmp_path / str(i), training={"seed": seed, "max_steps": 2}))
         for i, seed in enumerate((1, 1, 2))
     ]
-    first, same, other = (load_file(folder / "model.safetensors") for folder in folders)
+    first, repeated, reseeded = (load_file(folder / "model.safetensors") for folder in folders)
     name = "encoder.layer.0.attention.self.query.weight"
-    assert torch.equal(first[name], same[name]) and not torch.equal(first[name], other[name])
+    assert torch.equal(first[name], repeated[name]) and not torch.equal(first[name], reseeded[name])
 
 
-def test_both_rows_of_a_pair_stand_in_one_batch_the_higher_first(make_model, rows, tmp_path, monkeypatch):
-    seen = []
+def test_both_rows_of_a_pair_are_in_one_batch(make_model, rows, tmp_path, monkeypatch):
+    batches = []
 
-    def watch(scores, targets, higher, recipe):
-        seen.append((targets.tolist(), higher.tolist()))
+    def record(scores, targets, higher, recipe):
+        batches.append((targets.tolist(), higher.tolist()))
         return scores.sum()
 
-    monkeypatch.setattr(conditional_trainer, "loss_of", watch)
+    monkeypatch.setattr(conditional_trainer, "compute_batch_loss", record)
     finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 3}))
-    assert seen == [([1.0, 0.0] * 3, [True, False] * 3)] * 3
+    assert batches == [([1.0, 0.0] * 3, [True, False] * 3)] * 3
 
 
 def test_the_dry_run_shows_inputs_targets_and_counts(make_model, rows, tmp_path):
-    said = preview(make_recipe(make_model("bert"), rows, tmp_path / "out", encoding={"kind": "cross", "scaled": [0, 2]}))
-    assert "== row 1, rating 5, scaled 2" in said
-    assert "[CLS] i love cats [UNK] [SEP] i love dogs [UNK] [SEP] love [SEP]" in said
-    assert "learned        18 rows      9 pairs" in said and "validation      6 rows      3 pairs" in said
+    text = preview(make_recipe(make_model("bert"), rows, tmp_path / "out", encoding={"kind": "cross", "scaled": [0, 2]}))
+    assert "== row 1, rating 5, scaled 2" in text
+    assert "[CLS] i love cats [UNK] [SEP] i love dogs [UNK] [SEP] love [SEP]" in text
+    assert "train          18 rows      9 pairs" in text and "validation      6 rows      3 pairs" in text
     assert not (tmp_path / "out").exists()
 
 
-def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monkeypatch):
+def test_rows_that_do_not_fit_are_named(make_model, rows, tmp_path, monkeypatch):
     def load(**data):
         return load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", data=data, objective={"loss": "quad"}))
 
-    with pytest.raises(RecipeError, match=r"No file .*none.csv. Set data.folder to where none.csv lies"):
+    with pytest.raises(RecipeError, match=r"none.csv does not exist. Set data.folder to the folder of none.csv"):
         load(train="none.csv")
     text = (rows / "c.csv").read_text()
     (rows / "unsplit.csv").write_text(text.replace(",split,", ",part,"))
-    with pytest.raises(RecipeError, match="hold the same two sentences, so the validation would measure what was learned"):
+    with pytest.raises(RecipeError, match="hold the same two sentences, so the validation would score training rows"):
         load(train="unsplit.csv", validation="unsplit.csv")
-    other = [line.split(",", 1)[1] for line in text.replace("cats 1,I love dogs 1", "dogs 1,I love cats 1").splitlines()]
-    (rows / "swapped.csv").write_text("\n".join(other).replace("split,", "part,"))
+    swapped = [line.split(",", 1)[1] for line in text.replace("cats 1,I love dogs 1", "dogs 1,I love cats 1").splitlines()]
+    (rows / "swapped.csv").write_text("\n".join(swapped).replace("split,", "part,"))
     with pytest.raises(RecipeError, match=r"Row 1 of c.csv and row 1 of swapped.csv hold the same two sentences"):
         load(validation="swapped.csv")
     (rows / "other.csv").write_text(
@@ -184,42 +185,42 @@ def test_rows_that_cannot_be_learned_are_named(make_model, rows, tmp_path, monke
     (rows / "equal.csv").write_text(text.replace(",5", ",1"))
     with pytest.raises(RecipeError, match=r"No pair of equal.csv has a higher- and a lower-rated condition.*objective.loss=mse"):
         load(train="equal.csv")
-    learned, watched = load(pairs=4, validation=None)
-    assert (len(learned), watched) == (8, [])
+    train_rows, validation_rows = load(pairs=4, validation=None)
+    assert (len(train_rows), validation_rows) == (8, [])
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="trains in one process"):
         finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
 
 
-def test_pairs_without_order_are_learned_by_mse_and_left_out_of_quad_alone(make_model, rows, tmp_path, caplog):
+def test_pairs_without_order_have_only_mse_terms(make_model, rows, tmp_path, caplog):
     text = (rows / "c.csv").read_text().replace("p0,train,I love cats 0,I love dogs 0,love,5", "")
     (rows / "c.csv").write_text(text.replace("I love cats 1,I love dogs 1,love,5", "I love dogs 1,I love cats 1,love,1"))
 
-    def learned(loss):
+    def load_training_rows(loss):
         return load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", objective={"loss": loss}))[0]
 
-    assert [len(learned(loss)) for loss in ("mse", "quad+mse", "quad")] == [17, 17, 14]
-    assert "2 pairs without order add their MSE terms alone" in caplog.text
-    assert "2 pairs without order are left out of Quad" in caplog.text
+    assert [len(load_training_rows(loss)) for loss in ("mse", "quad+mse", "quad")] == [17, 17, 14]
+    assert "2 pairs without order have only MSE terms" in caplog.text
+    assert "2 pairs without order are skipped by Quad" in caplog.text
     assert np.isfinite(
         losses(finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", objective={"loss": "quad+mse"})))
     ).all()
 
 
-def test_development_pairs_are_measured_and_not_learned(make_model, rows, tmp_path):
+def test_development_pairs_are_scored_and_not_trained_on(make_model, rows, tmp_path):
     def recipe(seed):
-        data = {"validation": None, "development": 4}
+        data = {"validation": None, "development_pairs": 4}
         return make_recipe(make_model("bert"), rows, tmp_path / "out", data=data, training={"seed": seed})
 
-    learned, watched = load_rated(recipe(0))
-    assert (len(learned), len(watched)) == (10, 8)
-    assert not {row.pair for row in learned} & {row.pair for row in watched}
-    assert load_rated(recipe(1))[1] == watched  # the same whatever the seed of training
+    train_rows, validation_rows = load_rated(recipe(0))
+    assert (len(train_rows), len(validation_rows)) == (10, 8)
+    assert not {row.pair for row in train_rows} & {row.pair for row in validation_rows}
+    assert load_rated(recipe(1))[1] == validation_rows  # independent of the training seed
     assert "10 rows of 5 pairs" in (finetune(recipe(0)) / "README.md").read_text()
     assert "validation      8 rows      4 pairs" in preview(recipe(0))
 
 
-def test_a_run_that_cannot_end_well_does_not_begin(make_model, rows, tmp_path, monkeypatch):
+def test_a_run_that_would_fail_does_not_start(make_model, rows, tmp_path, monkeypatch):
     def start(**settings):
         finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", **settings))
 

@@ -4,7 +4,7 @@ import pytest
 
 from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive.contrastive_recipe import PairData, PairSource
-from inbedder_finetune.contrastive.pairs import Instructed, load_pairs, read_pairs
+from inbedder_finetune.contrastive.pairs import InstructedText, load_pairs, read_pairs
 
 GOOD = {"query": ["Q: ", "a"], "pos": ["P: ", "b"], "neg": ["P: ", "c"], "task_id": 3}
 
@@ -15,29 +15,29 @@ def write(folder, rows, name="m.jsonl"):
     return name
 
 
-def test_the_authors_json_and_our_jsonl_say_the_same(tmp_path):
+def test_the_authors_json_and_our_jsonl_hold_the_same_rows(tmp_path):
     ours = [{**GOOD, "neg": [["P: ", "c"]]}, {**GOOD, "task_id": "three"}]
     first = read_pairs(PairSource(write(tmp_path, [GOOD], "m.json")), tmp_path)
     second = read_pairs(PairSource(write(tmp_path, ours)), tmp_path)
-    assert first[0].query == Instructed("Q: ", "a")
-    assert first[0].negatives == second[0].negatives == (Instructed("P: ", "c"),)
+    assert first[0].query == InstructedText("Q: ", "a")
+    assert first[0].negatives == second[0].negatives == (InstructedText("P: ", "c"),)
     assert [row.task for row in (*first, *second)] == ["m.json 3", "m.jsonl 3", "m.jsonl three"]
 
 
 def test_texts_without_instruction_are_plain_strings(tmp_path):
     rows = [{"query": "a", "pos": "b", "neg": ["c", "d"], "task_id": 0}, {**GOOD, "neg": [["P: ", "c"], "d"]}]
     one, two = read_pairs(PairSource(write(tmp_path, rows), negatives=2), tmp_path)
-    assert one.query == Instructed("", "a")
-    assert set(one.negatives) == {Instructed("", "c"), Instructed("", "d")}
-    assert set(two.negatives) == {Instructed("P: ", "c"), Instructed("", "d")}
+    assert one.query == InstructedText("", "a")
+    assert set(one.negatives) == {InstructedText("", "c"), InstructedText("", "d")}
+    assert set(two.negatives) == {InstructedText("P: ", "c"), InstructedText("", "d")}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"neg": None}, r"row 2: has no negative \(neg\); give it one .* or set the source's negatives to 0"),
+        ({"neg": None}, r"row 2: has no negative \(neg\); add one .* or set the source's negatives to 0"),
         ({"neg": []}, r"row 2: has no negative"),
-        ({"query": ["", "a"]}, "row 2: the instruction of query is empty; write the text alone"),
+        ({"query": ["", "a"]}, "row 2: the instruction of query is empty; write a plain text"),
         ({"pos": ["P: ", " "]}, "row 2: the text of pos is empty"),
         ({"neg": ["P: ", ""]}, "row 2: the text of neg is empty"),
         ({"pos": None}, "row 2: has no pos; each row has query, pos and neg"),
@@ -56,19 +56,19 @@ def test_a_bad_row_is_named_or_skipped(tmp_path, change, message):
     assert len(read_pairs(source, tmp_path, skip_bad=True)) == 1
 
 
-def test_a_line_that_is_no_object_is_named(tmp_path):
+def test_a_line_that_is_not_an_object_is_named(tmp_path):
     source = PairSource(write(tmp_path, [GOOD, ["a", "b"]]))
     with pytest.raises(RecipeError, match="row 2: not an object"):
         read_pairs(source, tmp_path)
     assert len(read_pairs(source, tmp_path, skip_bad=True)) == 1
 
 
-def test_negatives_are_drawn_and_pairs_may_have_none(tmp_path):
+def test_negatives_are_sampled_and_pairs_may_have_none(tmp_path):
     many = write(tmp_path, [{**GOOD, "neg": [["P: ", f"{i}"] for i in range(5)]}])
-    kept = [read_pairs(PairSource(many, negatives=2), tmp_path, seed=1)[0].negatives for _ in range(2)]
-    assert kept[0] == kept[1] and len(kept[0]) == 2
-    alone = write(tmp_path, [{key: GOOD[key] for key in ("query", "pos", "task_id")}], "alone.jsonl")
-    assert read_pairs(PairSource(alone, negatives=0), tmp_path)[0].negatives == ()
+    samples = [read_pairs(PairSource(many, negatives=2), tmp_path, seed=1)[0].negatives for _ in range(2)]
+    assert samples[0] == samples[1] and len(samples[0]) == 2
+    path = write(tmp_path, [{key: GOOD[key] for key in ("query", "pos", "task_id")}], "alone.jsonl")
+    assert read_pairs(PairSource(path, negatives=0), tmp_path)[0].negatives == ()
     with pytest.raises(RecipeError, match="has 5 negatives of 6"):
         read_pairs(PairSource(many, negatives=6), tmp_path)
 
@@ -77,9 +77,13 @@ def test_questions_are_paired_with_their_passages(tmp_path):
     rows = [{"input": "Cats sleep.", "instruction": "Who sleeps?", "split": split} for split in ("train", "test")]
     source = PairSource(write(tmp_path, rows), "qa", "Q: ", "P: ", keep={"split": "train"})
     (pair,) = read_pairs(source, tmp_path)
-    assert (pair.query, pair.positive, pair.negatives) == (Instructed("Q: ", "Who sleeps?"), Instructed("P: ", "Cats sleep."), ())
+    assert (pair.query, pair.positive, pair.negatives) == (
+        InstructedText("Q: ", "Who sleeps?"),
+        InstructedText("P: ", "Cats sleep."),
+        (),
+    )
     bad = PairSource(write(tmp_path, [{"input": "", "instruction": "Why?"}], "bad.jsonl"), "qa")
-    with pytest.raises(RecipeError, match="row 1: input must be a text that is not empty, not ''"):
+    with pytest.raises(RecipeError, match="row 1: input must be a non-empty text, not ''"):
         read_pairs(bad, tmp_path)
 
 
@@ -101,7 +105,7 @@ def test_entailed_hypotheses_are_positives_against_contradictions(tmp_path):
     ]
 
 
-def test_sources_and_tasks_are_down_sampled(tmp_path):
+def test_sources_and_tasks_are_sampled_up_to_their_caps(tmp_path):
     rows = [{**GOOD, "query": ["Q: ", str(i)], "task_id": i % 2} for i in range(40)]
     name = write(tmp_path, rows)
 

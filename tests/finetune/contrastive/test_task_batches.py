@@ -1,12 +1,12 @@
 import pytest
 
 from inbedder.errors import RecipeError
-from inbedder_finetune.contrastive.pairs import Instructed, Pair
+from inbedder_finetune.contrastive.pairs import InstructedText, Pair
 from inbedder_finetune.contrastive.task_batches import TaskBatchSampler
 
 
 def pair(query, positive, negative="n", task="t"):
-    return Pair(Instructed("", query), Instructed("", positive), (Instructed("", negative),), task, "s")
+    return Pair(InstructedText("", query), InstructedText("", positive), (InstructedText("", negative),), task, "s")
 
 
 ROWS = [
@@ -22,43 +22,43 @@ def test_every_row_comes_once_an_epoch_in_batches_of_one_task():
     assert sorted(len(batch) for batch in batches) == [1, 3, 3, 3, 4] and len(order) == 5
 
 
-def test_the_order_depends_on_seed_and_epoch_alone():
-    first, second, other = TaskBatchSampler(ROWS, 4, 1), TaskBatchSampler(ROWS, 4, 1), TaskBatchSampler(ROWS, 4, 2)
-    assert list(first) == list(first) == list(second) != list(other)
+def test_the_order_depends_on_seed_and_epoch_only():
+    first, second, reseeded = TaskBatchSampler(ROWS, 4, 1), TaskBatchSampler(ROWS, 4, 1), TaskBatchSampler(ROWS, 4, 2)
+    assert list(first) == list(first) == list(second) != list(reseeded)
     second.set_epoch(1)
     assert list(first) != list(second)
 
 
-def test_rows_that_share_a_text_go_apart():
+def test_rows_that_share_a_text_are_separated():
     shared = [pair(f"q{i}", f"p{i // 4}", "n") for i in range(32)]  # eight passages under four questions each
     for batch in TaskBatchSampler(shared, 8):
         assert len({shared[row].positive.text for row in batch}) == 8
     chain = [pair(str(i), str(i + 1), str(i + 2)) for i in range(200)]
-    near = [abs(one - other) for batch in TaskBatchSampler(chain, 8) for one in batch for other in batch if one < other]
-    assert sum(distance <= 2 for distance in near) <= 3  # chance brings 14 together
+    distances = [second - first for batch in TaskBatchSampler(chain, 8) for first in batch for second in batch if first < second]
+    assert sum(distance <= 2 for distance in distances) <= 3  # 14 in random batches
 
 
-def test_equal_rows_stay_in_even_batches_where_there_is_no_room():
-    same = [pair("q", "p")] * 10
-    assert sorted(len(batch) for batch in TaskBatchSampler(same, 4)) == [3, 3, 4]
+def test_equal_rows_are_spread_evenly():
+    equal_pairs = [pair("q", "p")] * 10
+    assert sorted(len(batch) for batch in TaskBatchSampler(equal_pairs, 4)) == [3, 3, 4]
 
 
-def test_given_batches_come_as_they_are():
-    given = [[3, 1], [9, 10, 11], [0, 2]]
-    order = TaskBatchSampler(ROWS, 4, batches=given)
+def test_fixed_batches_keep_their_order():
+    batches = [[3, 1], [9, 10, 11], [0, 2]]
+    order = TaskBatchSampler(ROWS, 4, batches=batches)
     order.set_epoch(5)
-    assert list(order) == given and len(order) == 3
+    assert list(order) == batches and len(order) == 3
 
 
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
-        ([[0, 1], [2, 9]], "Batch 1 mixes task ids: row 2 is of 'a', row 9 of 'b'. Give batches of one task"),
+        ([[0, 1], [2, 9]], "Batch 1 mixes tasks: row 2 belongs to 'a', row 9 to 'b'. A batch must hold one task"),
         ([[0, 0]], "Batch 0 holds a row twice"),
         ([[]], "Batch 0 is empty"),
         ([[0, 14]], "Batch 0 names row 14 of 14"),
     ],
 )
-def test_given_batches_that_cannot_be_learned_are_named(batches, message):
+def test_bad_fixed_batches_are_named(batches, message):
     with pytest.raises(RecipeError, match=message):
         TaskBatchSampler(ROWS, 4, batches=batches)

@@ -12,9 +12,9 @@ from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive import contrastive_losses, contrastive_trainer
 from inbedder_finetune.contrastive import train_contrastive as contrastive
 from inbedder_finetune.contrastive.contrastive_losses import make_loss
-from inbedder_finetune.contrastive.instructed import instructed_prompts, tokenized
-from inbedder_finetune.contrastive.pairs import Instructed
-from inbedder_finetune.contrastive.train_contrastive import finetune, load_encoder, parse_recipe, preview, training_pairs
+from inbedder_finetune.contrastive.instructed_texts import make_prompt_tokenizer, tokenize_texts
+from inbedder_finetune.contrastive.pairs import InstructedText
+from inbedder_finetune.contrastive.train_contrastive import finetune, load_encoder, load_training_pairs, parse_recipe, preview
 from inbedder_finetune.registry import read_method
 from tests.conftest import GOLDEN, assert_close
 
@@ -28,11 +28,11 @@ def pairs(tmp_path):
         {
             "query": ["What is it about? ", f"I love {word} number {i}"],
             "pos": ["What is it about? ", f"{word} {word} {i}"],
-            "neg": [["Not this: ", f"{other} number {i}"]],
+            "neg": [["Not this: ", f"{wrong_word} number {i}"]],
             "task_id": word,
         }
         for i in range(5)
-        for word, other in WORDS.items()
+        for word, wrong_word in WORDS.items()
     ]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return tmp_path
@@ -56,45 +56,45 @@ def losses(folder, key="loss"):
     return [entry[key] for entry in json.loads(states[-1].read_text())["log_history"] if key in entry]
 
 
-def written_out(query, positive, negatives, temperature):
-    """The equation of ``contrastive``, term by term."""
+def compute_expected_loss(query, positive, negatives, temperature):
+    """Compute the equation of ``contrastive_losses`` term by term."""
     documents = [*positive, *negatives]
     total = 0.0
     for i, (q, p) in enumerate(zip(query, positive, strict=True)):
         forward = [np.exp(q @ d / temperature) for d in documents]
-        backward = [np.exp(other @ p / temperature) for other in query]
+        backward = [np.exp(q_j @ p / temperature) for q_j in query]
         total += -np.log(forward[i] / sum(forward)) / 2 - np.log(backward[i] / sum(backward)) / 2
     return total / len(query)
 
 
 @pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
 @pytest.mark.parametrize("hard", [0, 1, 2])
-def test_the_loss_is_the_equation(make_model, micro_batch, hard):
+def test_the_loss_equals_its_equation(make_model, micro_batch, hard):
     model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-    texts = [[Instructed(f"{column} {i}: ", f"I love cats {column * i}") for i in range(5)] for column in range(2 + hard)]
-    features = [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts]
+    texts = [[InstructedText(f"{column} {i}: ", f"I love cats {column * i}") for i in range(5)] for column in range(2 + hard)]
+    features = [tokenize_texts(make_prompt_tokenizer(model.tokenizer, 48), column) for column in texts]
     loss = make_loss(model, 0.05, micro_batch)(features, None)
     with torch.no_grad():
-        query, positive, *rest = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
-    assert_close(loss.item(), written_out(query, positive, [one for part in rest for one in part], 0.05))
+        query, positive, *negatives = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
+    assert_close(loss.item(), compute_expected_loss(query, positive, [one for column in negatives for one in column], 0.05))
 
 
-def embedded(model, columns, rows=5):
-    texts = [[Instructed(f"{column} {i}: ", f"I love cats {column * i}") for i in range(rows)] for column in range(columns)]
-    return [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts]
+def tokenize_columns(model, columns, rows=5):
+    texts = [[InstructedText(f"{column} {i}: ", f"I love cats {column * i}") for i in range(rows)] for column in range(columns)]
+    return [tokenize_texts(make_prompt_tokenizer(model.tokenizer, 48), column) for column in texts]
 
 
 @pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
-def test_a_row_that_is_no_anchor_adds_nothing_but_stays_among_the_negatives_of_others(make_model, micro_batch):
+def test_a_masked_row_is_only_a_negative_of_others(make_model, micro_batch):
     model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-    features = embedded(model, 3)
+    features = tokenize_columns(model, 3)
     anchors = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
     loss = make_loss(model, 0.05, micro_batch)(features, anchors)
     with torch.no_grad():
         query, positive, negative = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
     documents, expected = [*positive, *negative], 0.0
     for i in (0, 2, 4):
-        for scores in (documents @ query[i] / 0.05, query @ positive[i] / 0.05):  # masked rows stand in both sums
+        for scores in (documents @ query[i] / 0.05, query @ positive[i] / 0.05):  # masked rows are in both sums
             expected += (np.log(np.exp(scores).sum()) - scores[i]) / 2 / 5
     assert_close(loss.item(), expected)
     loss.backward()
@@ -102,11 +102,11 @@ def test_a_row_that_is_no_anchor_adds_nothing_but_stays_among_the_negatives_of_o
 
 
 @pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
-def test_all_anchors_are_the_plain_loss_and_none_are_no_loss(make_model, micro_batch):
+def test_all_anchors_give_the_plain_loss_and_none_give_zero(make_model, micro_batch):
     model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
     loss = make_loss(model, 0.05, micro_batch)
-    assert_close(loss(embedded(model, 3), torch.ones(5)).item(), loss(embedded(model, 3), None).item())
-    assert loss(embedded(model, 3), torch.zeros(5)).item() == 0
+    assert_close(loss(tokenize_columns(model, 3), torch.ones(5)).item(), loss(tokenize_columns(model, 3), None).item())
+    assert loss(tokenize_columns(model, 3), torch.zeros(5)).item() == 0
 
 
 @pytest.mark.parametrize("anchors", [None, torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0])], ids=["all", "some"])
@@ -114,9 +114,9 @@ def test_cached_and_plain_gradients_are_equal(make_model, anchors):
     gradients = []
     for micro_batch in (None, 2):
         model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-        texts = [[Instructed("Who? " * i, f"I love cats {column * i}") for i in range(5)] for column in range(3)]
+        texts = [[InstructedText("Who? " * i, f"I love cats {column * i}") for i in range(5)] for column in range(3)]
         make_loss(model, 0.1, micro_batch)(
-            [tokenized(instructed_prompts(model.tokenizer, 48), column) for column in texts], anchors
+            [tokenize_texts(make_prompt_tokenizer(model.tokenizer, 48), column) for column in texts], anchors
         ).backward()
         gradients.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
@@ -133,7 +133,7 @@ def test_cached_and_plain_gradients_are_equal(make_model, anchors):
         ("bert", {"lora": {"r": 8, "alpha": 16}, "training": {"learning_rate": 2e-2}}),
     ],
 )
-def test_training_lowers_the_loss_and_the_result_is_a_plain_sentence_transformer(make_model, pairs, family, settings):
+def test_training_lowers_the_loss_and_sentence_transformers_loads_it(make_model, pairs, family, settings):
     settings = dict(settings)
     training = {"max_steps": 20, "save_steps": 20, **settings.pop("training", {})}
     folder = finetune(make_recipe(make_model(family), pairs, pairs / "out", training=training, **settings))
@@ -150,7 +150,7 @@ def test_training_lowers_the_loss_and_the_result_is_a_plain_sentence_transformer
     assert_close(np.linalg.norm(vectors, axis=1), np.ones(2))
 
 
-def test_the_merged_result_of_lora_is_what_was_trained(make_model, pairs, monkeypatch):
+def test_the_merged_lora_equals_the_trained_model(make_model, pairs, monkeypatch):
     trained = []
     monkeypatch.setattr(
         contrastive, "_save", lambda model, recipe, save=contrastive._save: (trained.append(model), save(model, recipe))
@@ -160,60 +160,61 @@ def test_the_merged_result_of_lora_is_what_was_trained(make_model, pairs, monkey
     assert_close(SentenceTransformer(str(folder)).encode(texts, prompt="Who? "), trained[0].eval().encode(texts, prompt="Who? "))
 
 
-def test_resuming_gives_the_same_curve_and_weights_as_never_stopping(make_model, pairs, monkeypatch):
+def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, pairs, monkeypatch):
     model = make_model("headless-bert")
     training = {"save_steps": 9}  # in the second epoch of eight steps
-    whole = finetune(make_recipe(model, pairs, pairs / "whole", training=training))
+    uninterrupted = finetune(make_recipe(model, pairs, pairs / "whole", training=training))
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(contrastive_losses, "cosine", interrupt_after(10, contrastive_losses.cosine))
+        patch.setattr(contrastive_losses, "compute_cosines", interrupt_after(10, contrastive_losses.compute_cosines))
         finetune(make_recipe(model, pairs, pairs / "broken", training=training))
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(make_recipe(model, pairs, pairs / "broken", training=training))
-    with pytest.raises(RecipeError, match="are of a run with another batches"):
+    with pytest.raises(RecipeError, match="belong to a run with another batches"):
         finetune(make_recipe(model, pairs, pairs / "broken", training={**training, "resume": True}), batches=[[0, 4]])
     resumed = finetune(make_recipe(model, pairs, pairs / "broken", training={**training, "resume": True}))
-    assert losses(whole) == losses(resumed)
-    first, second = (load_file(one / "model.safetensors") for one in (whole, resumed))
+    assert losses(uninterrupted) == losses(resumed)
+    first, second = (load_file(one / "model.safetensors") for one in (uninterrupted, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
     saved = {"model.safetensors", "config.json", "modules.json", "1_Pooling/config.json", "tokenizer.json"}
-    assert saved <= json.loads((whole / "checksums.json").read_text()).keys()
+    assert saved <= json.loads((uninterrupted / "checksums.json").read_text()).keys()
 
 
 def interrupt_after(calls, function):
-    left = iter(range(2 * calls))  # two directions a step
+    remaining = iter(range(2 * calls))  # two directions per step
 
     def run(*args):
-        if next(left, None) is None:
+        if next(remaining, None) is None:
             raise KeyboardInterrupt
         return function(*args)
 
     return run
 
 
-def test_given_batches_are_learned_in_their_order(make_model, pairs, monkeypatch):
+def test_fixed_batches_are_trained_in_their_order(make_model, pairs, monkeypatch):
     recipe = make_recipe(make_model("headless-bert"), pairs, pairs / "out", training={"max_steps": 4})
-    rows, seen = training_pairs(recipe)[0], []
+    rows, batches_seen = load_training_pairs(recipe)[0], []
 
     class Spy(contrastive_trainer.InstructedCollator):
-        def __call__(self, some):
-            seen.append([one["query"][1] for one in some])
-            return super().__call__(some)
+        def __call__(self, batch):
+            batches_seen.append([one["query"][1] for one in batch])
+            return super().__call__(batch)
 
     monkeypatch.setattr(contrastive_trainer, "InstructedCollator", Spy)
     batches = [[8, 0], [1, 5, 9], [4, 12]]
     finetune(recipe, batches=batches)
     expected = [[rows[row].query.text for row in batch] for batch in (*batches, batches[0])]
-    assert seen[:4] == expected
-    with pytest.raises(RecipeError, match=r"Batch 0 mixes task ids: row 0 is of 'pairs.jsonl cats', row 1"):
+    assert batches_seen[:4] == expected
+    with pytest.raises(RecipeError, match=r"Batch 0 mixes tasks: row 0 belongs to 'pairs.jsonl cats', row 1"):
         finetune(make_recipe(make_model("headless-bert"), pairs, pairs / "other"), batches=[[0, 1]])
 
 
-def test_held_out_rows_are_watched(make_model, pairs):
+def test_held_out_rows_are_evaluated(make_model, pairs):
     recipe = make_recipe(
         make_model("headless-bert"), pairs, pairs / "out", data={"held_out": 4}, training={"eval_steps": 6, "max_steps": 6}
     )
-    learned, watched = training_pairs(recipe)
-    assert len(learned) + len(watched) == 20 and not {row.text for row in learned} & {row.text for row in watched}
+    train_pairs, held_out_pairs = load_training_pairs(recipe)
+    assert len(train_pairs) + len(held_out_pairs) == 20
+    assert not {row.text for row in train_pairs} & {row.text for row in held_out_pairs}
     folder = finetune(recipe)
     assert len(losses(folder, "eval_loss")) == 1
     card = (folder / "README.md").read_text()
@@ -247,22 +248,22 @@ def test_the_papers_settings_are_the_defaults():
     assert recipe.model == "all-MiniLM-L6-v2"
 
 
-def test_a_model_that_cannot_be_trained_so_is_named(make_model, pairs, monkeypatch):
+def test_a_model_that_does_not_fit_is_named(make_model, pairs, monkeypatch):
     with pytest.raises(RecipeError, match="Cannot load /nowhere"):
         load_encoder(make_recipe("/nowhere", pairs, "out"))
-    with pytest.raises(RecipeError, match="takes at most 254 tokens; set max_length=254 or less"):
+    with pytest.raises(RecipeError, match=r"takes at most 254 tokens. Set max_length to 254 or less"):
         load_encoder(make_recipe(make_model("roberta"), pairs, "out", max_length=255))
     encoder = Transformer(make_model("headless-bert"))
-    other = pairs / "last"
-    SentenceTransformer(modules=[encoder, Pooling(32, "lasttoken")]).save_pretrained(str(other), create_model_card=False)
+    folder = pairs / "last"
+    SentenceTransformer(modules=[encoder, Pooling(32, "lasttoken")]).save_pretrained(str(folder), create_model_card=False)
     with pytest.raises(RecipeError, match="does not pool by the mean"):
-        load_encoder(make_recipe(str(other), pairs, "out"))
+        load_encoder(make_recipe(str(folder), pairs, "out"))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RecipeError, match="runs in one process"):
         finetune(make_recipe(make_model("headless-bert"), pairs, pairs / "out"))
 
 
-def test_a_dry_run_shows_what_is_read_and_what_is_pooled(make_model, pairs):
+def test_a_dry_run_shows_inputs_and_pooled_tokens(make_model, pairs):
     text = preview(make_recipe(make_model("headless-bert"), pairs, pairs / "out"))
     assert "query: 'What is it about? I love cats number 0'" in text
     assert "pooled: ['i', 'love', 'cats'," in text

@@ -7,8 +7,8 @@ import pytest
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive.contrastive_recipe import Curriculum
-from inbedder_finetune.contrastive.train_contrastive import finetune, parse_recipe, training_pairs
-from inbedder_finetune.curriculum.data_cube import data_cube_batches, read_margins
+from inbedder_finetune.contrastive.train_contrastive import finetune, load_training_pairs, parse_recipe
+from inbedder_finetune.curriculum.data_cube import make_data_cube_batches, measure_margins
 from tests.conftest import assert_close
 
 
@@ -18,10 +18,10 @@ def folder(tmp_path):
         {
             "query": ["Say it: ", f"{task} {i}"],
             "pos": ["Say it: ", f"the {task}"],
-            "neg": ["Say it: ", other * i],
+            "neg": ["Say it: ", wrong_word * i],
             "task_id": task,
         }
-        for task, other in (("cats", "lamp "), ("box", "dogs "), ("voucher", "green "))
+        for task, wrong_word in (("cats", "lamp "), ("box", "dogs "), ("voucher", "green "))
         for i in range(1, 6)
     ]
     (tmp_path / "medi.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -38,70 +38,70 @@ def make_recipe(model, folder, output="out", **settings):
     )
 
 
-def test_the_margin_is_the_cosine_to_the_positive_less_that_to_the_negative(make_model, folder):
+def test_the_margin_is_the_difference_of_the_cosines(make_model, folder):
     model = InBedder(make_model("headless-bert"), backbone="instructor")
-    pairs, _ = training_pairs(make_recipe(make_model("headless-bert"), folder))
-    margins = read_margins(pairs, model)
+    pairs, _ = load_training_pairs(make_recipe(make_model("headless-bert"), folder))
+    margins = measure_margins(pairs, model)
     for row, margin in zip(pairs[:15], margins, strict=False):
         vectors = [model.encode(one.text, one.instruction) for one in (row.query, row.positive, row.negatives[0])]
         assert_close(margin, vectors[0] @ vectors[1] - vectors[0] @ vectors[2])
 
 
-def test_a_row_without_a_negative_is_told_from_another_positive_of_its_task(make_model, folder):
+def test_a_row_without_a_negative_gets_another_positive_of_its_task(make_model, folder):
     model = InBedder(make_model("headless-bert"), backbone="instructor")
-    pairs = training_pairs(make_recipe(make_model("headless-bert"), folder))[0][15:]
+    pairs = load_training_pairs(make_recipe(make_model("headless-bert"), folder))[0][15:]
     query, positives = model.encode(pairs[0].query.text, ""), model.encode([row.positive.text for row in pairs], "")
     possible = query @ positives[0] - positives[1:] @ query
-    assert np.abs(possible - read_margins(pairs, model)[0]).min() < 1e-5
-    assert_close(read_margins(pairs[:1], model), [0.0])
+    assert np.abs(possible - measure_margins(pairs, model)[0]).min() < 1e-5
+    assert_close(measure_margins(pairs[:1], model), [0.0])
 
 
 def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folder):
     name = make_model("headless-bert")
-    pairs, _ = training_pairs(make_recipe(name, folder))
-    batches, anchors = data_cube_batches(pairs, Curriculum(model=name), 2, seed=0)
+    pairs, _ = load_training_pairs(make_recipe(name, folder))
+    batches, anchors = make_data_cube_batches(pairs, Curriculum(model=name), 2, seed=0)
     assert all(anchors)
     assert sorted(row for batch in batches for row in batch) == list(range(len(pairs)))
-    margins = read_margins(pairs, InBedder(name, backbone="instructor"))
+    margins = measure_margins(pairs, InBedder(name, backbone="instructor"))
     for task in {row.task for row in pairs}:
         order = [row for batch in batches for row in batch if pairs[row].task == task]
         assert all(margins[first] >= margins[second] for first, second in pairwise(order))
     assert all(len({pairs[row].task for row in batch}) == 1 for batch in batches)
 
 
-def test_rows_beyond_the_threshold_are_no_anchors_and_stay_in_batches_that_hold_one(make_model, folder):
+def test_masked_rows_stay_in_batches_that_hold_an_anchor(make_model, folder):
     name = make_model("headless-bert")
-    pairs, _ = training_pairs(make_recipe(name, folder))
-    middle = float(np.median(read_margins(pairs, InBedder(name, backbone="instructor"))))
-    every, _ = data_cube_batches(pairs, Curriculum(model=name), 3, seed=0)
+    pairs, _ = load_training_pairs(make_recipe(name, folder))
+    middle = float(np.median(measure_margins(pairs, InBedder(name, backbone="instructor"))))
+    all_batches, _ = make_data_cube_batches(pairs, Curriculum(model=name), 3, seed=0)
     masks = []
     for direction in ("text", "equation"):
-        batches, anchors = data_cube_batches(pairs, Curriculum(model=name, threshold=middle, direction=direction), 3, 0)
-        assert batches == [batch for batch in every if any(anchors[row] for row in batch)]
+        batches, anchors = make_data_cube_batches(pairs, Curriculum(model=name, threshold=middle, direction=direction), 3, 0)
+        assert batches == [batch for batch in all_batches if any(anchors[row] for row in batch)]
         assert {row for row, is_anchor in enumerate(anchors) if is_anchor} <= {row for batch in batches for row in batch}
         assert any(not anchors[row] for batch in batches for row in batch)
         masks.append(anchors)
     assert masks[0] == [not is_anchor for is_anchor in masks[1]]
 
 
-def test_a_masked_row_is_learned_by_none_and_trained_beside(make_model, folder, tmp_path, monkeypatch):
+def test_masked_rows_reach_the_loss_as_negatives(make_model, folder, tmp_path, monkeypatch):
     name = make_model("headless-bert")
-    seen = []
+    masks = []
 
-    def watch(embeddings, anchors, temperature):
-        seen.append(anchors.tolist())
+    def record(embeddings, anchors, temperature):
+        masks.append(anchors.tolist())
         return sum(column.sum() for column in embeddings)
 
-    monkeypatch.setattr("inbedder_finetune.contrastive.contrastive_losses.anchors_loss", watch)
-    pairs, _ = training_pairs(make_recipe(name, folder))
-    middle = float(np.median(read_margins(pairs, InBedder(name, backbone="instructor"))))
+    monkeypatch.setattr("inbedder_finetune.contrastive.contrastive_losses.compute_anchor_loss", record)
+    pairs, _ = load_training_pairs(make_recipe(name, folder))
+    middle = float(np.median(measure_margins(pairs, InBedder(name, backbone="instructor"))))
     settings = {"model": name, "threshold": middle}
     finetune(make_recipe(name, folder, tmp_path / "out", curriculum=settings))
-    batches, anchors = data_cube_batches(pairs, Curriculum(**settings), 2, seed=0)
-    assert seen == [[float(anchors[row]) for row in batch] for batch in batches]
+    batches, anchors = make_data_cube_batches(pairs, Curriculum(**settings), 2, seed=0)
+    assert masks == [[float(anchors[row]) for row in batch] for batch in batches]
 
 
-def test_a_recipe_with_a_curriculum_trains_and_says_what_stays_underfitted(make_model, folder, tmp_path):
+def test_a_recipe_with_a_curriculum_records_underfitted_rows(make_model, folder, tmp_path):
     name = make_model("headless-bert")
     output = finetune(make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "tour": "annealing", "steps": 1000}))
     shares = json.loads((output / "underfitting.json").read_text())
@@ -110,6 +110,6 @@ def test_a_recipe_with_a_curriculum_trains_and_says_what_stays_underfitted(make_
     assert InBedder(output).encode("I love cats", "Say it: ").shape == (InBedder(output).dimension,)
 
 
-def test_a_direction_that_does_not_exist_is_named(make_model, folder):
+def test_an_unknown_direction_is_refused(make_model, folder):
     with pytest.raises(RecipeError, match="'up'; choose one of: text or equation"):
         make_recipe(make_model("headless-bert"), folder, curriculum={"direction": "up"})

@@ -22,15 +22,15 @@ def test_few_tasks_get_the_best_of_all_tours(tasks, width):
         assert measure_tour(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(of_all(similarity), abs=1e-9), seed
 
 
-def test_annealing_comes_near_the_best_of_all_tours():
+def test_annealing_is_close_to_the_best_of_all_tours():
     for seed in range(10):
         similarity = drawn(6, seed)
-        found = measure_tour(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
-        assert 0.97 * of_all(similarity) < found < of_all(similarity) + 1e-9, seed
+        value = measure_tour(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
+        assert 0.97 * of_all(similarity) < value < of_all(similarity) + 1e-9, seed
 
 
 @pytest.mark.parametrize("width", [0, 3])
-def test_no_tour_is_worth_more_than_the_bound_which_is_near_the_best(width):
+def test_the_upper_bound_is_close_to_the_best_tour(width):
     for seed in range(8):
         similarity = drawn(7, seed, width)
         best, bound = of_all(similarity), upper_bound(similarity, rounds=200)
@@ -50,24 +50,24 @@ def test_committed_tours_keep_their_distance_to_the_optimum():
 
 
 @pytest.mark.parametrize("width", [0, 64])
-def test_two_opt_is_worth_more_than_its_greedy_start_and_than_annealing(width):
+def test_two_opt_beats_its_greedy_start_and_annealing(width):
     similarity = drawn(120, 1, width)
     opted, annealed = (order_tasks(similarity, method=method, steps=100_000) for method in ("2-opt", "annealing"))
-    worth = measure_tour(similarity, opted)
-    assert worth > measure_tour(similarity, build_greedy_tour(similarity))
-    assert worth > measure_tour(similarity, annealed)
+    value = measure_tour(similarity, opted)
+    assert value > measure_tour(similarity, build_greedy_tour(similarity))
+    assert value > measure_tour(similarity, annealed)
 
 
 @given(st.integers(0, 25), st.integers(0, 10**6), st.sampled_from(["2-opt", "annealing"]))
 @settings(max_examples=40)
-def test_the_order_holds_every_task_once_and_depends_on_the_seed_alone(tasks, seed, method):
+def test_the_order_holds_every_task_once_and_depends_on_the_seed(tasks, seed, method):
     similarity = drawn(tasks, seed, 3)
-    found = order_tasks(similarity, method=method, steps=500, seed=seed)
-    assert sorted(found) == list(range(tasks))
-    assert found == order_tasks(similarity, method=method, steps=500, seed=seed)
+    order = order_tasks(similarity, method=method, steps=500, seed=seed)
+    assert sorted(order) == list(range(tasks))
+    assert order == order_tasks(similarity, method=method, steps=500, seed=seed)
 
 
-def test_annealing_is_worth_more_the_longer_it_goes_on():
+def test_annealing_improves_with_more_steps():
     similarity = drawn(40, 0)
     short, long = (measure_tour(similarity, anneal(similarity, steps)) for steps in (0, 200_000))
     assert long > short + 5
@@ -75,37 +75,37 @@ def test_annealing_is_worth_more_the_longer_it_goes_on():
 
 @given(st.integers(2, 12), st.integers(0, 10**6), st.integers(0, 11))
 @settings(max_examples=40)
-def test_a_tour_is_worth_the_same_from_any_place_in_both_directions_and_under_other_numbers(tasks, seed, turn):
+def test_rotated_reversed_and_renumbered_tours_have_equal_values(tasks, seed, turn):
     similarity, order = drawn(tasks, seed), list(np.random.default_rng(seed).permutation(tasks))
-    worth = measure_tour(similarity, order)
+    value = measure_tour(similarity, order)
     turned = order[turn % tasks :] + order[: turn % tasks]
-    assert measure_tour(similarity, turned) == measure_tour(similarity, order[::-1]) == worth
+    assert measure_tour(similarity, turned) == measure_tour(similarity, order[::-1]) == value
     names = np.random.default_rng(seed + 1).permutation(tasks)
-    assert measure_tour(similarity[np.ix_(names, names)], np.argsort(names)[order]) == worth
+    assert measure_tour(similarity[np.ix_(names, names)], np.argsort(names)[order]) == value
 
 
-def test_the_order_starts_at_task_0_and_the_seed_alone_moves_it():
+def test_the_order_starts_at_task_0_and_depends_on_the_seed():
     similarity = drawn(40, 0, 8)
     one = order_tasks(similarity, seed=1)
     assert one == order_tasks(similarity, seed=1)
     assert one[0] == 0 and one[1] < one[-1]
 
 
-def test_two_opt_undoes_a_crossing():
+def test_two_opt_removes_a_crossing():
     angles = np.arange(8) * np.pi / 4
     similarity = np.cos(angles[:, None] - angles)
     assert run_two_opt(similarity, [0, 1, 5, 4, 3, 2, 6, 7]) == list(range(8))
     assert build_greedy_tour(similarity)[:2] in ([0, 1], [0, 7])
 
 
-def test_equal_similarities_leave_the_start_and_the_diagonal_is_not_read():
+def test_equal_similarities_are_ordered_and_the_diagonal_is_ignored():
     assert sorted(order_tasks(np.full((6, 6), 0.1))) == list(range(6))
     similarity = drawn(8, 0)
     marked = similarity + np.diag(np.full(8, np.nan))
     assert order_tasks(marked) == order_tasks(similarity)
 
 
-def test_few_tasks_are_worth_what_their_edges_are():
+def test_tours_of_few_tasks_have_the_value_of_their_edges():
     assert order_tasks(np.empty((0, 0))) == [] and measure_tour(np.empty((0, 0)), []) == 0
     assert order_tasks(np.ones((1, 1))) == [0] and measure_tour(np.ones((1, 1)), [0]) == 0
     assert order_tasks(drawn(2, 0)) == [0, 1] and measure_tour(drawn(2, 0), [1, 0]) == 2 * drawn(2, 0)[0, 1]
@@ -128,7 +128,7 @@ def test_float32_cosines_count_as_symmetric():
         ([["a", "b"], ["c", "d"]], "matrix of numbers"),
     ],
 )
-def test_what_is_no_similarity_is_refused(similarity, message):
+def test_an_invalid_similarity_is_refused(similarity, message):
     with pytest.raises(InputError, match=message):
         order_tasks(similarity)
 

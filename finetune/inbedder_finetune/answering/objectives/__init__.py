@@ -1,15 +1,15 @@
-"""What is minimised: one file per objective, with its settings, its targets and its loss.
+"""Training objectives: one file each, with settings, targets and loss.
 
-A step's loss, its terms in the order of their files' names, is::
+The loss of a step is::
 
     L = sum of the TokenObjectives / answer tokens of the step + sum of the VectorObjectives
 
-To add one, add a file whose dataclass extends ``TokenObjective`` or ``VectorObjective`` (``base``): its fields join the section
-``objective`` of recipes and ``docs/recipes.md``, and it joins the loss of each recipe that gives it a weight. Nothing lists it.
+To add an objective, add a file with a dataclass that extends ``TokenObjective`` or ``VectorObjective`` (``base``). Its fields
+join the section ``objective`` of recipes and ``docs/recipes.md``, and it joins the loss of each recipe that gives it a weight.
 
-A vector objective trains v: the mean of the masks' states (masked LMs), the state that predicts the first token (1st-gen), or
-the mean of the states that predict the answer (avg-gen), without the instruction's vector where ``subtract`` names a model.
-What all answers to a question share then stays with its vector.
+Vector objectives train v: the mean of the states of the masks (masked LMs), the state that predicts the first token (1st-gen), or
+the mean of the states that predict the answer (avg-gen). With ``question_vector_model`` the vector of the instruction is
+subtracted from v first, so what all answers to a question share is not trained.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 OBJECTIVES: tuple[type[Any], ...] = (*VectorObjective.__subclasses__(), *TokenObjective.__subclasses__())
 QUESTION = "question_vector"
-"""Key of the instructions' vectors in a batch that has them subtracted."""
+"""Key of the instructions' vectors in a batch, which are subtracted from v."""
 
 
 @dataclass(frozen=True)
 class ObjectiveSettings(*OBJECTIVES):  # type: ignore[misc]
-    """What is minimised: the answer's tokens, and what trains the vector (``objectives``)."""
+    """Objectives over the answer's tokens and over the vector (``objectives``)."""
 
 
 def make_objectives(settings: Section) -> list[Objective]:
-    """Make all objectives, active or not, of a recipe's section ``objective``."""
+    """Make all objectives, active or not, from a recipe's section ``objective``."""
     return [kind(**{field.name: getattr(settings, field.name) for field in fields(kind)}) for kind in OBJECTIVES]
 
 
@@ -46,9 +46,9 @@ def compute_vector_loss(objectives: Sequence[VectorObjective], vectors: Tensor, 
     """Compute the sum of vector objectives.
 
     Args:
-        objectives: The active ones.
+        objectives: The active objectives.
         vectors: v, float32, shape (batch, d).
-        batch: Each objective's targets under its name, their indices under NAME_index, and ``QUESTION`` to subtract, if any.
+        batch: The targets of each objective under its name, their indices under NAME_index, and perhaps ``QUESTION``.
 
     Returns:
         A scalar.

@@ -1,16 +1,16 @@
-"""The amortised re-encoding of the answer.
+"""Amortised re-encoding of the answer.
 
 Re-encoding (InBedder paper, section 4.1, equation 2) embeds a text x under an instruction I by sampling answers and embedding
-them with another encoder R: the mean of R(y) over y ~ P(y | I, x). That costs generation. Its amortised form trains the
-model's own vector v(I, x) towards the re-encoded reference answer e = R(y), y from the data, so that one forward pass gives
-what sampling and re-encoding would. Its loss, times ``reencode_weight``, is::
+them with another encoder R: the mean of R(y) over y ~ P(y | I, x). It needs generation. The amortised form trains the model's own
+vector v(I, x) towards the re-encoded reference answer e = R(y), with y from the data, so that one forward pass replaces sampling
+and re-encoding. Its loss, times ``reencode_weight``, is::
 
     A = mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )      "info_nce"
     A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
 
-``cosine_weight`` adds some of the second to the first. j runs over i and the answers of the step (of all processes and
-micro-batches) that differ from answer i. A near neighbour is InstEmb (ICML 2026), which distils answers into look-ahead tokens
-of the prompt; here no token is added.
+``cosine_weight`` adds a share of the second to the first. j runs over i and the answers of the step (of all processes and
+micro-batches) that differ from answer i. InstEmb (ICML 2026) is related: it distils answers into look-ahead tokens of the prompt;
+here no token is added.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from torch import Tensor
 from inbedder.cache.store import Store
 from inbedder.encoding.reencode import reencode
 from inbedder_finetune.answering.objectives.base import Targets, VectorObjective, fit_width, gather_targets
-from inbedder_finetune.recipe import AtLeast0
+from inbedder_finetune.recipe import NonNegativeFloat
 
 if TYPE_CHECKING:
     from inbedder_finetune.answering.training_row import Row
@@ -36,63 +36,70 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AmortisedReencoding(VectorObjective):
-    """InfoNCE or cosine distance to a frozen re-encoder's vectors of the answers."""
+    """InfoNCE or cosine distance to the answers' vectors of a frozen re-encoder."""
 
-    reencode_weight: AtLeast0 = 0.0
+    reencode_weight: NonNegativeFloat = 0.0
     """Weight of the amortised re-encoding: the pooled vector is trained towards the re-encoder's vector of the answer."""
     reencode_loss: Literal["info_nce", "cosine"] = "info_nce"
-    """info_nce (apart from the batch's other answers) or "cosine" (the answer only)."""
-    alike: float = 1.0
-    """Answers of another row whose vectors have at least this cosine with a row's own are not its negatives (InfoNCE)."""
-    cosine_weight: AtLeast0 = 0.0
-    """How much of 1 - cosine is added to InfoNCE."""
+    """Loss of the re-encoding: "info_nce" (with the batch's other answers as negatives) or "cosine" (without negatives)."""
+    false_negative_cosine: float = 1.0
+    """InfoNCE: other rows' answers with at least this cosine to a row's own answer are not its negatives."""
+    cosine_weight: NonNegativeFloat = 0.0
+    """Weight of 1 - cosine when it is added to InfoNCE."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it has a weight."""
+        """Whether the objective has a weight."""
         return self.reencode_weight > 0
 
     def make_targets(self, splits: Sequence[Sequence[Row]], width: int, cache: str | None) -> Targets:
-        """Embed the answers of rows; see ``VectorObjective.make_targets``."""
+        """Embed the answers of rows with the re-encoder (``VectorObjective.make_targets``)."""
         answers: list[tuple[str, ...]] = []
         indices: list[int] = []
         for rows in splits:
             first, numbers = len(answers), dict[tuple[str, ...], int]()
-            indices += [first + numbers.setdefault(row.drawn_to, len(numbers)) for row in rows]
+            indices += [first + numbers.setdefault(row.target_texts, len(numbers)) for row in rows]
             answers += numbers
         store = None if cache is None else Store(Path(cache).expanduser())
         vectors = np.asarray(reencode(answers, self.reencoder, store=store))
         return Targets(torch.from_numpy(fit_width(vectors, width)).half(), indices)
 
     def compute_loss(self, vectors: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
-        """Compute A of the module's text; see ``VectorObjective.compute_loss``."""
+        """Compute A of the module's equations, times its weight (``VectorObjective.compute_loss``)."""
         distance = (1 - F.cosine_similarity(vectors, targets.to(vectors.dtype), dim=-1)).mean()
         if self.reencode_loss == "cosine":
             return self.reencode_weight * distance
-        contrast = compute_info_nce(vectors, targets, indices, self.temperature, self.alike)
+        contrast = compute_info_nce(vectors, targets, indices, self.temperature, self.false_negative_cosine)
         return self.reencode_weight * (contrast + self.cosine_weight * distance)
 
 
-def compute_info_nce(vectors: Tensor, targets: Tensor, indices: Tensor, temperature: float, alike: float = 1.0) -> Tensor:
-    """Compute InfoNCE of each vector to its own target among the other targets of all processes.
+def compute_info_nce(
+    vectors: Tensor, targets: Tensor, indices: Tensor, temperature: float, false_negative_cosine: float = 1.0
+) -> Tensor:
+    """Compute InfoNCE between each vector and its target, with the other targets of all processes as negatives.
 
     Args:
         vectors: v, shape (batch, d).
-        targets: e, shape (batch, d); they carry no gradient.
-        indices: Shape (batch,); equal indices are the same answer and never each other's negative.
+        targets: e, shape (batch, d), without gradients.
+        indices: Index of each row's answer, shape (batch,); rows with equal indices are not each other's negatives.
         temperature: t.
-        alike: Targets with at least this cosine to a row's own are not its negatives either; 1 keeps all that differ.
+        false_negative_cosine: Targets with at least this cosine to a row's target are not its negatives; 1 excludes none.
 
     Returns:
         The mean loss, a scalar.
+
+    Example:
+        >>> vectors = torch.eye(3)
+        >>> bool(compute_info_nce(vectors, vectors, torch.arange(3), temperature=0.05) < 1e-6)
+        True
     """
     all_targets, all_indices, positions = gather_targets(targets, indices)
     unit = F.normalize(all_targets.float(), dim=-1)
     similarity = F.normalize(vectors.float(), dim=-1) @ unit.T / temperature
-    same = indices.unsqueeze(1) == all_indices.unsqueeze(0)
-    if alike < 1:
-        same |= unit[positions] @ unit.T >= alike
-    same[torch.arange(len(positions), device=positions.device), positions] = False
-    return F.cross_entropy(similarity.masked_fill(same, float("-inf")), positions)
+    is_excluded = indices.unsqueeze(1) == all_indices.unsqueeze(0)
+    if false_negative_cosine < 1:
+        is_excluded |= unit[positions] @ unit.T >= false_negative_cosine
+    is_excluded[torch.arange(len(positions), device=positions.device), positions] = False
+    return F.cross_entropy(similarity.masked_fill(is_excluded, float("-inf")), positions)

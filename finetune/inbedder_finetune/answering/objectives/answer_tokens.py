@@ -8,19 +8,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from inbedder_finetune.answering.objectives.base import TokenObjective
-from inbedder_finetune.recipe import AtLeast0
+from inbedder_finetune.recipe import NonNegativeFloat
 
 
 @dataclass(frozen=True)
 class AnswerTokens(TokenObjective):
-    """The language model's own loss, of answer tokens only."""
+    """The language-modelling loss of the answer tokens."""
 
-    token_weight: AtLeast0 = 1.0
-    """Weight of the answer tokens' cross-entropy."""
+    token_weight: NonNegativeFloat = 1.0
+    """Weight of the cross-entropy of the answer tokens."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it has a weight."""
+        """Whether the objective has a weight."""
         return self.token_weight > 0
 
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The two kinds of objectives, and the targets that those of vectors have."""
+"""Base classes of the objectives over tokens and over vectors, and the targets of the latter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from inbedder.embedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder.vectors import Vectors
-from inbedder_finetune.recipe import Above0, Section
+from inbedder_finetune.recipe import PositiveFloat, Section
 from inbedder_finetune.sources import Source
 
 if TYPE_CHECKING:
@@ -23,62 +23,62 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """The vectors that rows are compared with, each distinct one once."""
+    """Target vectors of rows, without duplicates."""
 
     vectors: Tensor
-    """float16, shape (distinct targets, d)."""
+    """Distinct targets, float16, shape (targets, d)."""
     indices: Sequence[int]
-    """The target of each row."""
+    """Index of each row's target."""
 
 
 @dataclass(frozen=True)
 class Objective(Section, ABC):
-    """One term of the loss; its fields join the section ``objective`` of recipes, so no two objectives share a name."""
+    """A term of the loss. Its fields join the section ``objective`` of recipes, so their names are unique."""
 
     @property
     @abstractmethod
     def is_active(self) -> bool:
-        """Whether the settings give it any weight."""
+        """Whether the objective has a weight."""
 
     def check_sources(self, sources: Sequence[Source]) -> None:
-        """Raise RecipeError for sources that the objective cannot learn from."""
+        """Raise RecipeError for sources that do not fit the objective."""
 
 
 class TokenObjective(Objective):
-    """A term over answer tokens. It is computed even at a weight of 0: every parameter then has a gradient, which DDP needs."""
+    """A term over answer tokens. It is computed even at a weight of 0, since DDP needs a gradient for every parameter."""
 
     @abstractmethod
     def compute_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Compute the weighted sum over tokens of logits, shape (labels, vocabulary), and labels, shape (labels,)."""
+        """Compute the weighted sum over tokens from logits, shape (labels, vocabulary), and labels, shape (labels,)."""
 
 
 @dataclass(frozen=True)
 class VectorSettings(Section):
-    """Which vector of the model is trained."""
+    """Settings of the trained vector."""
 
     pooling: Literal["1st-gen", "avg-gen"] | None = None
-    """The vector that is trained: "1st-gen" or "avg-gen"; None is the family's default."""
-    temperature: Above0 = 0.05
+    """Pooling of the trained vector: "1st-gen" or "avg-gen"; None takes the family's default."""
+    temperature: PositiveFloat = 0.05
     """Temperature of InfoNCE and of the teacher's similarities."""
-    subtract: str | None = None
-    """A model whose vectors of the instructions are subtracted from the pooled vectors before any loss is computed: for a model
-    that will be used with ``subtract_instruction``, the one that it starts from."""
+    question_vector_model: str | None = None
+    """Model whose vectors of the instructions are subtracted from the pooled vectors before any loss: the initial model, for a
+    model that will be used with ``subtract_instruction``."""
 
     def make_question_targets(self, splits: Sequence[Sequence[Row]], width: int) -> Targets:
-        """Embed the rows' instructions with an empty text, which ``subtract_instruction`` subtracts.
+        """Embed the rows' instructions with an empty text, as ``subtract_instruction`` does.
 
         Args:
-            splits: Learned rows, and held-out rows if any.
+            splits: Training rows, and held-out rows if any.
             width: d of the trained model.
 
         Returns:
             One vector per instruction of a split.
 
         Raises:
-            RecipeError: When the model has another width.
+            RecipeError: When ``question_vector_model`` has another width.
         """
-        assert self.subtract is not None
-        model = InBedder(self.subtract, subtract_instruction=False, beside="none", normalize=False)
+        assert self.question_vector_model is not None
+        model = InBedder(self.question_vector_model, subtract_instruction=False, beside="none", normalize=False)
         vectors: list[Vectors] = []
         indices: list[int] = []
         for rows in splits:
@@ -87,29 +87,29 @@ class VectorSettings(Section):
             vectors.append(np.asarray(model.encode([""] * len(numbers), list(numbers))))
         if vectors[0].shape[1] != width:
             raise RecipeError(
-                f"objective.subtract: {self.subtract} has vectors of {vectors[0].shape[1]} numbers, the model that learns of "
-                f"{width}. Name the model that it starts from."
+                f"objective.question_vector_model={self.question_vector_model} has vectors of {vectors[0].shape[1]} numbers, the "
+                f"trained model of {width}. Set it to the model that training starts from."
             )
         return Targets(torch.from_numpy(np.concatenate(vectors)).half(), indices)
 
 
 @dataclass(frozen=True)
 class VectorObjective(VectorSettings, Objective):
-    """A term that compares the model's vector of each row with a target; its negatives are those of the whole step."""
+    """A term that compares the vector of each row with a target; negatives come from all rows of the step."""
 
     @property
     def name(self) -> str:
-        """The key of its targets in a batch."""
+        """The key of the targets in a batch."""
         return type(self).__name__
 
     @abstractmethod
     def make_targets(self, splits: Sequence[Sequence[Row]], width: int, cache: str | None) -> Targets:
-        """Compute what the vectors of rows are compared with.
+        """Compute the targets of rows.
 
         Args:
-            splits: Learned rows, and held-out rows if any.
+            splits: Training rows, and held-out rows if any.
             width: d of the trained model.
-            cache: Folder for vectors; None keeps none.
+            cache: Folder of cached vectors; None caches nothing.
 
         Returns:
             The targets of all splits' rows, in order.
@@ -121,7 +121,7 @@ class VectorObjective(VectorSettings, Objective):
 
         Args:
             vectors: v, float32, shape (batch, d).
-            targets: t, shape (batch, d); they carry no gradient.
+            targets: t, shape (batch, d), without gradients.
             indices: Shape (batch,); rows with equal indices have the same target.
 
         Returns:
@@ -133,11 +133,11 @@ def gather_targets(targets: Tensor, indices: Tensor) -> tuple[Tensor, Tensor, Te
     """Gather the targets of all processes.
 
     Args:
-        targets: Those of this process, shape (batch, d).
-        indices: Their indices, shape (batch,).
+        targets: Targets of this process, shape (batch, d).
+        indices: Indices of its targets, shape (batch,).
 
     Returns:
-        All targets, all indices, and the positions of this process's own among them.
+        The targets and the indices of all processes, and the positions of this process's targets among them.
     """
     positions = torch.arange(len(targets), device=targets.device)
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
@@ -150,11 +150,11 @@ def gather_targets(targets: Tensor, indices: Tensor) -> tuple[Tensor, Tensor, Te
 
 
 def fit_width(vectors: Vectors, width: int) -> Vectors:
-    """Map vectors to another width by a fixed orthonormal map: cosines stay in a wider space, and nearly so in a narrower one.
+    """Map vectors to another width by a fixed orthonormal map, which keeps cosines exactly when it widens, and nearly otherwise.
 
     Args:
         vectors: Shape (n, d).
-        width: The width to reach.
+        width: Width of the result.
 
     Returns:
         Shape (n, width).
@@ -163,12 +163,12 @@ def fit_width(vectors: Vectors, width: int) -> Vectors:
 
 
 def make_orthonormal_map(rows: int, columns: int, seed: int = 0) -> Vectors:
-    """Make a fixed map between widths: orthonormal rows when it widens, orthonormal columns when it narrows.
+    """Make a fixed map between widths, with orthonormal rows when it widens and orthonormal columns when it narrows.
 
     Args:
-        rows: Width of what is mapped.
+        rows: Width of the input.
         columns: Width of the result.
-        seed: Seed of the sample.
+        seed: Random seed.
 
     Returns:
         Shape (rows, columns).

@@ -1,4 +1,4 @@
-"""The amortised re-encoding against its equation in numpy."""
+"""Amortised re-encoding compared with its equation in numpy."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from inbedder_finetune.answering.objectives.amortised_reencoding import Amortise
 from inbedder_finetune.answering.training_row import Row
 
 
-def test_info_nce_equals_the_equation_written_out():
+def test_info_nce_equals_its_equation():
     rng = np.random.default_rng(0)
     vectors, targets = rng.normal(size=(4, 3)), rng.normal(size=(4, 3))
     answers = [7, 8, 7, 9]
@@ -16,14 +16,14 @@ def test_info_nce_equals_the_equation_written_out():
     e = targets / np.linalg.norm(targets, axis=1, keepdims=True)
     expected = 0.0
     for i in range(4):
-        others = [j for j in range(4) if j == i or answers[j] != answers[i]]
-        scores = np.exp([v[i] @ e[j] / 0.05 for j in others])
-        expected -= np.log(scores[others.index(i)] / scores.sum()) / 4
+        candidates = [j for j in range(4) if j == i or answers[j] != answers[i]]
+        scores = np.exp([v[i] @ e[j] / 0.05 for j in candidates])
+        expected -= np.log(scores[candidates.index(i)] / scores.sum()) / 4
     loss = compute_info_nce(torch.tensor(vectors), torch.tensor(targets), torch.tensor(answers), 0.05)
     assert loss.item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_cosine_moves_each_vector_to_its_own_answer():
+def test_the_cosine_loss_is_the_distance_to_the_own_answer():
     rng = np.random.default_rng(1)
     v, e = rng.normal(size=(3, 4)), rng.normal(size=(3, 4))
     cosines = (v * e).sum(1) / np.linalg.norm(v, axis=1) / np.linalg.norm(e, axis=1)
@@ -38,12 +38,12 @@ def test_cosine_moves_each_vector_to_its_own_answer():
     assert loss(cosine_weight=0.5) == pytest.approx(contrast + distance / 2)
 
 
-def test_answers_that_are_nearly_equal_are_not_negatives():
+def test_nearly_equal_answers_are_not_negatives():
     v = torch.eye(3)[[0, 2]]
     e = torch.tensor([[1.0, 0, 0], [0, 0, 1]])
-    near = torch.tensor([[0.95, 0.05, 0]])
-    batch = torch.cat([v, v[:1]]), torch.cat([e, near]), torch.arange(3)
-    assert compute_info_nce(*batch, 0.05, alike=0.9).item() < 1e-6
+    near_duplicate = torch.tensor([[0.95, 0.05, 0]])
+    batch = torch.cat([v, v[:1]]), torch.cat([e, near_duplicate]), torch.arange(3)
+    assert compute_info_nce(*batch, 0.05, false_negative_cosine=0.9).item() < 1e-6
     assert compute_info_nce(*batch, 0.05).item() > 0.4
 
 
@@ -51,7 +51,7 @@ def test_answers_keep_their_cosines_in_another_width():
     rows = [Row("", "", answer, "set") for answer in ("cat", "dog", "Cat", "tax")]
     narrow, wide = (AmortisedReencoding().make_targets([rows, rows[:1]], width, None) for width in (384, 500))
     assert list(narrow.indices) == list(wide.indices) == [0, 1, 0, 2, 3]
-    own, other = narrow.vectors.float(), wide.vectors.float()
-    torch.testing.assert_close(own @ own.T, other @ other.T, atol=2e-3, rtol=0)
+    vectors, wide_vectors = narrow.vectors.float(), wide.vectors.float()
+    torch.testing.assert_close(vectors @ vectors.T, wide_vectors @ wide_vectors.T, atol=2e-3, rtol=0)
     both = AmortisedReencoding().make_targets([[Row("dog", "", "cat", "set", target="both")]], 384, None).vectors
-    torch.testing.assert_close(both[0].float(), own[:2].mean(0), atol=2e-3, rtol=0)
+    torch.testing.assert_close(both[0].float(), vectors[:2].mean(0), atol=2e-3, rtol=0)

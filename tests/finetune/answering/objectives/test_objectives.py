@@ -1,4 +1,4 @@
-"""The registry of objectives, and their sum."""
+"""Registry and sum of the objectives."""
 
 from collections import Counter
 from dataclasses import fields
@@ -10,7 +10,7 @@ from inbedder_finetune.answering.objectives import OBJECTIVES, QUESTION, Objecti
 from inbedder_finetune.answering.objectives.base import VectorSettings
 
 
-def test_every_objective_has_settings_of_its_own():
+def test_settings_of_objectives_have_unique_names():
     shared = {field.name for field in fields(VectorSettings)}
     names = Counter(field.name for kind in OBJECTIVES for field in fields(kind) if field.name not in shared)
     assert set(names.values()) == {1}
@@ -18,13 +18,13 @@ def test_every_objective_has_settings_of_its_own():
 
 
 def test_objectives_are_active_where_a_recipe_gives_them_weight():
-    def active(**settings):
+    def list_active(**settings):
         return [type(one).__name__ for one in make_objectives(ObjectiveSettings(**settings)) if one.is_active]
 
-    assert active() == ["AnswerTokens"]
-    assert active(token_weight=0, reencode_weight=1) == ["AmortisedReencoding"]
-    assert active(token_weight=0, teacher="t") == ["Distillation"]
-    assert active(teacher="t", teacher_weight=0) == ["AnswerTokens"]
+    assert list_active() == ["AnswerTokens"]
+    assert list_active(token_weight=0, reencode_weight=1) == ["AmortisedReencoding"]
+    assert list_active(token_weight=0, teacher="t") == ["Distillation"]
+    assert list_active(teacher="t", teacher_weight=0) == ["AnswerTokens"]
 
 
 def test_a_steps_loss_is_the_sum_of_its_objectives():
