@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from inbedder.errors import InputError
 from inbedder_finetune.curriculum.annealing import anneal
 from inbedder_finetune.curriculum.task_tours import build_greedy_tour, measure_tour, order_tasks, run_two_opt
-from scripts.bench.compare_tours import drawn, of_all, upper_bound
+from scripts.bench.compare_tours import compute_upper_bound, of_all, sample_similarity
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,13 +18,13 @@ ROOT = Path(__file__).parents[3]
 @pytest.mark.parametrize("tasks", [6, 9])
 def test_few_tasks_get_the_best_of_all_tours(tasks, width):
     for seed in range(10):
-        similarity = drawn(tasks, seed, width)
+        similarity = sample_similarity(tasks, seed, width)
         assert measure_tour(similarity, order_tasks(similarity, seed=seed)) == pytest.approx(of_all(similarity), abs=1e-9), seed
 
 
 def test_annealing_is_close_to_the_best_of_all_tours():
     for seed in range(10):
-        similarity = drawn(6, seed)
+        similarity = sample_similarity(6, seed)
         value = measure_tour(similarity, order_tasks(similarity, method="annealing", steps=50_000, seed=seed))
         assert 0.97 * of_all(similarity) < value < of_all(similarity) + 1e-9, seed
 
@@ -32,8 +32,8 @@ def test_annealing_is_close_to_the_best_of_all_tours():
 @pytest.mark.parametrize("width", [0, 3])
 def test_the_upper_bound_is_close_to_the_best_tour(width):
     for seed in range(8):
-        similarity = drawn(7, seed, width)
-        best, bound = of_all(similarity), upper_bound(similarity, rounds=200)
+        similarity = sample_similarity(7, seed, width)
+        best, bound = of_all(similarity), compute_upper_bound(similarity, rounds=200)
         assert best <= bound + 1e-9
         assert bound < best + 0.35, seed
 
@@ -51,7 +51,7 @@ def test_committed_tours_keep_their_distance_to_the_optimum():
 
 @pytest.mark.parametrize("width", [0, 64])
 def test_two_opt_beats_its_greedy_start_and_annealing(width):
-    similarity = drawn(120, 1, width)
+    similarity = sample_similarity(120, 1, width)
     opted, annealed = (order_tasks(similarity, method=method, steps=100_000) for method in ("2-opt", "annealing"))
     value = measure_tour(similarity, opted)
     assert value > measure_tour(similarity, build_greedy_tour(similarity))
@@ -61,14 +61,14 @@ def test_two_opt_beats_its_greedy_start_and_annealing(width):
 @given(st.integers(0, 25), st.integers(0, 10**6), st.sampled_from(["2-opt", "annealing"]))
 @settings(max_examples=40)
 def test_the_order_holds_every_task_once_and_depends_on_the_seed(tasks, seed, method):
-    similarity = drawn(tasks, seed, 3)
+    similarity = sample_similarity(tasks, seed, 3)
     order = order_tasks(similarity, method=method, steps=500, seed=seed)
     assert sorted(order) == list(range(tasks))
     assert order == order_tasks(similarity, method=method, steps=500, seed=seed)
 
 
 def test_annealing_improves_with_more_steps():
-    similarity = drawn(40, 0)
+    similarity = sample_similarity(40, 0)
     short, long = (measure_tour(similarity, anneal(similarity, steps)) for steps in (0, 200_000))
     assert long > short + 5
 
@@ -76,7 +76,7 @@ def test_annealing_improves_with_more_steps():
 @given(st.integers(2, 12), st.integers(0, 10**6), st.integers(0, 11))
 @settings(max_examples=40)
 def test_rotated_reversed_and_renumbered_tours_have_equal_values(tasks, seed, turn):
-    similarity, order = drawn(tasks, seed), list(np.random.default_rng(seed).permutation(tasks))
+    similarity, order = sample_similarity(tasks, seed), list(np.random.default_rng(seed).permutation(tasks))
     value = measure_tour(similarity, order)
     turned = order[turn % tasks :] + order[: turn % tasks]
     assert measure_tour(similarity, turned) == measure_tour(similarity, order[::-1]) == value
@@ -85,7 +85,7 @@ def test_rotated_reversed_and_renumbered_tours_have_equal_values(tasks, seed, tu
 
 
 def test_the_order_starts_at_task_0_and_depends_on_the_seed():
-    similarity = drawn(40, 0, 8)
+    similarity = sample_similarity(40, 0, 8)
     one = order_tasks(similarity, seed=1)
     assert one == order_tasks(similarity, seed=1)
     assert one[0] == 0 and one[1] < one[-1]
@@ -100,7 +100,7 @@ def test_two_opt_removes_a_crossing():
 
 def test_equal_similarities_are_ordered_and_the_diagonal_is_ignored():
     assert sorted(order_tasks(np.full((6, 6), 0.1))) == list(range(6))
-    similarity = drawn(8, 0)
+    similarity = sample_similarity(8, 0)
     marked = similarity + np.diag(np.full(8, np.nan))
     assert order_tasks(marked) == order_tasks(similarity)
 
@@ -108,12 +108,15 @@ def test_equal_similarities_are_ordered_and_the_diagonal_is_ignored():
 def test_tours_of_few_tasks_have_the_value_of_their_edges():
     assert order_tasks(np.empty((0, 0))) == [] and measure_tour(np.empty((0, 0)), []) == 0
     assert order_tasks(np.ones((1, 1))) == [0] and measure_tour(np.ones((1, 1)), [0]) == 0
-    assert order_tasks(drawn(2, 0)) == [0, 1] and measure_tour(drawn(2, 0), [1, 0]) == 2 * drawn(2, 0)[0, 1]
-    assert order_tasks(drawn(3, 0)) == [0, 1, 2]
+    assert (
+        order_tasks(sample_similarity(2, 0)) == [0, 1]
+        and measure_tour(sample_similarity(2, 0), [1, 0]) == 2 * sample_similarity(2, 0)[0, 1]
+    )
+    assert order_tasks(sample_similarity(3, 0)) == [0, 1, 2]
 
 
 def test_float32_cosines_count_as_symmetric():
-    similarity = drawn(20, 0, 5).astype(np.float32)
+    similarity = sample_similarity(20, 0, 5).astype(np.float32)
     similarity[0, 1] += 1e-7
     assert sorted(order_tasks(similarity)) == list(range(20))
 
@@ -135,8 +138,8 @@ def test_an_invalid_similarity_is_refused(similarity, message):
 
 def test_wrong_methods_steps_and_orders_are_refused():
     with pytest.raises(InputError, match="steps"):
-        order_tasks(drawn(5, 0), steps=-1)
+        order_tasks(sample_similarity(5, 0), steps=-1)
     with pytest.raises(InputError, match="Choose 2-opt or annealing"):
-        order_tasks(drawn(5, 0), method="exact")
+        order_tasks(sample_similarity(5, 0), method="exact")
     with pytest.raises(InputError, match="each of the 5"):
-        measure_tour(drawn(5, 0), [0, 1, 2, 3, 3])
+        measure_tour(sample_similarity(5, 0), [0, 1, 2, 3, 3])
