@@ -14,7 +14,7 @@ KINDS = ["llama", "opt", "bert", "t5"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sampled_answers_depend_neither_on_the_batch_nor_on_the_other_texts(make_model, kind):
+def test_sampled_answers_depend_on_neither_batch_nor_other_texts(make_model, kind):
     model = InBedder(make_model(kind), max_new_tokens=4)
     sampled_answers = model.answer(TEXTS, "What?", temperature=1.0, n=3, seed=5)
     assert model.answer(TEXTS, "What?", temperature=1.0, n=3, seed=5, batch_size=1) == sampled_answers

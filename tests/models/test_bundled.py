@@ -88,10 +88,10 @@ def install_fake(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "BASE_SHA256", hashlib.sha256(b"weights").hexdigest())
     bundled.find_base_folder.cache_clear()
 
-    def install(package, weights=b"weights", without=None):
+    def install(package, weights=b"weights", missing_file=None):
         folder = tmp_path / package.module / package.folder
         for file in bundled.BASE_FILES:
-            if file != without:
+            if file != missing_file:
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_bytes(weights if file == "model.safetensors" else b"{}")
         (tmp_path / package.module / "__init__.py").write_text("raise AssertionError('the package was imported')")
@@ -111,7 +111,7 @@ def test_the_base_is_found_in_either_package_without_importing_it(install_fake, 
 
 @pytest.mark.parametrize("file", bundled.BASE_FILES)
 def test_a_package_that_lacks_a_file_of_the_base_is_passed_over(install_fake, file):
-    install_fake(bundled.BASE_PACKAGES[0], without=file)
+    install_fake(bundled.BASE_PACKAGES[0], missing_file=file)
     assert bundled.find_installed_base() is None
     assert not bundled.is_ready("mini")
     folder = install_fake(bundled.BASE_PACKAGES[1])
