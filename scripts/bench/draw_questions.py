@@ -19,10 +19,10 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import v_measure_score
 
 from inbedder import InBedder
+from inbedder.cli.demo import QUESTIONS
 from inbedder.io.files import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
-QUESTIONS = ("What does the customer talk about?", "Is the review positive or negative?")
 COLOURS = {"positive": "#1f77b4", "negative": "#d62728"}
 SEED = 0
 
@@ -32,30 +32,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--picture", type=Path, required=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with open(ROOT / "inbedder" / "demo_texts" / "reviews.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     texts, ratings = [row["text"] for row in rows], [row["polarity"] for row in rows]
     model = InBedder(dtype="float32")
     figure, axes = plt.subplots(1, len(QUESTIONS), figsize=(10, 4.2))
-    found = []
+    records = []
     for question, axis in zip(QUESTIONS, axes, strict=True):
         vectors = model.encode(texts, question, normalize_embeddings=True)
         groups = KMeans(2, n_init=10, random_state=SEED).fit_predict(vectors)
-        found.append({"question": question, "v_measure": round(100 * v_measure_score(ratings, groups), 1)})
+        records.append({"question": question, "v_measure": round(100 * v_measure_score(ratings, groups), 1)})
         points = PCA(2, random_state=SEED).fit_transform(vectors)
         for rating, colour in COLOURS.items():
-            chosen = [index for index, value in enumerate(ratings) if value == rating]
-            axis.scatter(*points[chosen].T, s=9, alpha=0.7, color=colour, label=f"rated {rating}")
+            row_indices = [index for index, value in enumerate(ratings) if value == rating]
+            axis.scatter(*points[row_indices].T, s=9, alpha=0.7, color=colour, label=f"rated {rating}")
         axis.set(title=question, xticks=[], yticks=[])
     axes[0].legend(loc="best", frameon=False)
     figure.tight_layout()
-    given.picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(given.picture, dpi=110, metadata={"Software": None})
-    about = f"{len(texts)} sentences of inbedder/demo_texts/reviews.csv; two groups of k-means and their writers' ratings"
+    options.picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(options.picture, dpi=110, metadata={"Software": None})
+    description = f"{len(texts)} sentences of inbedder/demo_texts/reviews.csv; two groups of k-means and their writers' ratings"
     command = f"python scripts/bench/draw_questions.py {shlex.join(sys.argv[1:])}"
-    content = {"command": command, "description": about, "model": "mini", "dtype": "float32", "results": found}
-    with atomic_write(given.output) as path:
+    content = {"command": command, "description": description, "model": "mini", "dtype": "float32", "results": records}
+    with atomic_write(options.output) as path:
         path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

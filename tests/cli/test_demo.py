@@ -60,7 +60,7 @@ def test_the_picture_of_the_readme_shows_the_groups_of_the_demo(folder, monkeypa
     """Names may differ in a word where the processor has no bfloat16; numbers of texts do not."""
     assert run(monkeypatch, "demo") == 0
     with open(folder / "groups.csv", encoding="utf-8") as file:
-        groups = [row["group"] for row in csv.DictReader(file)]
+        groups = [row[f"group: {QUESTIONS[0]}"] for row in csv.DictReader(file)]
     pictured = json.loads((ROOT / "docs" / "report.json").read_text(encoding="utf-8"))
     assert [groups.count(str(number)) for number in range(1, len(pictured) + 1)] == [group["texts"] for group in pictured], (
         "Make the picture anew: python scripts/dev/demo_picture.py"
