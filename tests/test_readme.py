@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[1]
 SPEC = importlib.util.spec_from_file_location("update_tables", ROOT / "scripts" / "dev" / "update_tables.py")
 update_tables = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(update_tables)
-TABLES = update_tables.descriptions()
+TABLES = update_tables.read_descriptions()
 FOLDERS = ("docs", "evaluation", "finetune", "inbedder/models")
 
 
-@pytest.mark.parametrize("path", update_tables.pages(), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", update_tables.list_pages(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_tables_are_rendered_from_the_committed_results(path):
     page = path.read_text(encoding="utf-8")
     assert update_tables.with_tables(page) == page

@@ -34,7 +34,16 @@ from typing import Any
 import numpy as np
 import torch
 from benchmark_chart import draw
-from benchmark_inputs import QUESTIONS, RESULTS, SHAPES, capability, plain_weights, processor, random_model, texts
+from benchmark_inputs import (
+    QUESTIONS,
+    RESULTS,
+    SHAPES,
+    get_capability,
+    get_processor,
+    load_plain_weights,
+    make_random_model,
+    texts,
+)
 
 from inbedder import InBedder
 from inbedder.backbones.kv_cache import KVCache
@@ -60,18 +69,18 @@ class Case:
     """What is compared: the fast way / the slow way."""
     goal: float
     """The ratio that is aimed at."""
-    ways: Callable[[Path], Ways]
+    make_ways: Callable[[Path], Ways]
     """Builds the slow and the fast way; the path is a folder for models."""
     alike: bool = True
     """Whether both ways should give the same vectors."""
 
 
 @torch.inference_mode()
-def naive(model: InBedder, rows: list[str], instruction: str, batch_size: int = BATCH) -> np.ndarray[Any, Any]:
+def encode_naively(model: InBedder, rows: list[str], instruction: str, batch_size: int = BATCH) -> np.ndarray[Any, Any]:
     """1st-gen as the paper's code takes it."""
     backbone: Any = model.backbone
-    weights = plain_weights(model.name, backbone.model.dtype)
-    found = []
+    weights = load_plain_weights(model.name, backbone.model.dtype)
+    results = []
     prompts = model.tokenizer(rows, [instruction] * len(rows))
     for start in range(0, len(prompts), batch_size):
         inputs = backbone._make_inputs(prompts[start : start + batch_size], "left")
@@ -85,11 +94,11 @@ def naive(model: InBedder, rows: list[str], instruction: str, batch_size: int = 
             pad_token_id=backbone.pad_id,
         )
         for row in range(len(inputs["input_ids"])):
-            found.append(output.hidden_states[0][-1][row, -1].float().cpu().numpy())
-    return np.stack(found)
+            results.append(output.hidden_states[0][-1][row, -1].float().cpu().numpy())
+    return np.stack(results)
 
 
-def in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int = BATCH) -> np.ndarray[Any, Any]:
+def encode_in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int = BATCH) -> np.ndarray[Any, Any]:
     """Lean passes over batches in the order the texts come."""
     prompts = model.tokenizer(rows, [instruction] * len(rows))
     batches = [prompts[start : start + batch_size] for start in range(0, len(prompts), batch_size)]
@@ -97,128 +106,132 @@ def in_order(model: InBedder, rows: list[str], instruction: str, batch_size: int
     return torch.cat([model.backbone.embed(batch, *reading) for batch in batches]).numpy()
 
 
-def causal_cases(family: str, shape: str) -> Iterator[Case]:
+def list_causal_cases(family: str, shape: str) -> Iterator[Case]:
     """Lean against naive, shared against separate, both together, sorted against in order."""
     mixed, more, long, name = texts(48, 5, 250), texts(128, 5, 250), texts(4, 195, 200), f"{family} {shape}"
 
-    def made(slow: Callable[[InBedder], Any], fast: Callable[[InBedder], Any], dtype: str | None = "float32") -> Any:
-        def ways(folder: Path) -> Ways:
-            plain, ours = random_model(folder, family, shape), random_model(folder, family, shape, dtype)
+    def make_case(slow: Callable[[InBedder], Any], fast: Callable[[InBedder], Any], dtype: str | None = "float32") -> Any:
+        def make_ways(folder: Path) -> Ways:
+            plain, ours = make_random_model(folder, family, shape), make_random_model(folder, family, shape, dtype)
             return lambda: slow(plain), lambda: fast(ours)
 
-        return ways
+        return make_ways
 
     lean = lambda model: model.encode(mixed, QUESTIONS[0], batch_size=BATCH)  # noqa: E731
     by_length = lambda model: model.encode(more, QUESTIONS[0], batch_size=BATCH)  # noqa: E731
     shared = lambda model: model.encode_many(long, QUESTIONS)  # noqa: E731
-    plain = lambda model: naive(model, mixed, QUESTIONS[0])  # noqa: E731
-    yield Case(f"{name}: lean pass / naive, float32", 1.8, made(plain, lean))
+    plain = lambda model: encode_naively(model, mixed, QUESTIONS[0])  # noqa: E731
+    yield Case(f"{name}: lean pass / naive, float32", 1.8, make_case(plain, lean))
     if has_fast_bf16(torch.device("cpu")):  # else the default is float32, as above
-        yield Case(f"{name}: lean pass / naive, bfloat16", 3.0, made(plain, lean, None))
-    yield Case(f"{name}: sorted / input order", 1.8, made(lambda model: in_order(model, more, QUESTIONS[0]), by_length))
+        yield Case(f"{name}: lean pass / naive, bfloat16", 3.0, make_case(plain, lean, None))
+    yield Case(
+        f"{name}: sorted / input order", 1.8, make_case(lambda model: encode_in_order(model, more, QUESTIONS[0]), by_length)
+    )
     separate = lambda model: np.stack([model.encode(long, question) for question in QUESTIONS])  # noqa: E731
-    yield Case(f"{name}: 10 instructions, shared / separate", 4.0, made(separate, shared))
-    naives = lambda model: np.stack([naive(model, long, question) for question in QUESTIONS])  # noqa: E731
-    yield Case(f"{name}: 10 instructions, shared / naive, default precision", 12.0, made(naives, shared, None))
+    yield Case(f"{name}: 10 instructions, shared / separate", 4.0, make_case(separate, shared))
+    naives = lambda model: np.stack([encode_naively(model, long, question) for question in QUESTIONS])  # noqa: E731
+    yield Case(f"{name}: 10 instructions, shared / naive, default precision", 12.0, make_case(naives, shared, None))
 
-    def remembering(folder: Path) -> Ways:
-        plain = random_model(folder, family, shape)
-        remembered = InBedder(plain.name, dtype="float32", text_memory="1G")
+    def make_remembering_ways(folder: Path) -> Ways:
+        plain = make_random_model(folder, family, shape)
+        remembering_model = InBedder(plain.name, dtype="float32", text_memory="1G")
 
-        def one_by_one() -> Any:
-            remembered.runner.kv_cache = KVCache(10**9)  # the first question reads the texts
-            return separate(remembered)
+        def encode_one_by_one() -> Any:
+            remembering_model.runner.kv_cache = KVCache(10**9)  # the first question reads the texts
+            return separate(remembering_model)
 
-        return lambda: separate(plain), one_by_one
+        return lambda: separate(plain), encode_one_by_one
 
-    yield Case(f"{name}: 10 instructions one by one, texts remembered / read again", 3.0, remembering)
+    yield Case(f"{name}: 10 instructions one by one, texts remembered / read again", 3.0, make_remembering_ways)
 
 
-def mini_cases() -> Iterator[Case]:
+def list_mini_cases() -> Iterator[Case]:
     """The bundled default against sentence-transformers on the same base, and against itself with a cache or a map."""
 
-    def against(rows: list[str]) -> Callable[[Path], Ways]:
-        def ways(_folder: Path) -> Ways:
+    def make_plain_comparison(rows: list[str]) -> Callable[[Path], Ways]:
+        def make_ways(_folder: Path) -> Ways:
             from sentence_transformers import SentenceTransformer
 
             plain, mini = SentenceTransformer(str(find_base_folder()), device="cpu"), InBedder(add_generic=False)
             return lambda: plain.encode(rows), lambda: mini.encode(rows, QUESTIONS[0])
 
-        return ways
+        return make_ways
 
-    def cached(folder: Path) -> Ways:
+    def make_cached_ways(folder: Path) -> Ways:
         rows, turn = texts(256, 20, 120), iter(range(1_000))
-        kept = InBedder(add_generic=False, cache=folder / "kept")
-        kept.encode(rows, QUESTIONS[0])
+        caching_model = InBedder(add_generic=False, cache=folder / "kept")
+        caching_model.encode(rows, QUESTIONS[0])
         fresh = InBedder(add_generic=False)
 
-        def cold() -> Any:
+        def encode_cold() -> Any:
             return fresh.replace(cache=folder / f"cold-{next(turn)}").encode(rows, QUESTIONS[0])
 
-        return cold, lambda: kept.encode(rows, QUESTIONS[0])
+        return encode_cold, lambda: caching_model.encode(rows, QUESTIONS[0])
 
-    def mapped(_folder: Path) -> Ways:
+    def make_guided_ways(_folder: Path) -> Ways:
         many, mini = texts(20_000, 4, 12), InBedder(add_generic=False)
         generic = mini.encode(many)
         return lambda: mini.encode(many, QUESTIONS[0]), lambda: np.asarray(
             mini.encode_guided(many, QUESTIONS[0], generic=generic)
         )
 
-    def together(_folder: Path) -> Ways:
+    def make_joint_ways(_folder: Path) -> Ways:
         rows, mini = texts(2_000, 8, 30), InBedder(add_generic=False)
         separate = lambda: np.stack([mini.encode(rows, question) for question in QUESTIONS])  # noqa: E731
         return separate, lambda: mini.encode_many(rows, QUESTIONS)
 
     for name, rows in (("200 words", texts(64, 190, 200)), ("8 to 30 words", texts(512, 8, 30))):
-        yield Case(f"mini: default precision / sentence-transformers float32, {name}", 2.0, against(rows), alike=False)
-    yield Case("mini: 10 instructions over 2,000 short texts, shared / separate", 3.3, together)
-    yield Case("mini: warm cache / cold", 100.0, cached)
-    yield Case("mini: guided / every text read, 20,000 short texts", 15.0, mapped)
+        yield Case(
+            f"mini: default precision / sentence-transformers float32, {name}", 2.0, make_plain_comparison(rows), alike=False
+        )
+    yield Case("mini: 10 instructions over 2,000 short texts, shared / separate", 3.3, make_joint_ways)
+    yield Case("mini: warm cache / cold", 100.0, make_cached_ways)
+    yield Case("mini: guided / every text read, 20,000 short texts", 15.0, make_guided_ways)
 
 
-def peak_memory(folder: str, way: str) -> float:
+def measure_peak_memory(folder: str, way: str) -> float:
     """MiB above the weights that one way takes at most, in a process of its own."""
-    model = random_model(Path(folder), "opt", "125M")
+    model = make_random_model(Path(folder), "opt", "125M")
     rows = texts(32, 195, 200)
     encode = (
-        (lambda batch: naive(model, batch, QUESTIONS[0], 32))
+        (lambda batch: encode_naively(model, batch, QUESTIONS[0], 32))
         if way == "naive"
         else lambda batch: model.encode(batch, QUESTIONS[0])
     )
     encode(rows[:1])
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before = _kib("VmRSS")
+    before = _read_kib("VmRSS")
     encode(rows)
-    return (_kib("VmHWM") - before) / 1024
+    return (_read_kib("VmHWM") - before) / 1024
 
 
-def _kib(field: str) -> int:
+def _read_kib(field: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith(field)).split()[1])
 
 
-def memory(folder: Path) -> dict[str, Any]:
+def measure_memory(folder: Path) -> dict[str, Any]:
     """One layer's states against those of all layers."""
-    random_model(folder, "opt", "125M")
+    make_random_model(folder, "opt", "125M")
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        rounds = [[pool.apply(peak_memory, (str(folder), way)) for way in ("naive", "lean")] for _ in range(5)]
-    return summary(MEMORY, 4.0, rounds) | {"unit": "MiB"}
+        rounds = [[pool.apply(measure_peak_memory, (str(folder), way)) for way in ("naive", "lean")] for _ in range(5)]
+    return summarize(MEMORY, 4.0, rounds) | {"unit": "MiB"}
 
 
-def outside_of_the_model(rounds: int) -> dict[str, Any]:
+def measure_overhead(rounds: int) -> dict[str, Any]:
     """What tokenization, batches and results take of ``encode``."""
     mini, rows = InBedder(add_generic=False), texts(20_000, 15, 15)
     mini.encode(rows[:500], QUESTIONS[0])
     embed, inside = mini.backbone.embed, 0.0
 
-    def timed(*arguments: Any) -> Any:
+    def call_timed(*arguments: Any) -> Any:
         nonlocal inside
         start = time.perf_counter()
-        found = embed(*arguments)
+        results = embed(*arguments)
         inside += time.perf_counter() - start
-        return found
+        return results
 
-    mini.backbone.embed = timed  # type: ignore[method-assign]
+    mini.backbone.embed = call_timed  # type: ignore[method-assign]
     shares = []
     for _ in range(rounds):
         inside, start = 0.0, time.perf_counter()
@@ -227,7 +240,7 @@ def outside_of_the_model(rounds: int) -> dict[str, Any]:
     return {"name": WHOLE, "percent": statistics.median(shares), "rounds": shares}
 
 
-def guided_line() -> list[dict[str, float]]:
+def measure_guided() -> list[dict[str, float]]:
     """How long a new instruction takes over known corpora of growing size; reading them all is extrapolated from 4,000 texts."""
     mini, short = InBedder(add_generic=False), texts(4_000, 4, 12)
     generic = mini.encode(short)
@@ -237,9 +250,9 @@ def guided_line() -> list[dict[str, float]]:
     line = []
     for count in LINE:
         many = [f"{i} {short[i % len(short)]}" for i in range(count)]
-        known = np.resize(generic, (count, generic.shape[1]))
+        resized_vectors = np.resize(generic, (count, generic.shape[1]))
         start = time.perf_counter()
-        mini.encode_guided(many, QUESTIONS[0], generic=known)
+        mini.encode_guided(many, QUESTIONS[0], generic=resized_vectors)
         line.append(
             {"texts": count, "guided": round(time.perf_counter() - start, 2), "read (extrapolated)": round(a_text * count, 2)}
         )
@@ -258,14 +271,14 @@ def measure(case: Case, folder: Path, rounds: int) -> dict[str, Any]:
             way()
             pair.append(time.perf_counter() - start)
         pairs.append(pair)
-    found = summary(case.name, case.goal, pairs) | {"unit": "seconds"}
+    results = summarize(case.name, case.goal, pairs) | {"unit": "seconds"}
     if case.alike:
         lengths = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-        found["smallest_cosine"] = round(float(((a * b).sum(-1) / lengths).min()), 6)
-    return found
+        results["smallest_cosine"] = round(float(((a * b).sum(-1) / lengths).min()), 6)
+    return results
 
 
-def summary(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any]:
+def summarize(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any]:
     """The median of the rounds' ratios, and their spread."""
     ratios = [slow / fast for slow, fast in pairs]
     return {
@@ -278,45 +291,47 @@ def summary(name: str, goal: float, pairs: list[list[float]]) -> dict[str, Any]:
     }
 
 
-def held_back() -> str:
+def describe_limits() -> str:
     """What the environment lets the CPU do, where it may not do all it can."""
-    held = {name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if name in os.environ}
-    return "".join(f", {name}={value}" for name, value in held.items())
+    limits = {name: os.environ[name] for name in ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA") if name in os.environ}
+    return "".join(f", {name}={value}" for name, value in limits.items())
 
 
 def main() -> None:
     """Measure what is asked for; json and chart are written after every case, and keep those that were not asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"benchmark-{capability()}.json")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"benchmark-{get_capability()}.json")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--quick", action="store_true", help="only what takes seconds, in three rounds")
     parser.add_argument("--rounds", type=int)
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 5)
-    about: dict[str, Any] = {
+    description: dict[str, Any] = {
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}"
-        + held_back(),
-        "processor": processor(),
+        + describe_limits(),
+        "processor": get_processor(),
         "default_precision": str(InBedder().backbone.model.dtype).removeprefix("torch."),
         "versions": {package: version(package) for package in ("torch", "transformers", "sentence-transformers", "numpy")},
     }
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {}
-    if before and {key: before[key] for key in about} != about:
+    if before and {key: before[key] for key in description} != description:
         parser.error(f"{options.output} was measured on another machine or with other versions; give another file.")
-    done = {case["name"]: case for case in before.get("cases", [])}
-    cases = [case for family in ("opt", "llama") for shape in SHAPES for case in causal_cases(family, shape)] + list(mini_cases())
-    jobs: dict[str, Callable[[Path], dict[str, Any]]] = {MEMORY: memory}
+    finished_cases = {case["name"]: case for case in before.get("cases", [])}
+    cases = [case for family in ("opt", "llama") for shape in SHAPES for case in list_causal_cases(family, shape)] + list(
+        list_mini_cases()
+    )
+    jobs: dict[str, Callable[[Path], dict[str, Any]]] = {MEMORY: measure_memory}
     jobs |= {case.name: lambda folder, case=case: measure(case, folder, rounds) for case in cases}
-    jobs[WHOLE] = lambda _folder: outside_of_the_model(rounds)
-    jobs[LINE_NAME] = lambda _folder: {"name": LINE_NAME, "line": guided_line()}
+    jobs[WHOLE] = lambda _folder: measure_overhead(rounds)
+    jobs[LINE_NAME] = lambda _folder: {"name": LINE_NAME, "line": measure_guided()}
     options.output.parent.mkdir(exist_ok=True)
     command = " ".join(["python", "scripts/bench/benchmark.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory() as folder:
-        wanted = [job for job in jobs if options.only in job and (not options.quick or any(part in job for part in QUICK))]
-        for name in wanted:
-            done[name] = jobs[name](Path(folder)) | {"command": command}
-            print(f"{done[name].get('ratio', ''):8}  {name}", flush=True)
-            content = about | {"cases": [done[job] for job in jobs if job in done]}
+        chosen_jobs = [job for job in jobs if options.only in job and (not options.quick or any(part in job for part in QUICK))]
+        for name in chosen_jobs:
+            finished_cases[name] = jobs[name](Path(folder)) | {"command": command}
+            print(f"{finished_cases[name].get('ratio', ''):8}  {name}", flush=True)
+            content = description | {"cases": [finished_cases[job] for job in jobs if job in finished_cases]}
             options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
             draw(content, options.output.with_suffix(".png"))
 

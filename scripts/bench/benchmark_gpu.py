@@ -30,7 +30,7 @@ from benchmark_inputs import QUESTIONS, RESULTS, texts
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, OPTConfig, OPTForCausalLM
 
 from inbedder import InBedder
-from inbedder.models.bundled import base_folder
+from inbedder.models.bundled import find_base_folder
 from inbedder.prompting.templates import get_template
 
 Way = Callable[[list[str]], Any]
@@ -44,9 +44,9 @@ PEAK = {"H100": 989, "H200": 989, "A100": 312, "L40S": 362, "L4": 121, "A10G": 7
 """bfloat16 TFLOP/s of dense products, from the data sheets of SXM cards; of any other GPU no MFU is given."""
 
 
-def made(folder: Path, shape: str, device: str) -> Path:
+def make_model(folder: Path, shape: str, device: str) -> Path:
     """A folder with a model of that shape."""
-    tokenizer = AutoTokenizer.from_pretrained(base_folder())
+    tokenizer = AutoTokenizer.from_pretrained(find_base_folder())
     config = SHAPES[shape]
     config.vocab_size, config.max_position_embeddings = len(tokenizer), 512
     config.pad_token_id, config.bos_token_id, config.eos_token_id = tokenizer.pad_token_id, None, tokenizer.sep_token_id
@@ -59,36 +59,40 @@ def made(folder: Path, shape: str, device: str) -> Path:
     return path
 
 
-def ours(folder: Path, device: str) -> Way:
+def make_inbedder_way(folder: Path, device: str) -> Way:
     """Our own passes."""
     model = InBedder(folder, device=device, dtype="bfloat16")
     return lambda rows: model.encode(rows, QUESTIONS[0], batch_size=256)
 
 
-def vllm(folder: Path, device: str) -> Way:
+def make_vllm_way(folder: Path, device: str) -> Way:
     """Pooling by vLLM, asked through our own backbone."""
     model = InBedder(folder, backbone="vllm: {gpu_memory_utilization: 0.8}", device=device)
     return lambda rows: model.encode(rows, QUESTIONS[0], batch_size=len(rows))
 
 
-def sentence_transformers(folder: Path, device: str) -> Way:
+def make_sentence_transformers_way(folder: Path, device: str) -> Way:
     """sentence-transformers with the last token's state of the same prompts."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    read = Transformer(str(folder), model_kwargs={"dtype": torch.bfloat16})
-    read.tokenizer.padding_side = "left"
-    pool = Pooling(read.get_word_embedding_dimension(), pooling_mode="lasttoken")
-    model = SentenceTransformer(modules=[read, pool], device=device)
+    transformer = Transformer(str(folder), model_kwargs={"dtype": torch.bfloat16})
+    transformer.tokenizer.padding_side = "left"
+    pool = Pooling(transformer.get_word_embedding_dimension(), pooling_mode="lasttoken")
+    model = SentenceTransformer(modules=[transformer, pool], device=device)
     template = get_template()
     return lambda rows: model.encode([template.render(row, QUESTIONS[0]).string for row in rows], batch_size=64)
 
 
-WAYS: dict[str, Callable[[Path, str], Way]] = {"inbedder": ours, "sentence-transformers": sentence_transformers, "vllm": vllm}
+WAYS: dict[str, Callable[[Path, str], Way]] = {
+    "inbedder": make_inbedder_way,
+    "sentence-transformers": make_sentence_transformers_way,
+    "vllm": make_vllm_way,
+}
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def free_memory_after() -> Iterator[None]:
     """Give the GPU's memory back after a way, so that each has it for itself."""
     try:
         yield
@@ -107,25 +111,25 @@ def measure(folder: Path, device: str, rows: list[str], rounds: int) -> dict[str
     name = torch.cuda.get_device_name(0) if device == "cuda" else "cpu"
     peak = next((peak for card, peak in PEAK.items() if card in name), None)
     del model, backbone
-    found: dict[str, Any] = {"tokens": tokens, "parameters without embeddings": parameters}
+    results: dict[str, Any] = {"tokens": tokens, "parameters without embeddings": parameters}
     first = None
     for way, build in WAYS.items():
         if way == "vllm" and (device == "cpu" or not find_spec("vllm")):
             continue
-        with alone():
+        with free_memory_after():
             encode, times = build(folder, device), []
             for _ in range(rounds + 1):
                 start = time.perf_counter()
                 vectors = torch.as_tensor(encode(rows)).float().cpu()
                 times.append(time.perf_counter() - start)
             seconds = statistics.median(times[1:])
-            found[way] = {"seconds": [round(one, 4) for one in times[1:]], "tokens per second": round(tokens / seconds)}
+            results[way] = {"seconds": [round(one, 4) for one in times[1:]], "tokens per second": round(tokens / seconds)}
             first = vectors if first is None else first
-            found[way]["smallest cosine to inbedder's"] = round(torch.cosine_similarity(vectors, first).min().item(), 4)
+            results[way]["smallest cosine to inbedder's"] = round(torch.cosine_similarity(vectors, first).min().item(), 4)
             if peak:
-                found[way]["MFU"] = round(2 * parameters * tokens / seconds / peak / 1e12, 3)
+                results[way]["MFU"] = round(2 * parameters * tokens / seconds / peak / 1e12, 3)
             del encode
-    return found
+    return results
 
 
 def main() -> None:
@@ -150,7 +154,7 @@ def main() -> None:
     }
     for shape in options.shape or ["opt 1.3B", "llama 7B"]:
         with tempfile.TemporaryDirectory() as folder:
-            content[shape] = measure(made(Path(folder), shape, options.device), options.device, rows, options.rounds)
+            content[shape] = measure(make_model(Path(folder), shape, options.device), options.device, rows, options.rounds)
         print(json.dumps({shape: content[shape]}, indent=1), flush=True)
         output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

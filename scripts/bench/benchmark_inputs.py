@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from inbedder import InBedder
 from inbedder.backbones.weights import has_fast_bf16
-from inbedder.models.bundled import base_folder
+from inbedder.models.bundled import find_base_folder
 
 SHAPES: dict[str, dict[str, Any]] = {
     "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4},
@@ -25,12 +25,12 @@ WORDS = "the box came late and lamp was broken but we liked how small green ligh
 RESULTS = Path(__file__).parent / "results"
 
 
-def capability() -> str:
+def get_capability() -> str:
     """What the CPU can do of what decides about speed, as files are named after it."""
     return torch.backends.cpu.get_cpu_capability().lower() + ("-bf16" if has_fast_bf16(torch.device("cpu")) else "")
 
 
-def processor() -> str:
+def get_processor() -> str:
     """Which processor it is, where Linux says so: two that can do the same differ in how fast they do it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -41,11 +41,11 @@ def processor() -> str:
 
 
 @lru_cache(maxsize=2)
-def random_model(folder: Path, family: str, shape: str, dtype: str | None = "float32") -> InBedder:
+def make_random_model(folder: Path, family: str, shape: str, dtype: str | None = "float32") -> InBedder:
     """A causal LM of random weights with the bundled base's tokenizer."""
     path = folder / f"{family}-{shape}"
     if not path.exists():
-        tokenizer = AutoTokenizer.from_pretrained(base_folder())
+        tokenizer = AutoTokenizer.from_pretrained(find_base_folder())
         size = dict(SHAPES[shape], vocab_size=len(tokenizer), max_position_embeddings=512)
         torch.manual_seed(0)
         model: Any
@@ -59,7 +59,7 @@ def random_model(folder: Path, family: str, shape: str, dtype: str | None = "flo
 
 
 @lru_cache(maxsize=2)
-def plain_weights(folder: str, dtype: torch.dtype) -> Any:
+def load_plain_weights(folder: str, dtype: torch.dtype) -> Any:
     """The same model as transformers loads it, without what ``InBedder`` makes faster."""
     return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 

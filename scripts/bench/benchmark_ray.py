@@ -51,7 +51,7 @@ def write_texts(path: Path, rows: int, words: int) -> Path:
     return path
 
 
-def tiny_model(folder: Path) -> Path:
+def make_tiny_model(folder: Path) -> Path:
     """A BERT of one small layer and its tokenizer, random weights."""
     letters = [chr(code) for code in range(33, 127)]
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters), *WORDS]
@@ -67,10 +67,10 @@ def tiny_model(folder: Path) -> Path:
     return folder
 
 
-def speed(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
+def measure_speed(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
     """Seconds of the same job with one worker and with two."""
     source, warm_up = write_texts(folder / "speed.csv", rows, 60), write_texts(folder / "short.csv", max(1, rows // 20), 60)
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     with connect_ray(Machines(workers=2)):
         for number in range(-1, rounds):  # the first is a short warm-up
             texts, count = (warm_up, max(1, rows // 20)) if number < 0 else (source, rows)
@@ -83,9 +83,9 @@ def speed(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
                 assert result.embedded == count
                 pair[f"rate_{workers}"] = round(rate(output), 2)
             print(number, pair, flush=True)
-            found += [pair] if number >= 0 else []
-    ratios = [case["seconds_1"] / case["seconds_2"] for case in found]
-    steady = [case["rate_2"] / case["rate_1"] for case in found]
+            results += [pair] if number >= 0 else []
+    ratios = [case["seconds_1"] / case["seconds_2"] for case in results]
+    steady = [case["rate_2"] / case["rate_1"] for case in results]
     return {
         "name": "2 workers / 1 worker, mini, one thread each",
         "goal": 1.7,
@@ -94,7 +94,7 @@ def speed(folder: Path, rows: int, rounds: int) -> dict[str, Any]:
         "smallest": round(min(ratios), 3),
         "largest": round(max(ratios), 3),
         "ratio_without_loading": round(statistics.median(steady), 3),
-        "rounds": found,
+        "rounds": results,
     }
 
 
@@ -104,10 +104,10 @@ def rate(folder: Path) -> float:
     return sum(rows for _, rows in parts[1:]) / max(1e-9, parts[-1][0] - parts[0][0])
 
 
-def processes() -> dict[int, tuple[str, int, int]]:
+def list_processes() -> dict[int, tuple[str, int, int]]:
     """Kind, private and shared KiB of this process and all below it."""
     parents: dict[int, int] = {}
-    found: dict[int, tuple[str, int, int]] = {}
+    results: dict[int, tuple[str, int, int]] = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -119,27 +119,27 @@ def processes() -> dict[int, tuple[str, int, int]]:
         parents[int(folder.name)] = int(lines["PPid"])
         private, shared = (int(lines[key].split()[0]) if key in lines else 0 for key in ("RssAnon", "RssShmem"))
         kind = "models" if b"Embedder" in command else "tasks" if command.startswith(b"ray::") else "ray"
-        found[int(folder.name)] = ("driver" if int(folder.name) == os.getpid() else kind, private, shared)
+        results[int(folder.name)] = ("driver" if int(folder.name) == os.getpid() else kind, private, shared)
 
-    def ours(process: int) -> bool:
+    def is_ours(process: int) -> bool:
         while process in parents and process != os.getpid():
             process = parents[process]
         return process == os.getpid()
 
-    return {process: size for process, size in found.items() if ours(process)}
+    return {process: size for process, size in results.items() if is_ours(process)}
 
 
-def memory(folder: Path, rows: int, workers: int) -> dict[str, Any]:
+def measure_memory(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     """Memory of a job over many short rows, second by second."""
-    source, model, output = write_texts(folder / "memory.csv", rows, 5), tiny_model(folder / "tiny"), folder / "memory"
+    source, model, output = write_texts(folder / "memory.csv", rows, 5), make_tiny_model(folder / "tiny"), folder / "memory"
     samples: list[dict[str, float]] = []
-    ended = threading.Event()
+    stop_event = threading.Event()
 
     def watch() -> None:
         start = time.monotonic()
-        while not ended.wait(1):
+        while not stop_event.wait(1):
             sums = dict.fromkeys(("driver", "models", "tasks", "ray", "shared"), 0.0)
-            for kind, private, shared in processes().values():
+            for kind, private, shared in list_processes().values():
                 sums[kind] += private / 1024
                 sums["shared"] = max(sums["shared"], shared / 1024)  # the same pages in many processes
             sums["total"] = sum(sums.values())
@@ -153,7 +153,7 @@ def memory(folder: Path, rows: int, workers: int) -> dict[str, Any]:
     try:
         result = embed_job(source, output, ASKED, model=model, machines=machines, batch_size=256, dtype="float32")
     finally:
-        ended.set()
+        stop_event.set()
         watcher.join()
     working = [sample for sample in samples if sample["parts"]]
     quarters = [working[i * len(working) // 4 : (i + 1) * len(working) // 4] for i in range(4)]
@@ -186,7 +186,7 @@ def main() -> None:
     parser.add_argument("--memory-workers", type=int, default=2)
     options = parser.parse_args()
     content = json.loads(options.output.read_text(encoding="utf-8")) if options.output.is_file() else {}
-    about = {
+    description = {
         "command": " ".join(["python", "scripts/bench/benchmark_ray.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
         "versions": {package: version(package) for package in ("ray", "torch", "transformers", "pyarrow", "numpy")},
@@ -197,11 +197,11 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             if name == "speed":
-                found = speed(Path(folder), options.speed_rows, options.rounds)
+                results = measure_speed(Path(folder), options.speed_rows, options.rounds)
             else:
-                found = memory(Path(folder), options.memory_rows, options.memory_workers)
-        content[name] = about | found
-        print({key: value for key, value in found.items() if key not in ("samples", "rounds")}, flush=True)
+                results = measure_memory(Path(folder), options.memory_rows, options.memory_workers)
+        content[name] = description | results
+        print({key: value for key, value in results.items() if key not in ("samples", "rounds")}, flush=True)
         options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

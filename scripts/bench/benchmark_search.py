@@ -45,7 +45,7 @@ QUERIES = ("the waiter was rude", "cold food", "great haircut", "my phone broke"
 WIDTH, CENTRES, BATCH, REPEATS, CANDIDATES = 384, 200, 20_000, 5, 200
 
 
-def made_up(count: int, draw: np.random.Generator, centres: Vectors) -> Vectors:
+def make_vectors(count: int, draw: np.random.Generator, centres: Vectors) -> Vectors:
     """Random vectors of length 1 around centres."""
     return normalize_vectors(
         centres[draw.integers(len(centres), size=count)] + draw.normal(size=(count, WIDTH), scale=0.05).astype(np.float32)
@@ -64,7 +64,7 @@ def build(folder: Path, count: int, model: InBedder) -> Storage:
         numbers = range(start, min(start + BATCH, count))
         columns = {"id": [str(number) for number in numbers], "text": [f"{texts[n % len(texts)]} ({n})" for n in numbers]}
         storage.append(
-            build_table({**columns, "generic": to_list_array(made_up(len(numbers), draw, centres))}, storage.table.schema)
+            build_table({**columns, "generic": to_list_array(make_vectors(len(numbers), draw, centres))}, storage.table.schema)
         )
     storage.compact(timedelta(milliseconds=1))
     storage.make_indexes()
@@ -72,47 +72,47 @@ def build(folder: Path, count: int, model: InBedder) -> Storage:
     return storage
 
 
-def milliseconds(function: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
+def measure_milliseconds(function: Callable[[], Any], repeats: int = REPEATS) -> list[float]:
     """How long each of some calls takes."""
-    found = []
+    results = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         function()
-        found.append(round(1000 * (time.perf_counter() - began), 1))
-    return found
+        results.append(round(1000 * (time.perf_counter() - start_time), 1))
+    return results
 
 
-def approximate_recall(storage: Storage) -> float:
+def measure_recall(storage: Storage) -> float:
     """Of the exactly nearest rows those that the index finds, over made-up queries."""
     draw = np.random.default_rng(1)
     centres = normalize_vectors(np.random.default_rng(0).normal(size=(CENTRES, WIDTH)).astype(np.float32))
     shares = []
-    for vector in made_up(10, draw, centres):
-        found = find_candidates(storage, vector, None, CANDIDATES, None, ["id"])[0]["id"].to_pylist()
+    for vector in make_vectors(10, draw, centres):
+        results = find_candidates(storage, vector, None, CANDIDATES, None, ["id"])[0]["id"].to_pylist()
         search = storage.table.search(vector, vector_column_name="generic").distance_type("cosine").bypass_vector_index()
         exact = search.select(["id", "_distance"]).limit(CANDIDATES).to_arrow()["id"].to_pylist()
-        shares.append(len(set(found) & set(exact)) / CANDIDATES)
+        shares.append(len(set(results) & set(exact)) / CANDIDATES)
     return round(float(np.mean(shares)), 3)
 
 
 def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
     """One size."""
     folder = place / "made-up.index"
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     storage = build(folder, count, model)
-    seconds = round(time.perf_counter() - began, 1)
+    seconds = round(time.perf_counter() - start_time, 1)
     vector = to_matrix(pa.chunked_array([to_list_array(np.ones((1, WIDTH), dtype=np.float32))]))[0]
     columns = ["id", "text"]
-    engine = milliseconds(lambda: find_candidates(storage, vector, None, CANDIDATES, None, columns), 10)
+    engine = measure_milliseconds(lambda: find_candidates(storage, vector, None, CANDIDATES, None, columns), 10)
     cold, warm = [], []
     busy = 0.0
     for query in QUERIES:
         index = Index.open(folder, model)
-        cold += milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES), 1)
+        cold += measure_milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES), 1)
         began_busy = time.process_time()
-        warm += milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES))
+        warm += measure_milliseconds(lambda index=index, query=query: index.search(query, QUESTION, candidates=CANDIDATES))
         busy += time.process_time() - began_busy
-    found = {
+    results = {
         "rows": count,
         "seconds_to_build": seconds,
         "engine": storage.engine,
@@ -124,9 +124,9 @@ def measure(count: int, model: InBedder, place: Path) -> dict[str, Any]:
         "cpu_ms_warm": round(1000 * busy / len(warm), 1),
     }
     if "exact" not in storage.engine:
-        found["recall_of_exact"] = approximate_recall(storage)
+        results["recall_of_exact"] = measure_recall(storage)
     shutil.rmtree(folder)
-    return found
+    return results
 
 
 def main() -> None:
@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     model = InBedder(add_generic=False)
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "command": " ".join(["python scripts/bench/benchmark_search.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
         "model": f"mini in {model.precision}, {torch.get_num_threads()} threads",
@@ -145,9 +145,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for count in options.rows:
             load = os.getloadavg()[0]
-            found["sizes"].append({**measure(count, model, Path(place)), "load_average_before": round(load, 1)})
-            options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-            print(json.dumps(found["sizes"][-1]))
+            results["sizes"].append({**measure(count, model, Path(place)), "load_average_before": round(load, 1)})
+            options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            print(json.dumps(results["sizes"][-1]))
 
 
 if __name__ == "__main__":

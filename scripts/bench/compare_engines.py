@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmark_inputs import QUESTIONS, RESULTS, capability, processor, texts
+from benchmark_inputs import QUESTIONS, RESULTS, get_capability, get_processor, texts
 
 from inbedder import InBedder
 from inbedder.io.tables import read_rows
@@ -46,20 +46,20 @@ REVIEWS = Path(__file__).parents[2] / "inbedder" / "demo_texts" / "reviews.csv"
 ASKED = "What does the customer talk about?"
 
 
-def sentence_transformers(**options: Any) -> Any:
+def load_sentence_transformers(**options: Any) -> Any:
     """The base alone."""
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(str(find_base_folder()), device="cpu", **options)
 
 
-def sentence_transformers_int8() -> Any:
+def load_sentence_transformers_int8() -> Any:
     """The base in ONNX Runtime, dynamically quantized as sentence-transformers does it for CPUs with VNNI."""
     from sentence_transformers.backend import export_dynamic_quantized_onnx_model
 
     kind = "avx512_vnni"
     with tempfile.TemporaryDirectory() as folder:
-        export_dynamic_quantized_onnx_model(sentence_transformers(backend="onnx"), kind, folder)
+        export_dynamic_quantized_onnx_model(load_sentence_transformers(backend="onnx"), kind, folder)
         shutil.copytree(find_base_folder(), folder, dirs_exist_ok=True)
         from sentence_transformers import SentenceTransformer
 
@@ -68,14 +68,14 @@ def sentence_transformers_int8() -> Any:
         )
 
 
-def compiled(model: InBedder) -> InBedder:
+def compile_model(model: InBedder) -> InBedder:
     """Each block by torch.compile, once for all shapes."""
     for block in model.backbone.body.encoder.layer:  # type: ignore[attr-defined]
         block.forward = torch.compile(block.forward, dynamic=True)
     return model
 
 
-def torchao(config: str) -> InBedder:
+def load_torchao(config: str) -> InBedder:
     """The blocks' matrices by torchao."""
     import torchao.quantization as library
 
@@ -84,7 +84,7 @@ def torchao(config: str) -> InBedder:
     return model
 
 
-def openvino() -> InBedder:
+def load_openvino() -> InBedder:
     """A row per prompt in OpenVINO's bfloat16 (float32 where the CPU has none)."""
     import openvino as library
 
@@ -97,14 +97,14 @@ def openvino() -> InBedder:
             self.body = backbone.body
 
         def forward(self, input_ids: Any, position_ids: Any, token_type_ids: Any, attention_mask: Any) -> Any:
-            given = {"position_ids": position_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
-            return self.body(input_ids=input_ids, **given).last_hidden_state
+            inputs = {"position_ids": position_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
+            return self.body(input_ids=input_ids, **inputs).last_hidden_state
 
     example, _ = backbone._make_inputs(model.tokenizer(["a b c d e", "a b"], ["a b", "c"]))
     with torch.no_grad():
         graph = library.convert_model(States(), example_input=dict(example))
-    how = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
-    request = library.Core().compile_model(graph, "CPU", how).create_infer_request()
+    settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
+    request = library.Core().compile_model(graph, "CPU", settings).create_infer_request()
 
     def embed(prompts: Any, *_options: Any) -> Any:
         inputs, is_mask = backbone._make_inputs(prompts)
@@ -116,16 +116,16 @@ def openvino() -> InBedder:
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {
-    NAIVE: sentence_transformers,
-    "sentence-transformers, torch bfloat16": lambda: sentence_transformers(model_kwargs={"dtype": torch.bfloat16}),
-    "sentence-transformers, ONNX Runtime int8": sentence_transformers_int8,
+    NAIVE: load_sentence_transformers,
+    "sentence-transformers, torch bfloat16": lambda: load_sentence_transformers(model_kwargs={"dtype": torch.bfloat16}),
+    "sentence-transformers, ONNX Runtime int8": load_sentence_transformers_int8,
     FLOAT32: lambda: InBedder(dtype="float32", add_generic=False),
     "inbedder, torch bfloat16": lambda: InBedder(dtype="bfloat16", add_generic=False),
-    "inbedder, torch.compile bfloat16": lambda: compiled(InBedder(dtype="bfloat16", add_generic=False)),
+    "inbedder, torch.compile bfloat16": lambda: compile_model(InBedder(dtype="bfloat16", add_generic=False)),
     "inbedder, ONNX Runtime int8": lambda: InBedder(backbone="onnx", add_generic=False),
-    "inbedder, torchao int8, weights alone": lambda: torchao("Int8WeightOnlyConfig"),
-    "inbedder, torchao int8, compiled": lambda: compiled(torchao("Int8DynamicActivationInt8WeightConfig")),
-    "inbedder, OpenVINO": openvino,
+    "inbedder, torchao int8, weights alone": lambda: load_torchao("Int8WeightOnlyConfig"),
+    "inbedder, torchao int8, compiled": lambda: compile_model(load_torchao("Int8DynamicActivationInt8WeightConfig")),
+    "inbedder, OpenVINO": load_openvino,
 }
 NEEDED = {
     "torchao": "torchao",
@@ -139,7 +139,7 @@ NEEDED = {
 PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "optimum-onnx", "openvino", "torchao")
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     """Whether a package is there."""
     try:
         version(package)
@@ -148,62 +148,65 @@ def installed(package: str) -> bool:
     return True
 
 
-def missing(name: str) -> str | None:
+def find_missing(name: str) -> str | None:
     """The package that an engine needs and that is not installed."""
-    return next((package for part, package in NEEDED.items() if part in name and not installed(package)), None)
+    return next((package for part, package in NEEDED.items() if part in name and not is_installed(package)), None)
 
 
-def encoder(model: Any) -> Encode:
+def make_encoder(model: Any) -> Encode:
     """How a way reads texts; sentence-transformers is asked nothing."""
     if isinstance(model, InBedder):
         return lambda rows, question: model.encode(rows, question, show_progress_bar=False)
     return lambda rows, _question: model.encode(rows, show_progress_bar=False)
 
 
-def quality_beside(plain: InBedder) -> Callable[[InBedder], dict[str, float]]:
+def make_quality_measure(plain: InBedder) -> Callable[[InBedder], dict[str, float]]:
     """What engines change, beside one of them."""
     rows = texts(512, 8, 30)
-    expected, first_words = torch.from_numpy(plain.encode(rows, QUESTIONS[0])), beginnings(plain)
+    expected, first_words = torch.from_numpy(plain.encode(rows, QUESTIONS[0])), list_first_words(plain)
 
-    def quality(model: InBedder) -> dict[str, float]:
+    def measure_quality(model: InBedder) -> dict[str, float]:
         cosines = torch.cosine_similarity(torch.from_numpy(model.encode(rows, QUESTIONS[0])), expected)
         scores = {
             task.info.name: round(
-                task.evaluate(lambda rows, asked: np.asarray(model.encode(list(rows), asked)), seed=0)[task.info.main_score], 1
+                task.evaluate(lambda rows, question: np.asarray(model.encode(list(rows), question)), seed=0)[
+                    task.info.main_score
+                ],
+                1,
             )
             for task in build_tasks(Data(None), ["written"])
         }
-        kept = np.mean([one == other for one, other in zip(beginnings(model), first_words, strict=True)])
+        share_of_first_words = np.mean([one == other for one, other in zip(list_first_words(model), first_words, strict=True)])
         return {
             "min_cosine": round(cosines.min().item(), 4),
             "mean_cosine": round(cosines.mean().item(), 5),
             **scores,
-            "same_first_word_percent": round(100 * float(kept), 1),
+            "same_first_word_percent": round(100 * float(share_of_first_words), 1),
         }
 
-    return quality
+    return measure_quality
 
 
-def beginnings(model: InBedder) -> list[str]:
+def list_first_words(model: InBedder) -> list[str]:
     """The first word of each answer."""
     reviews = [str(row["text"]) for row in read_rows(str(REVIEWS))]
     return [answer.split(" ")[0] for answer in model.answer(reviews, ASKED)]
 
 
-def opened(only: str) -> tuple[dict[str, Any], dict[str, str]]:
+def open_engines(only: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Open the engines that were asked for and warm each up; of those that cannot be opened, note why."""
-    wanted = {NAIVE} | {name for name in BUILDERS if only in name}
-    if any(name.startswith("inbedder") for name in wanted):
-        wanted.add(FLOAT32)
+    chosen_engines = {NAIVE} | {name for name in BUILDERS if only in name}
+    if any(name.startswith("inbedder") for name in chosen_engines):
+        chosen_engines.add(FLOAT32)
     ways: dict[str, Any] = {}
     notes: dict[str, str] = {}
-    for name in [name for name in BUILDERS if name in wanted]:
-        if package := missing(name):
+    for name in [name for name in BUILDERS if name in chosen_engines]:
+        if package := find_missing(name):
             notes[name] = f"{package} is not installed"
             continue
         try:
             ways[name] = BUILDERS[name]()
-            encoder(ways[name])(texts(40, 8, 30), QUESTIONS[0])
+            make_encoder(ways[name])(texts(40, 8, 30), QUESTIONS[0])
         except Exception as error:  # an engine that cannot take the model is a finding
             notes[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
             ways.pop(name, None)
@@ -211,7 +214,7 @@ def opened(only: str) -> tuple[dict[str, Any], dict[str, str]]:
     return ways, notes
 
 
-def timed(ways: dict[str, Any], rounds: int) -> dict[str, dict[str, list[float]]]:
+def time_ways(ways: dict[str, Any], rounds: int) -> dict[str, dict[str, list[float]]]:
     """Seconds of each engine over each corpus."""
     corpora = {"8 to 30 words": texts(512, 8, 30), "200 words": texts(64, 190, 200)}
     seconds: dict[str, dict[str, list[float]]] = {name: {corpus: [] for corpus in corpora} for name in ways}
@@ -219,7 +222,7 @@ def timed(ways: dict[str, Any], rounds: int) -> dict[str, dict[str, list[float]]
         for turn in range(rounds + 1):
             for name, model in ways.items():
                 start = time.perf_counter()
-                encoder(model)(rows, QUESTIONS[0])
+                make_encoder(model)(rows, QUESTIONS[0])
                 if turn:
                     seconds[name][corpus].append(round(time.perf_counter() - start, 4))
     return seconds
@@ -228,36 +231,36 @@ def timed(ways: dict[str, Any], rounds: int) -> dict[str, dict[str, list[float]]
 def main() -> None:
     """Measure what is installed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"engines-{capability()}.json")
+    parser.add_argument("-o", "--output", type=Path, default=RESULTS / f"engines-{get_capability()}.json")
     parser.add_argument("--only", default="", help="only engines whose name contains this, and what they are compared with")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    ways, notes = opened(options.only)
-    seconds = timed(ways, options.rounds)
-    compare = quality_beside(ways[FLOAT32]) if FLOAT32 in ways else None
+    ways, notes = open_engines(options.only)
+    seconds = time_ways(ways, options.rounds)
+    compare = make_quality_measure(ways[FLOAT32]) if FLOAT32 in ways else None
     made_by = {
         "command": shlex.join(["python", "scripts/bench/compare_engines.py", *sys.argv[1:]]),
-        "versions": {package: version(package) for package in PACKAGES if installed(package)},
+        "versions": {package: version(package) for package in PACKAGES if is_installed(package)},
     }
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, model in ways.items():
         ratios = {
             corpus: round(statistics.median(slow / fast for slow, fast in zip(seconds[NAIVE][corpus], times, strict=True)), 2)
             for corpus, times in seconds[name].items()
         }
         of_ours = compare(model) if compare and isinstance(model, InBedder) else {}
-        found[name] = {"speedup": ratios, **of_ours, "seconds": seconds[name], **made_by}
+        results[name] = {"speedup": ratios, **of_ours, "seconds": seconds[name], **made_by}
         print(name, ratios, of_ours, flush=True)
-    write(options.output, found, notes)
+    write(options.output, results, notes)
 
 
-def write(output: Path, found: dict[str, Any], notes: dict[str, str]) -> None:
+def write(output: Path, results: dict[str, Any], notes: dict[str, str]) -> None:
     """Keep what was measured, beside what earlier calls measured of other engines."""
     before = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {"engines": {}}
-    engines = found | before["engines"] | {name: one for name, one in found.items() if name not in (NAIVE, FLOAT32)}
+    engines = results | before["engines"] | {name: one for name, one in results.items() if name not in (NAIVE, FLOAT32)}
     content = {
-        "machine": f"{processor()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
+        "machine": f"{get_processor()}, {torch.backends.cpu.get_cpu_capability()}, {torch.get_num_threads()} threads",
         "engines": {name: engines[name] for name in BUILDERS if name in engines},
         "not measured": {name: note for name, note in notes.items() if name not in engines},
     }

@@ -29,7 +29,7 @@ METHODS = ("2-opt", "greedy", "annealing")
 KINDS = {"uniform": 0, "cosines of 384 normal numbers": 384, "cosines of 8 normal numbers": 8}
 
 
-def drawn(tasks: int, seed: int, width: int = 0) -> Floats:
+def sample_similarity(tasks: int, seed: int, width: int = 0) -> Floats:
     """Similarities of drawn tasks: uniform in [0, 1] for a width of 0, otherwise cosines of normal vectors of that width."""
     draw = np.random.default_rng(seed)
     if not width:
@@ -47,7 +47,7 @@ def of_all(similarity: Floats) -> float:
     return float(similarity[tours, np.roll(tours, -1, axis=1)].sum(axis=1).max())
 
 
-def upper_bound(similarity: Floats, rounds: int = 400) -> float:
+def compute_upper_bound(similarity: Floats, rounds: int = 400) -> float:
     """What no tour is worth more than, by Held and Karp's 1-trees.
 
     A tour is a spanning tree of all tasks but one, with two edges of that one, so it is worth no more than the best such 1-tree.
@@ -55,38 +55,38 @@ def upper_bound(similarity: Floats, rounds: int = 400) -> float:
     are moved against those with more than two.
     """
     tasks = len(similarity)
-    shifts, least, step = np.zeros(tasks), np.inf, float(similarity.std())
+    shifts, smallest_bound, step = np.zeros(tasks), np.inf, float(similarity.std())
     for _ in range(rounds):
         shifted = similarity + shifts[:, None] + shifts
         costs = shifted[1:, 1:].max() + 1 - shifted[1:, 1:]  # above 0, as scipy takes 0 for no edge
         first, second = minimum_spanning_tree(np.triu(costs, 1)).nonzero()
         ends = np.sort(np.argsort(-shifted[0, 1:])[:2]) + 1
         edges = np.concatenate([np.stack([first + 1, second + 1], axis=1), [[0, end] for end in ends]])
-        least = min(least, float(shifted[edges[:, 0], edges[:, 1]].sum() - 2 * shifts.sum()))
+        smallest_bound = min(smallest_bound, float(shifted[edges[:, 0], edges[:, 1]].sum() - 2 * shifts.sum()))
         degrees = np.bincount(edges.ravel(), minlength=tasks)
         shifts -= step * (degrees - 2)
         step *= 0.98
-    return least
+    return smallest_bound
 
 
-def timed(similarity: Floats, made: Callable[[], Sequence[int]]) -> dict[str, float]:
+def time_tour(similarity: Floats, make_tour: Callable[[], Sequence[int]]) -> dict[str, float]:
     """What a way's tour is worth, and what it took."""
     wall, processor = time.perf_counter(), time.process_time()
-    tour = made()
-    took = {"seconds": time.perf_counter() - wall, "processor_seconds": time.process_time() - processor}
-    return {"similarity": round(measure_tour(similarity, tour), 4)} | {name: round(value, 2) for name, value in took.items()}
+    tour = make_tour()
+    times = {"seconds": time.perf_counter() - wall, "processor_seconds": time.process_time() - processor}
+    return {"similarity": round(measure_tour(similarity, tour), 4)} | {name: round(value, 2) for name, value in times.items()}
 
 
 def of_many(kind: str, tasks: int, seed: int) -> dict[str, object]:
     """The ways beside each other on one drawn instance."""
-    similarity = drawn(tasks, seed, KINDS[kind])
+    similarity = sample_similarity(tasks, seed, KINDS[kind])
     ways: dict[str, Callable[[], Sequence[int]]] = {
         "2-opt": lambda: order_tasks(similarity, seed=seed),
         "greedy": lambda: build_greedy_tour(similarity, 0),
         "annealing": lambda: order_tasks(similarity, method="annealing", seed=seed),
     }
-    cells = {name: timed(similarity, made) for name, made in ways.items()}
-    bound = upper_bound(similarity)
+    cells = {name: time_tour(similarity, make_tour) for name, make_tour in ways.items()}
+    bound = compute_upper_bound(similarity)
     for cell in cells.values():
         cell["share_of_2_opt"] = round(cell["similarity"] / cells["2-opt"]["similarity"], 4)
         cell["share_of_bound"] = round(cell["similarity"] / bound, 4)
@@ -98,22 +98,22 @@ def of_few(kind: str, tasks: int, seeds: int) -> dict[str, object]:
     worth: dict[str, list[float]] = {method: [] for method in METHODS}
     best = []
     for seed in range(seeds):
-        similarity = drawn(tasks, seed, KINDS[kind])
+        similarity = sample_similarity(tasks, seed, KINDS[kind])
         best.append(of_all(similarity))
         for method, values in worth.items():
             tour = build_greedy_tour(similarity) if method == "greedy" else order_tasks(similarity, method=method, seed=seed)
             values.append(measure_tour(similarity, tour))
-    found = {method: sum(np.array(values) > np.array(best) - 1e-9) for method, values in worth.items()}
+    wins = {method: sum(np.array(values) > np.array(best) - 1e-9) for method, values in worth.items()}
     return {
         "similarities": kind,
         "tasks": tasks,
         "seeds": seeds,
-        "best_tours": {method: int(count) for method, count in found.items()},
+        "best_tours": {method: int(count) for method, count in wins.items()},
         "share_of_best": {method: round(sum(values) / sum(best), 4) for method, values in worth.items()},
     }
 
 
-def table(results: Mapping[str, Any]) -> str:
+def make_table(results: Mapping[str, Any]) -> str:
     """The distances to the optimum as Markdown: of 9 tasks to the best tour, of 330 at most, to the bound; in percent.
 
     Args:
@@ -139,17 +139,17 @@ def main() -> None:
     parser.add_argument("--machine", default="unnamed")
     parser.add_argument("--seeds", type=int, default=3, help="instances of 330 tasks of each kind")
     parser.add_argument("--small-seeds", type=int, default=30, help="instances of 9 tasks of each kind")
-    given = parser.parse_args()
+    options = parser.parse_args()
     results = {
         "command": f"python scripts/bench/compare_tours.py {shlex.join(sys.argv[1:])}",
-        "machine": given.machine,
+        "machine": options.machine,
         "numpy": np.__version__,
-        "nine_tasks": [of_few(kind, 9, given.small_seeds) for kind in KINDS],
-        "many_tasks": [of_many(kind, 330, seed) for kind in KINDS for seed in range(given.seeds)],
+        "nine_tasks": [of_few(kind, 9, options.small_seeds) for kind in KINDS],
+        "many_tasks": [of_many(kind, 330, seed) for kind in KINDS for seed in range(options.seeds)],
     }
-    with atomic_write(given.output) as temporary:
+    with atomic_write(options.output) as temporary:
         temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print(table(results))
+    print(make_table(results))
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from inbedder.grouping.stability import describe_stability
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_table
 from inbedder.vectors import normalize_vectors
-from inbedder_evaluation.tasks.corpus import known_corpus
+from inbedder_evaluation.tasks.corpus import load_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = [("What does the customer talk about?", 8), ("Is the review positive or negative?", 2)]
@@ -42,78 +42,80 @@ FORMERLY = "standing-out words"
 """The default before the paper's: sublinear TF-IDF, ranked against the other groups."""
 
 
-def by_standing_out(groups: Sequence[GroupContents]) -> list[str]:
+def name_by_standing_out(groups: Sequence[GroupContents]) -> list[str]:
     """The first three words by the weighting that texts are named by."""
     phrases = [phrase for group in groups for phrase in group.phrases]
     labels = [number for number, group in enumerate(groups) for _ in group.phrases]
     return [", ".join(words[:3]) for words in find_keywords(phrases, np.array(labels), weighting="standing-out")]
 
 
-def without_commas(name: str) -> str:
+def remove_commas(name: str) -> str:
     """The name as it is read: commas would betray its namer."""
     return " ".join(name.replace(",", " ").split())
 
 
-def corpora(data: Path) -> list[tuple[str, list[str], list[str], str, int]]:
+def load_corpora(data: Path) -> list[tuple[str, list[str], list[str], str, int]]:
     """Name, texts, labels, question and number of groups of each grouping that is judged."""
     demo = read_table(str(ROOT / "inbedder" / "demo_texts" / "reviews.csv"))
-    found = [(f"demo: {question}", demo.texts, demo.column("polarity"), question, k) for question, k in DEMO]
+    corpora = [(f"demo: {question}", demo.texts, demo.column("polarity"), question, k) for question, k in DEMO]
     for name, criterion in SETS.items():
-        corpus = known_corpus(name, data, ROWS)
+        corpus = load_corpus(name, data, ROWS)
         labels = corpus.labels[criterion]
-        found.append((name, corpus.texts, labels, corpus.instructions[criterion], min(MOST_GROUPS, len(set(labels)))))
-    return found
+        corpora.append((name, corpus.texts, labels, corpus.instructions[criterion], min(MOST_GROUPS, len(set(labels)))))
+    return corpora
 
 
-def sheet(data: Path, folder: Path, cache: Path | None, writer: str | None) -> None:
+def write_sheet(data: Path, folder: Path, cache: Path | None, writer: str | None) -> None:
     """Write what is to be read, and which namer gave which name."""
     model = InBedder(cache=cache)
-    namers: dict[str, Any] = {name: find_namer(name, model) for name in NAMERS} | {FORMERLY: by_standing_out}
+    namers: dict[str, Any] = {name: find_namer(name, model) for name in NAMERS} | {FORMERLY: name_by_standing_out}
     if writer:
         namers[f"model:{writer}"] = find_namer(f"model:{writer}", model)
     draw, lines, key = random.Random(0), [], []
-    for name, texts, given, question, k in corpora(data):
+    for name, texts, labels, question, k in load_corpora(data):
         result = cluster(texts, question, model, k)
         groups = collect_contents(texts, result.answers, normalize_vectors(result.embeddings), result.labels, result.keywords)
         names = {namer: call(groups) for namer, call in namers.items()}
         lines += ["", f"# {name}: {question} ({len(texts)} texts)"]
         for number, group in enumerate(groups):
             rows = [row for row, label in enumerate(result.labels.tolist()) if label == number]
-            labels = Counter(given[row] for row in rows)
+            labels = Counter(labels[row] for row in rows)
             answers = Counter(group.answers).most_common(ANSWERS_SHOWN)
             by_namer = {namer: given_names[number] for namer, given_names in names.items()}
-            shown = sorted({without_commas(one) for one in by_namer.values()})
-            draw.shuffle(shown)
+            names_shown = sorted({remove_commas(one) for one in by_namer.values()})
+            draw.shuffle(names_shown)
             lines += ["", f"[{len(key)}] {len(rows)} texts: " + ", ".join(f"{label} {n}" for label, n in labels.most_common(4))]
             lines.append("    answers: " + "; ".join(f"{answer} {n}" for answer, n in answers))
-            lines += [f"    {chr(97 + place)}) {one}" for place, one in enumerate(shown)]
+            lines += [f"    {chr(97 + place)}) {one}" for place, one in enumerate(names_shown)]
             lines.append("    marks:")
             purity = labels.most_common(1)[0][1] / len(rows)
-            about = {
+            description = {
                 "purity": round(purity, 3),
                 "mixed": is_mixed(group),
                 "stability": round((result.stability or [])[number], 3),
             }
-            key.append({"set": name, "shown": shown, "names": by_namer, **about})
+            key.append({"set": name, "shown": names_shown, "names": by_namer, **description})
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sheet.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     (folder / "key.json").write_text(json.dumps(key, indent=1), encoding="utf-8")
 
 
-def table(folder: Path, output: Path) -> None:
+def write_table(folder: Path, output: Path) -> None:
     """Count the marks."""
     key = json.loads((folder / "key.json").read_text(encoding="utf-8"))
-    written = [line.split(":")[1].split() for line in (folder / "sheet.txt").read_text("utf-8").splitlines() if "marks:" in line]
+    marked_lines = [
+        line.split(":")[1].split() for line in (folder / "sheet.txt").read_text("utf-8").splitlines() if "marks:" in line
+    ]
     sets: dict[str, dict[str, list[int]]] = {}
-    for group, marks in zip(key, written, strict=True):
+    for group, marks in zip(key, marked_lines, strict=True):
         by_name = dict(zip(group["shown"], map(int, marks), strict=True))
         for namer, name in group["names"].items():
-            sets.setdefault(group["set"], {}).setdefault(namer, []).append(by_name[without_commas(name)])
+            sets.setdefault(group["set"], {}).setdefault(namer, []).append(by_name[remove_commas(name)])
     namers = list(key[0]["names"])
     total = {namer: [one for marks in sets.values() for one in marks[namer]] for namer in namers}
     purity = {
-        kind: [round(mean([group["purity"] for group in key if about(group)] or [0]), 3), sum(map(about, key))]
-        for kind, about in {
+        kind: [round(mean([group["purity"] for group in key if description(group)] or [0]), 3), sum(map(description, key))]
+        for kind, description in {
             "mixed": lambda group: group["mixed"],
             "not mixed": lambda group: not group["mixed"],
             "stable": lambda group: describe_stability(group["stability"]) == "stable",
@@ -155,9 +157,9 @@ def main() -> None:
     second.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     if options.step == "sheet":
-        sheet(options.data, options.folder, options.cache, options.writer)
+        write_sheet(options.data, options.folder, options.cache, options.writer)
     else:
-        table(options.folder, options.output)
+        write_table(options.folder, options.output)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from typing import Any
 from inbedder import InBedder
 from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_rows
-from inbedder_evaluation.tasks.corpus import known_corpus
-from inbedder_evaluation.tasks.sets import KnownSet, known_sets
+from inbedder_evaluation.tasks.corpus import load_corpus
+from inbedder_evaluation.tasks.sets import KnownSet, read_sets
 from inbedder_evaluation.tasks.standard import COLUMNS
-from inbedder_evaluation.tasks.task import instructions_of
+from inbedder_evaluation.tasks.task import read_instructions
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LabelledSet:
     """n labels."""
 
 
-def labelled_sets(folder: Path, limit: int) -> Iterator[LabelledSet]:
+def load_labelled_sets(folder: Path, limit: int) -> Iterator[LabelledSet]:
     """Every set of ``sets.yaml`` that has labels and a file.
 
     Args:
@@ -43,35 +43,37 @@ def labelled_sets(folder: Path, limit: int) -> Iterator[LabelledSet]:
     Yields:
         A set per criterion; a criterion that is there twice is given once.
     """
-    seen: set[tuple[str, str]] = set()
-    for known in known_sets():
-        if known.file is None or known.shipped:
+    names_seen: set[tuple[str, str]] = set()
+    for known_set in read_sets():
+        if known_set.file is None or known_set.shipped:
             continue
-        found = _of_corpus(known, folder, limit) if known.kind == "corpus" else _of_one_label(known, folder, limit)
-        for labelled in found:
-            key = (known.name, labelled.instruction)
-            if key not in seen:
-                seen.add(key)
+        labelled_sets = (
+            _of_corpus(known_set, folder, limit) if known_set.kind == "corpus" else _of_one_label(known_set, folder, limit)
+        )
+        for labelled in labelled_sets:
+            key = (known_set.name, labelled.instruction)
+            if key not in names_seen:
+                names_seen.add(key)
                 yield labelled
 
 
-def _of_corpus(known: KnownSet, folder: Path, limit: int) -> list[LabelledSet]:
-    corpus = known_corpus(known.name, folder, limit)
+def _of_corpus(known_set: KnownSet, folder: Path, limit: int) -> list[LabelledSet]:
+    corpus = load_corpus(known_set.name, folder, limit)
     return [
-        LabelledSet(f"{known.name} {criterion}", instruction, corpus.texts, labels)
+        LabelledSet(f"{known_set.name} {criterion}", instruction, corpus.texts, labels)
         for criterion, instruction, labels in zip(corpus.criteria, corpus.instructions, corpus.labels, strict=True)
     ]
 
 
-def _of_one_label(known: KnownSet, folder: Path, limit: int) -> list[LabelledSet]:
-    instruction = instructions_of("standard").get(known.name)
-    if known.kind not in ("clustering", "classification") or instruction is None:
+def _of_one_label(known_set: KnownSet, folder: Path, limit: int) -> list[LabelledSet]:
+    instruction = read_instructions("standard").get(known_set.name)
+    if known_set.kind not in ("clustering", "classification") or instruction is None:
         return []
-    text, label = (known.columns or COLUMNS[known.kind]).values()
-    rows = [(str(row[text]), str(row[label])) for row in read_rows(str(folder / str(known.file))) if row.get(text)]
+    text, label = (known_set.columns or COLUMNS[known_set.kind]).values()
+    rows = [(str(row[text]), str(row[label])) for row in read_rows(str(folder / str(known_set.file))) if row.get(text)]
     rows = Random(0).sample(rows, limit) if len(rows) > limit else rows
     texts, labels = (list(column) for column in zip(*rows, strict=True))
-    return [LabelledSet(known.name, instruction, texts, labels)]
+    return [LabelledSet(known_set.name, instruction, texts, labels)]
 
 
 def measure_sets(
@@ -93,12 +95,12 @@ def measure_sets(
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--machine", default="unnamed")
     options = parser.parse_args()
-    model, found = InBedder(cache=options.cache), []
-    for labelled in labelled_sets(options.data, limit):
-        found.append(measure(labelled, model))
-        print(json.dumps(found[-1]), flush=True)
-    about = f"mini (revision {model.revision}), at most {limit} rows of each set"
-    return options.output, {"command": script.splitlines()[2], "description": about, "machine": options.machine}, found
+    model, labelled = InBedder(cache=options.cache), []
+    for labelled in load_labelled_sets(options.data, limit):
+        labelled.append(measure(labelled, model))
+        print(json.dumps(labelled[-1]), flush=True)
+    description = f"mini (revision {model.revision}), at most {limit} rows of each set"
+    return options.output, {"command": script.splitlines()[2], "description": description, "machine": options.machine}, labelled
 
 
 def write_results(path: Path, results: dict[str, Any]) -> None:

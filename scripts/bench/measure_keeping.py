@@ -29,28 +29,28 @@ LIMIT, SEEDS, HELD_OUT, FEWEST_ROWS, MOST_GROUPS, WITHIN = 1000, 3, 3, 20, 50, 3
 Rows = NDArray[np.intp]
 
 
-def kept(labelled: LabelledSet, vectors: Vectors, rows: Rows, k: int, model: InBedder) -> Grouping:
+def make_grouping(labelled: LabelledSet, vectors: Vectors, rows: Rows, k: int, model: InBedder) -> Grouping:
     """A grouping of some rows."""
     texts = [labelled.texts[row] for row in rows]
     return Grouping.of(cluster(texts, labelled.instruction, model, k=k, embeddings=vectors[rows]), model)
 
 
-def assigned_and_at_once(labelled: LabelledSet, vectors: Vectors, seed: int, model: InBedder) -> tuple[float, float]:
+def measure_assigned(labelled: LabelledSet, vectors: Vectors, seed: int, model: InBedder) -> tuple[float, float]:
     """V-measures of the second half, in percent."""
     first, second = np.array_split(np.random.default_rng(seed).permutation(len(vectors)), 2)
     k = min(len(set(labelled.labels)), MOST_GROUPS)
     texts, labels = [labelled.texts[row] for row in second], [labelled.labels[row] for row in second]
-    assigned = kept(labelled, vectors, first, k, model).assign(texts, embeddings=vectors[second]).labels
+    assigned = make_grouping(labelled, vectors, first, k, model).assign(texts, embeddings=vectors[second]).labels
     at_once = group(vectors, k, seed)[second]
-    return tuple(100 * float(v_measure_score(labels, found)) for found in (assigned, at_once))  # type: ignore[return-value]
+    return tuple(100 * float(v_measure_score(labels, results)) for results in (assigned, at_once))  # type: ignore[return-value]
 
 
-def held_out(labelled: LabelledSet, vectors: Vectors, label: str | None, model: InBedder) -> dict[str, Any]:
+def measure_held_out(labelled: LabelledSet, vectors: Vectors, label: str | None, model: InBedder) -> dict[str, Any]:
     """What is found of a label that the kept groups know nothing of; with None, what is added where nothing is new."""
     first, second = np.array_split(np.random.default_rng(0).permutation(len(vectors)), 2)
-    new = np.array([known == label for known in labelled.labels])
+    new = np.array([row_label == label for row_label in labelled.labels])
     k = min(len(set(labelled.labels)) - (label is not None), MOST_GROUPS)
-    grouping = kept(labelled, vectors, first[~new[first]], k, model)
+    grouping = make_grouping(labelled, vectors, first[~new[first]], k, model)
     rows = np.concatenate([second[~new[second]], np.flatnonzero(new)])
     texts = [labelled.texts[row] for row in rows]
     before = grouping.assign(texts, embeddings=vectors[rows])
@@ -68,57 +68,57 @@ def held_out(labelled: LabelledSet, vectors: Vectors, label: str | None, model: 
 def measure(labelled: LabelledSet, model: InBedder) -> dict[str, Any]:
     """One set."""
     vectors = model.encode(labelled.texts, labelled.instruction)
-    halves = [assigned_and_at_once(labelled, vectors, seed, model) for seed in range(SEEDS)]
+    halves = [measure_assigned(labelled, vectors, seed, model) for seed in range(SEEDS)]
     counts = Counter(labelled.labels)
     labels = [label for label, count in counts.most_common(HELD_OUT) if count >= FEWEST_ROWS] if len(counts) > 2 else []
-    found = [held_out(labelled, vectors, label, model) for label in labels]
-    nothing_new = held_out(labelled, vectors, None, model)
+    results = [measure_held_out(labelled, vectors, label, model) for label in labels]
+    nothing_new = measure_held_out(labelled, vectors, None, model)
     return {
         "set": labelled.name,
         "labels": len(counts),
         "v_measure_assigned": round(mean(assigned for assigned, _ in halves), 1),
         "v_measure_at_once": round(mean(at_once for _, at_once in halves), 1),
-        "auroc": round(mean(each["auroc"] for each in found), 3) if found else None,
+        "auroc": round(mean(each["auroc"] for each in results), 3) if results else None,
         "new_labels": [
-            {"auroc": round(each["auroc"], 3), "added_groups": each["added_groups"], **_share(each)} for each in found
+            {"auroc": round(each["auroc"], 3), "added_groups": each["added_groups"], **_share(each)} for each in results
         ],
         "share_wrongly_unassigned": round(nothing_new["share_wrongly_unassigned"], 3),
         "added_groups_without_new_label": nothing_new["added_groups"],
     }
 
 
-def _share(found: dict[str, Any]) -> dict[str, float]:
-    return {} if found["share_of_label"] is None else {"share_of_label": round(found["share_of_label"], 3)}
+def _share(results: dict[str, Any]) -> dict[str, float]:
+    return {} if results["share_of_label"] is None else {"share_of_label": round(results["share_of_label"], 3)}
 
 
-def summary(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def summarize(sets: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """How many sets reach what they should."""
-    differences = [found["v_measure_assigned"] - found["v_measure_at_once"] for found in sets]
-    scored = [found for found in sets if found["auroc"] is not None]
-    added = [each["share_of_label"] for found in sets for each in found["new_labels"] if "share_of_label" in each]
+    differences = [results["v_measure_assigned"] - results["v_measure_at_once"] for results in sets]
+    scored = [results for results in sets if results["auroc"] is not None]
+    added = [each["share_of_label"] for results in sets for each in results["new_labels"] if "share_of_label" in each]
     return {
         "mean_difference": round(mean(differences), 2),
         "sets_within_3_points": sum(difference >= -WITHIN for difference in differences),
         "sets": len(sets),
-        "sets_with_auroc_of_0.8": [found["set"] for found in scored if found["auroc"] >= 0.8],
-        "share_wrongly_unassigned": round(mean(found["share_wrongly_unassigned"] for found in sets), 3),
-        "new_labels": sum(len(found["new_labels"]) for found in sets),
+        "sets_with_auroc_of_0.8": [results["set"] for results in scored if results["auroc"] >= 0.8],
+        "share_wrongly_unassigned": round(mean(results["share_wrongly_unassigned"] for results in sets), 3),
+        "new_labels": sum(len(results["new_labels"]) for results in sets),
         "new_labels_with_groups": len(added),
         "share_of_label_in_added_groups": round(mean(added), 3) if added else None,
-        "added_groups_without_new_label": sum(found["added_groups_without_new_label"] for found in sets),
+        "added_groups_without_new_label": sum(results["added_groups_without_new_label"] for results in sets),
     }
 
 
-def table_of(sets: Sequence[dict[str, Any]]) -> list[list[str]]:
+def make_table(sets: Sequence[dict[str, Any]]) -> list[list[str]]:
     """One row per set, the header first."""
     rows = [["set", "labels", "V assigned", "V at once", "AUROC of a label held out", "groups added", "of the label"]]
-    for found in sets:
-        shares = [each["share_of_label"] for each in found["new_labels"] if "share_of_label" in each]
-        added = ", ".join(str(each["added_groups"]) for each in found["new_labels"])
-        rows.append([found["set"], str(found["labels"])])
-        rows[-1] += [f"{found[key]:.1f}" for key in ("v_measure_assigned", "v_measure_at_once")]
+    for results in sets:
+        shares = [each["share_of_label"] for each in results["new_labels"] if "share_of_label" in each]
+        added = ", ".join(str(each["added_groups"]) for each in results["new_labels"])
+        rows.append([results["set"], str(results["labels"])])
+        rows[-1] += [f"{results[key]:.1f}" for key in ("v_measure_assigned", "v_measure_at_once")]
         rows[-1] += [
-            "" if found["auroc"] is None else f"{found['auroc']:.2f}",
+            "" if results["auroc"] is None else f"{results['auroc']:.2f}",
             added,
             f"{100 * mean(shares):.0f}%" if shares else "",
         ]
@@ -131,8 +131,8 @@ def main() -> None:
     head["description"] += f", {SEEDS} seeds"
     results = {
         **head,
-        "summary": summary(sets),
-        "table": table_of(sets),
+        "summary": summarize(sets),
+        "table": make_table(sets),
         "sets": sets,
     }
     write_results(output, results)

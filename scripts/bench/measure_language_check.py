@@ -19,19 +19,19 @@ from inbedder.io.files import atomic_write
 from inbedder.io.tables import read_rows
 
 LANGUAGES = Path(__file__).parents[2] / "tests" / "data" / "languages.json"
-MOST = 1000
+MAX_ROWS = 1000
 """Texts of a corpus, drawn with seed 0."""
 
 
-def corpora(folder: Path) -> dict[str, list[str]]:
+def load_corpora(folder: Path) -> dict[str, list[str]]:
     """English texts by the name of their corpus."""
-    found = {}
+    texts_by_corpus = {}
     for place in sorted(folder.iterdir()):
         files = sorted(place.glob("*.jsonl.gz"), key=lambda path: ("test" not in path.name, path.name))
         texts = [row["text"] for row in read_rows(str(files[0])) if isinstance(row.get("text"), str)] if files else []
         if texts:
-            found[place.name] = random.Random(0).sample(texts, min(MOST, len(texts)))
-    return found
+            texts_by_corpus[place.name] = random.Random(0).sample(texts, min(MAX_ROWS, len(texts)))
+    return texts_by_corpus
 
 
 def main() -> None:
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
-    sets = json.loads(LANGUAGES.read_text(encoding="utf-8")) | corpora(options.data)
+    sets = json.loads(LANGUAGES.read_text(encoding="utf-8")) | load_corpora(options.data)
     shares: dict[str, dict[str, float]] = {}
     for model in ("mini", "small"):
         tokenizer = InBedder(model).tokenizer.tokenizer

@@ -26,7 +26,7 @@ from inbedder.io.outputs import open_vector_writer
 WIDTH, GROUPS, BLOCK, SPREAD = 384, 30, 10_000, 0.05
 
 
-def own_memory() -> float:
+def get_memory_mib() -> float:
     """Memory of this process that is no file's, in MB."""
     lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
@@ -46,23 +46,23 @@ def write_vectors(path: Path, count: int) -> None:
 def measure(path: Path, k: int | str) -> dict[str, Any]:
     """Group the vectors of a file."""
     vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    before, most, done = own_memory(), [0.0], threading.Event()
+    before, most, stop_event = get_memory_mib(), [0.0], threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.02):
-            most[0] = max(most[0], own_memory())
+        while not stop_event.wait(0.02):
+            most[0] = max(most[0], get_memory_mib())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    began, cpu = time.perf_counter(), time.process_time()
-    found = partition(vectors, k)
-    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    done.set()
+    start_time, cpu = time.perf_counter(), time.process_time()
+    groups = partition(vectors, k)
+    seconds, cpu = time.perf_counter() - start_time, time.process_time() - cpu
+    stop_event.set()
     watcher.join()
     return {
         "rows": len(vectors),
         "k": k,
-        "groups": int(found.labels.max()) + 1,
+        "groups": int(groups.labels.max()) + 1,
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu, 1),
         "added_memory_mb": round(most[0] - before),
@@ -70,7 +70,7 @@ def measure(path: Path, k: int | str) -> dict[str, Any]:
     }
 
 
-def table_of(cases: list[dict[str, Any]]) -> list[list[str]]:
+def make_table(cases: list[dict[str, Any]]) -> list[list[str]]:
     """One row per case, the header first."""
     rows = [["rows", "k", "groups", "seconds", "CPU seconds", "memory above, MB", "vectors, MB"]]
     columns = ("groups", "seconds", "cpu_seconds", "added_memory_mb", "vectors_mb")
@@ -98,7 +98,7 @@ def main() -> None:
         "command": "python scripts/bench/measure_million.py -o evaluation/results/million.json",
         "description": f"made-up vectors of {WIDTH} numbers around {GROUPS} centres, mapped from a file; memory above the start",
         "machine": options.machine,
-        "table": table_of(cases),
+        "table": make_table(cases),
         "cases": cases,
     }
     with atomic_write(options.output) as temporary:

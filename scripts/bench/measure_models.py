@@ -91,8 +91,8 @@ def main() -> None:
     rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in (*BASELINES, *(options.model or ("mini", "small")))}
     for _ in range(options.rounds):
         for name, results in rounds.items():
-            done = subprocess.run([*command, name], capture_output=True, text=True, check=True)
-            results.append(json.loads(done.stdout.splitlines()[-1]))
+            process = subprocess.run([*command, name], capture_output=True, text=True, check=True)
+            results.append(json.loads(process.stdout.splitlines()[-1]))
     content = {
         "command": f"python scripts/bench/measure_models.py -o {options.output}",
         "description": f"{TEXTS} texts of {WORDS} words under one question, the default dtype; median of {options.rounds} rounds",

@@ -28,7 +28,7 @@ from sklearn.metrics import ndcg_score
 from sklearn.metrics.pairwise import cosine_similarity
 
 from inbedder import InBedder
-from inbedder.encoding.whole_text import with_generic
+from inbedder.encoding.base_weights import add_base_vectors
 from inbedder.io.tables import read_rows
 from inbedder.vectors import Vectors
 
@@ -53,35 +53,35 @@ class Searched(NamedTuple):
     questions: tuple[str, ...]
 
 
-def posts(folder: Path, limit: int) -> list[Searched]:
+def load_posts(folder: Path, limit: int) -> list[Searched]:
     """Posts of 300 to 6,000 characters, and their subject lines; relevant are those of the same group."""
     rows = [row for row in read_rows(str(folder / "mini_newsgroups20" / "all.jsonl.gz")) if 300 <= len(row["text"]) <= 6000]
     rows = random.Random(0).sample(rows, min(limit, len(rows)))
     groups = np.array([row["label"] for row in rows])
-    same = groups[:, None] == groups
+    same_group = groups[:, None] == groups
     names = {"posts by newsgroup": "text", "subject lines by newsgroup": "subject"}
-    return [Searched(name, [row[field] for row in rows], same, TOPIC) for name, field in names.items()]
+    return [Searched(name, [row[field] for row in rows], same_group, TOPIC) for name, field in names.items()]
 
 
-def abstracts(folder: Path, judge: SentenceTransformer) -> list[Searched]:
+def load_abstracts(folder: Path, judge: SentenceTransformer) -> list[Searched]:
     """Abstracts by problem and by result."""
     rows = [row for row in read_rows(str(folder / "pubmedqa.jsonl.gz")) if row["decision"] != "yes"]
     texts = [row["input"] for row in rows]
     facets = {"abstracts by problem": ("instruction", PROBLEM), "abstracts by result": ("output", RESULT)}
     return [
-        Searched(name, texts, nearest(judge.encode([row[field] for row in rows])), questions)
+        Searched(name, texts, find_nearest(judge.encode([row[field] for row in rows])), questions)
         for name, (field, questions) in facets.items()
     ]
 
 
-def nearest(vectors: Vectors) -> NDArray[np.bool_]:
+def find_nearest(vectors: Vectors) -> NDArray[np.bool_]:
     """Which ten rows are the nearest to each, by cosine: bool, shape (n, n)."""
-    found = np.zeros((len(vectors), len(vectors)), dtype=bool)
-    np.put_along_axis(found, np.argsort(-cosines_of(vectors), axis=1)[:, :RELEVANT], True, axis=1)
-    return found
+    is_near = np.zeros((len(vectors), len(vectors)), dtype=bool)
+    np.put_along_axis(is_near, np.argsort(-compute_cosines(vectors), axis=1)[:, :RELEVANT], True, axis=1)
+    return is_near
 
 
-def cosines_of(vectors: Vectors) -> NDArray[Any]:
+def compute_cosines(vectors: Vectors) -> NDArray[Any]:
     """Cosines between rows, a row's own below all; shape (n, n)."""
     cosines: NDArray[Any] = cosine_similarity(vectors)
     np.fill_diagonal(cosines, -2)
@@ -90,34 +90,34 @@ def cosines_of(vectors: Vectors) -> NDArray[Any]:
 
 def ndcg(vectors: Vectors, relevant: NDArray[np.bool_]) -> NDArray[np.float64]:
     """NDCG@20 of each row's neighbours, times 100, shape (n,)."""
-    others, cosines = relevant & ~np.eye(len(relevant), dtype=bool), cosines_of(vectors)
-    return 100 * np.array([ndcg_score(others[[row]], cosines[[row]], k=DEPTH) for row in range(len(others))])
+    relevant_others, cosines = relevant & ~np.eye(len(relevant), dtype=bool), compute_cosines(vectors)
+    return 100 * np.array([ndcg_score(relevant_others[[row]], cosines[[row]], k=DEPTH) for row in range(len(relevant_others))])
 
 
-def compared(asked: NDArray[np.float64], unasked: NDArray[np.float64]) -> str:
+def compare(instructed: NDArray[np.float64], unasked: NDArray[np.float64]) -> str:
     """The mean score under a question, and its difference from the mean score without one."""
-    differences = asked - unasked
-    drawn = np.random.default_rng(0).choice(differences, (DRAWS, len(differences))).mean(axis=1)
-    low, high = np.quantile(drawn, (0.025, 0.975))
-    return f"{asked.mean():.1f} ({differences.mean():+.1f} [{low:.1f}, {high:.1f}])"
+    differences = instructed - unasked
+    sampled_means = np.random.default_rng(0).choice(differences, (DRAWS, len(differences))).mean(axis=1)
+    low, high = np.quantile(sampled_means, (0.025, 0.975))
+    return f"{instructed.mean():.1f} ({differences.mean():+.1f} [{low:.1f}, {high:.1f}])"
 
 
-def ways(name: str, weights: Sequence[float]) -> dict[str, Read]:
+def make_readers(name: str, weights: Sequence[float]) -> dict[str, Read]:
     """How the model reads, by what its column is called; with and without generic vectors where it adds them."""
     model = InBedder(name)
-    found: dict[str, Read] = {name: model.encode}
+    is_near: dict[str, Read] = {name: model.encode}
     if model.options.encoding.add_generic:
-        alone = InBedder(name, add_generic=False)
-        found[f"{name}, answer alone"] = alone.encode
+        without_generic = InBedder(name, add_generic=False)
+        is_near[f"{name}, answer alone"] = without_generic.encode
         for weight in weights:
-            found[f"{name}, weight {weight:g}"] = partial(weighted, alone, weight)
-    return found
+            is_near[f"{name}, weight {weight:g}"] = partial(encode_weighted, without_generic, weight)
+    return is_near
 
 
-def weighted(alone: InBedder, weight: float, texts: list[str], question: str | None) -> Vectors:
+def encode_weighted(without_generic: InBedder, weight: float, texts: list[str], question: str | None) -> Vectors:
     """Vectors with generic ones added in one weight, whatever is asked."""
-    asked, generic = alone.encode(texts, question), alone.encode(texts)
-    return with_generic(asked, generic, np.full((len(texts), 1), weight, dtype=np.float32))
+    instructed, generic = without_generic.encode(texts, question), without_generic.encode(texts)
+    return add_base_vectors(instructed, generic, np.full((len(texts), 1), weight, dtype=np.float32))
 
 
 def main() -> None:
@@ -131,22 +131,22 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=600, help="posts at most")
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
-    searched = [*posts(options.data, options.limit), *abstracts(options.qa, SentenceTransformer(str(options.judge)))]
-    asked = [(one.name, question) for one in searched for question in ("nothing", *one.questions)]
-    models = {way: encode for name in options.model for way, encode in ways(name, options.weight).items()}
-    rows = [["neighbours of", "asked", *models], *map(list, asked)]
+    searched = [*load_posts(options.data, options.limit), *load_abstracts(options.qa, SentenceTransformer(str(options.judge)))]
+    instructed = [(one.name, question) for one in searched for question in ("nothing", *one.questions)]
+    models = {way: encode for name in options.model for way, encode in make_readers(name, options.weight).items()}
+    rows = [["neighbours of", "asked", *models], *map(list, instructed)]
     for encode in models.values():
         unasked: dict[str, NDArray[np.float64]] = {}
         for row in rows[1:]:
             one = next(one for one in searched if one.name == row[0])
             scores = ndcg(np.asarray(encode(one.texts, None if row[1] == "nothing" else row[1])), one.relevant)
-            row.append(compared(scores, unasked[one.name]) if one.name in unasked else f"{scores.mean():.1f}")
+            row.append(compare(scores, unasked[one.name]) if one.name in unasked else f"{scores.mean():.1f}")
             unasked.setdefault(one.name, scores)
             print(*row, sep=" | ", flush=True)
-    named = " ".join([f"--model {name}" for name in options.model] + [f"--weight {weight:g}" for weight in options.weight])
-    command = f"python scripts/bench/measure_neighbours.py DATA QA JUDGE {named} --limit {options.limit} -o {options.output}"
-    found = {"command": command, "texts": {one.name: len(one.texts) for one in searched}, "table": rows}
-    options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    arguments = " ".join([f"--model {name}" for name in options.model] + [f"--weight {weight:g}" for weight in options.weight])
+    command = f"python scripts/bench/measure_neighbours.py DATA QA JUDGE {arguments} --limit {options.limit} -o {options.output}"
+    is_near = {"command": command, "texts": {one.name: len(one.texts) for one in searched}, "table": rows}
+    options.output.write_text(json.dumps(is_near, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ USES = {
 }
 
 
-def corpus(count: int) -> tuple[list[ClusterResult], dict[str, list[int]], list[str]]:
+def make_corpus(count: int) -> tuple[list[ClusterResult], dict[str, list[int]], list[str]]:
     """Two groupings, two columns and dates."""
     rng, words = np.random.default_rng(0), sorted(load_stopwords())
     draw = random.Random(0)
@@ -66,11 +66,11 @@ def corpus(count: int) -> tuple[list[ClusterResult], dict[str, list[int]], list[
 
 def measure(count: int, folder: Path) -> dict[str, Any]:
     """Write, open and use the page of one corpus."""
-    results, columns, days = corpus(count)
+    results, columns, days = make_corpus(count)
     path = folder / "page.html"
-    began = time.perf_counter()
-    save_report(results, path, crossings=crosstab(results, columns), timelines=make_timelines(results, days))
-    cell: dict[str, Any] = {"texts": count, "seconds_to_write": round(time.perf_counter() - began, 1)}
+    start_time = time.perf_counter()
+    save_report(results, path, cross_tables=crosstab(results, columns), timelines=make_timelines(results, days))
+    cell: dict[str, Any] = {"texts": count, "seconds_to_write": round(time.perf_counter() - start_time, 1)}
     cell["megabytes"] = round(path.stat().st_size / 1e6, 1)
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS) as browser:
@@ -83,18 +83,18 @@ def use_page(page: Page, path: Path) -> dict[str, Any]:
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.add_init_script(WATCH)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     page.goto(path.resolve().as_uri(), timeout=0)
-    cell: dict[str, Any] = {"milliseconds_to_open": round(1000 * (time.perf_counter() - began))}
+    cell: dict[str, Any] = {"milliseconds_to_open": round(1000 * (time.perf_counter() - start_time))}
     page.evaluate(SETTLED)
     cell["rows_in_page"] = page.evaluate("JSON.parse(document.getElementById('data').textContent).texts.length")
     cell["longest_task_opening"] = round(page.evaluate("Math.max(0, ...window.tasks)"))
     page.evaluate("window.tasks = [0]")
     box = page.evaluate("(b => [b.x, b.y, b.width, b.height])(document.querySelector('.plane svg').getBoundingClientRect())")
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for step in range(20):
         page.mouse.move(box[0] + box[2] * (0.2 + 0.03 * step), box[1] + box[3] / 2)
-    milliseconds = {"move the mouse over the map": round(50 * (time.perf_counter() - began))}
+    milliseconds = {"move the mouse over the map": round(50 * (time.perf_counter() - start_time))}
     for name, script in USES.items():
         milliseconds[name] = round(
             page.evaluate(
@@ -120,14 +120,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             cells.append(measure(count, Path(folder)))
         print(cells[-1])
-    found = {
+    results = {
         "command": f"python scripts/bench/measure_page.py -o {arguments.output}",
         "description": f"{WORDS} words per text, 2 questions of {GROUPS} groups, 2 columns, dates; headless Chromium, no GPU",
         "machine": arguments.machine,
         "cells": cells,
     }
     with atomic_write(arguments.output) as temporary:
-        temporary.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

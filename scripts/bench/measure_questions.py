@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How far a model takes each question of the evaluation to be about the whole of a text (``inbedder/encoding/whole_text.py``).
+"""How far a model takes each question of the evaluation to be about the whole of a text (``inbedder/encoding/base_weights.py``).
 
 python scripts/bench/measure_questions.py -o finetune/results/mini_questions.json
 
@@ -19,9 +19,9 @@ import numpy as np
 from measure_neighbours import PROBLEM, RESULT, TOPIC
 
 from inbedder import InBedder
-from inbedder.encoding.whole_text import PROBES, weight_of
+from inbedder.encoding.base_weights import PROBES, compute_base_weight
 from inbedder.prompting.templates import read_prompts
-from inbedder.vectors import row_cosines
+from inbedder.vectors import compute_row_cosines
 
 ASPECTS = (
     "What does the text say about the price?",
@@ -33,17 +33,17 @@ ASPECTS = (
 LEFT_OUT = ("original", "implicit", "incorrect")
 
 
-def questions(prompts: Any) -> Iterator[str]:
+def list_questions(prompts: Any) -> Iterator[str]:
     """All questions of a table of prompts, however deep."""
     if isinstance(prompts, str):
         yield prompts
     elif isinstance(prompts, dict):
         for name, inner in prompts.items():
             if name not in LEFT_OUT:
-                yield from questions(inner)
+                yield from list_questions(inner)
     else:
         for inner in prompts:
-            yield from questions(inner)
+            yield from list_questions(inner)
 
 
 def main() -> None:
@@ -54,12 +54,14 @@ def main() -> None:
     options = parser.parse_args()
     model = InBedder(options.model, add_generic=False)
     generic, rows = np.asarray(model.encode(PROBES)), []
-    asked = [question for name in ("instructions", "evaluation", "robustness") for question in questions(read_prompts(name))]
-    for question in dict.fromkeys([*asked, *TOPIC, *PROBLEM, *RESULT, *ASPECTS]):
+    questions = [
+        question for name in ("instructions", "evaluation", "robustness") for question in list_questions(read_prompts(name))
+    ]
+    for question in dict.fromkeys([*questions, *TOPIC, *PROBLEM, *RESULT, *ASPECTS]):
         vectors = np.asarray(model.encode(PROBES, question))
-        rows.append((float(row_cosines(vectors, generic).mean()), question, weight_of(vectors, generic)))
-    found = [[question, f"{near:.2f}", f"{weight:.2f}"] for near, question, weight in sorted(rows, reverse=True)]
-    table = [["question", "mean cosine", "weight"], *found]
+        rows.append((float(compute_row_cosines(vectors, generic).mean()), question, compute_base_weight(vectors, generic)))
+    table = [[question, f"{near:.2f}", f"{weight:.2f}"] for near, question, weight in sorted(rows, reverse=True)]
+    table = [["question", "mean cosine", "weight"], *table]
     command = f"python scripts/bench/measure_questions.py --model {options.model} -o {options.output}"
     options.output.write_text(json.dumps({"command": command, "table": table}, indent=1) + "\n", encoding="utf-8")
 

@@ -24,7 +24,7 @@ SECONDS = 120
 """Most that the server may take to be healthy, and to end."""
 
 
-def steps(name: str) -> list[str]:
+def read_steps(name: str) -> list[str]:
     """What stands behind an instruction of the Dockerfile, once per line that has it."""
     lines = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text(encoding="utf-8")).splitlines()
     return [line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} ")]
@@ -32,7 +32,7 @@ def steps(name: str) -> list[str]:
 
 def copy_files(folder: Path) -> None:
     """Copy what the image gets."""
-    for step in steps("COPY"):
+    for step in read_steps("COPY"):
         *sources, target = step.split()
         for source in sources:
             if (ROOT / source).is_dir():
@@ -49,14 +49,18 @@ def main() -> None:
         folder.mkdir()
         copy_files(folder)
         subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-        variables = dict(pair.split("=", 1) for step in steps("ENV") for pair in step.split())
-        own = {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}", "INBEDDER_PORT": port, "INBEDDER_API_KEY": "key"}
-        settings = {**os.environ, **variables, **own}
+        variables = dict(pair.split("=", 1) for step in read_steps("ENV") for pair in step.split())
+        environment_variables = {
+            "PATH": f"{environment / 'bin'}:{os.environ['PATH']}",
+            "INBEDDER_PORT": port,
+            "INBEDDER_API_KEY": "key",
+        }
+        settings = {**os.environ, **variables, **environment_variables}
         settings.pop("PYTHONPATH", None)
-        (install,) = [part.strip() for part in steps("RUN")[0].split("&&") if part.strip().startswith("pip install")]
+        (install,) = [part.strip() for part in read_steps("RUN")[0].split("&&") if part.strip().startswith("pip install")]
         subprocess.run(["bash", "-c", f"PIP_OPTIONS=; {install}"], cwd=folder, env=settings, check=True)
-        check = [part.replace("8765", port) for part in json.loads(steps("HEALTHCHECK")[0].partition("CMD ")[2])]
-        with subprocess.Popen(json.loads(steps("ENTRYPOINT")[0]), cwd=place, env=settings) as server:
+        check = [part.replace("8765", port) for part in json.loads(read_steps("HEALTHCHECK")[0].partition("CMD ")[2])]
+        with subprocess.Popen(json.loads(read_steps("ENTRYPOINT")[0]), cwd=place, env=settings) as server:
             try:
                 deadline = time.monotonic() + SECONDS
                 while subprocess.run(check, env=settings, stderr=subprocess.DEVNULL, check=False).returncode:

@@ -39,34 +39,35 @@ PUBLIC = frozenset({"beside", "over", "where"})
 VERBS = frozenset(
     """
     accept add aget aggregate align allow anneal annotate answer append apply arrange as assert assign attach attend
-    average await balance batch begin bind bound broadcast build cache calculate call can cancel capture cast categorize
-    center change check choose clamp classify clean clear clip close cluster collapse collate collect combine compact
-    compare compile compose compress compute concatenate configure connect convert copy correct correlate count create
-    cross crosstab cut damage decode deduplicate delete dequantize describe deserialize detach detect digest discard
-    dispatch divide download draw drop dump embed encode end enforce ensure enter escape estimate evaluate evict exit
-    expand explain export extend extract fetch fill filter find finetune fingerprint finish fit flatten flip flush forget
-    fork format forward freeze from gather generate get group guard handle has hash hold identify import indent infer init
-    initialize inject insert inspect install instruct interpolate interrupt invert is iterate join keep kill label lay
-    leave limit list listen load localize lock log look main make map mark mask match measure merge mine mix move name
-    narrow needs normalize notice number observe of offer on open order overwrite pack pad parse partition pass patch
-    permute pick place plan plot pool pop prepack prepare preprocess preview print probe process project propose prune
-    pull push put quantize quote raise rank rate read rebuild receive record reduce reencode refresh refuse register
-    regroup release reload remember remove rename render renumber repair repeat replace replay report represent request
-    require rerank resample reset reshape resolve respond restore resume retry return reuse reverse revise rewrite rotate
-    round run sample save scale scan schedule score search seed select send serialize serve set shard share shorten show
-    shrink shuffle shut sign silence simulate sink skip slice smooth sort split stack start stop store stream strip submit
-    subtract suggest sum summarize swap switch synchronize take teach tell test time to tokenize total trace track train
-    transform translate transpose trim truncate try uninstall unpack unwrap update upgrade use uses validate verify visit
-    wait walk warn watch weigh with wrap write yield zip
+    average await balance batch begin bind bound broadcast build cache calculate call can cancel capture cast
+    categorize center change check choose clamp classify clean clear clip close cluster collapse collate collect
+    combine compact compare compile compose compress compute concatenate configure connect convert copy correct
+    correlate count create cross crosstab cut damage decode deduplicate delete dequantize describe deserialize detach
+    detect digest discard dispatch divide download draw drop dump embed encode end enforce ensure enter escape
+    estimate evaluate evict exit expand explain export extend extract fetch fill filter find finetune fingerprint
+    finish fit flatten flip flush forget fork format forward freeze from gather generate get group guard guess handle
+    has hash hold identify import indent infer init initialize inject insert inspect install instruct interpolate
+    interrupt invert is iterate join keep kill label lay leave limit list listen load localize lock log look main make
+    map mark mask match measure merge mine mix move name narrow needs normalize notice number observe of offer on open
+    order overwrite pack pad parse partition pass patch permute pick place plan plot pool pop prepack prepare
+    preprocess preview print probe process project propose prune pull push put quantize quote raise rank rate read
+    rebuild receive record reduce reencode refresh refuse register regroup release reload remember remove rename
+    render renumber repair repeat replace replay report represent request require rerank resample reset reshape
+    resolve respond restore resume retry return reuse reverse revise rewind rewrite rotate round run sample save scale
+    scan schedule score search seed select send serialize serve set shard share shorten show shrink shuffle shut sign
+    silence simulate sink skip slice smooth sort split stack start stop store stream strip submit subtract suggest sum
+    summarize swap switch sync synchronize take teach tell test time to tokenize total trace track train transform
+    translate transpose trim truncate try uninstall unpack unwrap update upgrade use uses validate verify visit wait
+    walk warn watch weigh with wrap write yield zip
     """.split()
 )
 """First words of a function's name: verbs, and the prepositions of conversions (``to_json``, ``from_dict``, ``with_pooling``)."""
 NOUN_FUNCTIONS = frozenset(
     """
-    answers cached_vectors class_name clusters contents dataset_transform demo differences embeddings first_words
-    gibberish guided harmonic_mean health info key layers masked_mean metrics models ndcg ndims nearest_words pearson
-    poolings precisions prediction_step prompt recall records robustness rows similarity spearman startup texts token_f1
-    training_step triplet_success triplet_wins v_measure weighted_mean
+    answers atomic_folder atomic_write cached_vectors class_name clusters column contents dataset_transform demo
+    differences embeddings first_words gibberish guided harmonic_mean health info key layers masked_mean metrics
+    models ndcg ndims nearest_words pearson poolings precisions prediction_step prompt recall records robustness rows
+    similarity spearman startup texts token_f1 training_step triplet_success triplet_wins v_measure weighted_mean
     """.split()
 )
 """Functions that have a noun's name by convention: metrics, formulas, routes, commands."""
@@ -87,11 +88,11 @@ SHARED_MODULES = frozenset(
 """Module names that may stand in several rooms: the same thing there, seen from each."""
 
 
-def findings(path: Path) -> Iterator[tuple[int, str]]:
+def list_findings(path: Path) -> Iterator[tuple[int, str]]:
     """Yield line and sentence of every identifier in a file that breaks a rule."""
     in_tests = path.relative_to(ROOT).parts[0] == "tests"
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        for line, kind, name in identifiers(node):
+        for line, kind, name in list_identifiers(node):
             if name.startswith("test_") and kind == "function" and len(name) > MAX_TEST_NAME:
                 yield line, f"{name} has {len(name)} characters"
             word = name.strip("_")
@@ -109,7 +110,7 @@ def is_verb_first(name: str) -> bool:
     return name.startswith("__") or word in NOUN_FUNCTIONS or word.split("_")[0] in VERBS
 
 
-def identifiers(node: ast.AST) -> Iterator[tuple[int, str, str]]:
+def list_identifiers(node: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Yield line, kind and name of what a node defines."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
@@ -128,23 +129,23 @@ def identifiers(node: ast.AST) -> Iterator[tuple[int, str, str]]:
         yield node.lineno, "variable", node.name
 
 
-def shared_names(paths: list[Path]) -> Iterator[str]:
+def list_shared_names(paths: list[Path]) -> Iterator[str]:
     """Yield module names that stand in several rooms of a package."""
     rooms = defaultdict(list)
     for path in paths:
         if path.relative_to(ROOT).parts[0] in ("inbedder", "finetune", "evaluation"):
             rooms[path.stem].append(str(path.relative_to(ROOT)))
-    for name, places in sorted(rooms.items()):
-        if len(places) > 1 and name not in SHARED_MODULES:
-            yield f"module {name}: {', '.join(places)}"
+    for name, module_paths in sorted(rooms.items()):
+        if len(module_paths) > 1 and name not in SHARED_MODULES:
+            yield f"module {name}: {', '.join(module_paths)}"
 
 
 def main(arguments: list[str]) -> int:
     """Print the findings, and return the exit code."""
     folders = [ROOT / name for name in arguments or FOLDERS]
     paths = sorted(path for folder in folders for path in ([folder] if folder.is_file() else folder.rglob("*.py")))
-    lines = [f"{path.relative_to(ROOT)}:{line}: {text}" for path in paths for line, text in sorted(findings(path))]
-    lines += shared_names(paths)
+    lines = [f"{path.relative_to(ROOT)}:{line}: {text}" for path in paths for line, text in sorted(list_findings(path))]
+    lines += list_shared_names(paths)
     print(*lines, sep="\n")
     print(f"{len(lines)} names break a rule", file=sys.stderr)
     return int(bool(lines))

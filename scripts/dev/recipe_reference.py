@@ -43,45 +43,45 @@ This page is written by `scripts/dev/recipe_reference.py` from the docstrings of
 """
 
 
-def page() -> str:
+def render_page() -> str:
     """The whole page, in Markdown."""
     parts = [HEAD]
-    for method, (recipe, about) in RECIPES.items():
-        parts.append(f"## method: {method}\n\n{about}\n")
-        parts += [_table(name, section) for name, section in _sections("", recipe)]
+    for method, (recipe, description) in RECIPES.items():
+        parts.append(f"## method: {method}\n\n{description}\n")
+        parts += [_render_table(name, section) for name, section in _list_sections("", recipe)]
     return "\n".join(parts)
 
 
-def _sections(name: str, section: type) -> Iterator[tuple[str, type]]:
+def _list_sections(name: str, section: type) -> Iterator[tuple[str, type]]:
     """A section and those inside it, with their names in recipes."""
     yield name, section
     hints = get_type_hints(section)
     for one in fields(section):
-        for inner in _types_in(hints[one.name]):
+        for inner in _list_types(hints[one.name]):
             if is_dataclass(inner):
                 several = "[]" if "tuple" in str(one.type) else ""
-                yield from _sections(f"{name}.{one.name}{several}".lstrip("."), inner)
+                yield from _list_sections(f"{name}.{one.name}{several}".lstrip("."), inner)
 
 
-def _types_in(hint: Any) -> Iterator[Any]:
+def _list_types(hint: Any) -> Iterator[Any]:
     yield hint
     for inner in get_args(hint):
-        yield from _types_in(inner)
+        yield from _list_types(inner)
 
 
-def _table(name: str, section: type) -> str:
-    meanings = _meanings(section)
-    title = f"### `{name}`\n\n{_one_line(inspect.getdoc(section) or '')}\n\n" if name else ""
+def _render_table(name: str, section: type) -> str:
+    meanings = _read_meanings(section)
+    title = f"### `{name}`\n\n{_join_lines(inspect.getdoc(section) or '')}\n\n" if name else ""
     lines = ["| setting | takes | default | what it is |", "| --- | --- | --- | --- |"]
     for one in fields(section):
-        cells = (f"`{one.name}`", _kind(str(one.type)), _default(one), meanings[one.name])
+        cells = (f"`{one.name}`", _describe_type(str(one.type)), _describe_default(one), meanings[one.name])
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return title + "\n".join(lines) + "\n"
 
 
-def _meanings(section: type) -> dict[str, str]:
+def _read_meanings(section: type) -> dict[str, str]:
     """The docstring under each field; of one that only changes a default, its parent's."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for part in reversed([kind for kind in section.__mro__ if is_dataclass(kind)]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(part))).body
         assert isinstance(body, ast.ClassDef)
@@ -89,11 +89,11 @@ def _meanings(section: type) -> dict[str, str]:
             if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                 text = below.value.value if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) else None
                 if isinstance(text, str):
-                    found[statement.target.id] = _one_line(text)
-    return found
+                    meanings[statement.target.id] = _join_lines(text)
+    return meanings
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return re.sub(r"\bNone\b", "null", " ".join(text.replace("``", "`").split()))
 
 
@@ -118,7 +118,7 @@ NUMBERS = {
 }
 
 
-def _kind(hint: str) -> str:
+def _describe_type(hint: str) -> str:
     """A type in words."""
     words = []
     for part in re.split(r" \| (?![^\[]*\])", hint):
@@ -131,7 +131,7 @@ def _kind(hint: str) -> str:
     return " or ".join(words)
 
 
-def _default(one: Field[Any]) -> str:
+def _describe_default(one: Field[Any]) -> str:
     value = one.default if one.default is not MISSING else None
     if one.default is MISSING and one.default_factory is MISSING:
         return "required"
@@ -142,4 +142,4 @@ def _default(one: Field[Any]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    PAGE.write_text(render_page(), encoding="utf-8")

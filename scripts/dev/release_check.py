@@ -43,8 +43,8 @@ def read_version(name: str, pattern: str) -> str | None:
 def list_problems(version: str) -> Iterator[str]:
     """Yield what stands in the way of a release of this commit."""
     for name, pattern in (("CITATION.cff", r"^version: (.+)$"), ("CHANGELOG.md", r"^## (\S+)$")):
-        if (other := read_version(name, pattern)) != version:
-            yield f"{name} is about {other}, inbedder/__init__.py about {version}."
+        if (version_found := read_version(name, pattern)) != version:
+            yield f"{name} is about {version_found}, inbedder/__init__.py about {version}."
     if run_git("status", "--porcelain"):
         yield "The tree has changes that are not committed."
     if run_git("tag", "--list", f"v{version}"):

@@ -7,12 +7,14 @@ its pages to other folders lose one ``../``, and links of other pages to docs/ l
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from griffe import Extension, Object
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -27,6 +29,7 @@ OPTIONS_PATH_IN_TEXT = f"<code>docs/{OPTIONS}</code>"
 LINK = re.compile(r"(!?\[[^\]]*\]\()((?:\.\./)+)")
 LINK_TO_DOCS = re.compile(r"(!?\[[^\]]*\]\((?:\.\./)*)docs/")
 LINK_TARGET = re.compile(r"\]\(([^):#]+)\)")
+EXAMPLE_SECTION = re.compile(r"^Example:$", re.MULTILINE)
 OPTIONS_INTRODUCTION = """# Options of a model
 
 `InBedder(model, **options)` takes every option of this page, and `model.replace(**options)` those of `EncodingOptions` and
@@ -39,31 +42,44 @@ from the environment, where `max_length` is `INBEDDER_MAX_LENGTH`. A server neve
 """
 
 
-def command_line_reference() -> str:
-    """Every command with its arguments and options, as typer describes them, in Markdown."""
+class ExampleSections(Extension):
+    """Show the section ``Example:`` of docstrings as code."""
+
+    def on_instance(self, *, obj: Object, **_: Any) -> None:
+        """Rename the section to the one that griffe parses as code."""
+        if obj.docstring is not None:
+            obj.docstring.value = EXAMPLE_SECTION.sub("Examples:", obj.docstring.value)
+
+
+def render_command_line() -> str:
+    """Render the reference of all commands with their arguments and options, in Markdown."""
     import typer
     from typer.cli import get_docs_for_click
 
     from inbedder.cli.app import app
 
-    command = typer.main.get_command(app)
-    return get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
+    command: Any = typer.main.get_command(app)
+    page = get_docs_for_click(obj=command, ctx=typer.Context(command), name="inbedder", title="Command line")
+    for name, subcommand in command.commands.items():  # typer cuts the first lines of help at 45 characters
+        first_line = " ".join((subcommand.help or "").split("\n\n")[0].split())
+        page = re.sub(rf"^\* `{name}`: .*$", lambda _, line=f"* `{name}`: {first_line}": line, page, flags=re.MULTILINE)
+    return page
 
 
-def options_reference() -> str:
-    """Generate one table per dataclass of options, in Markdown."""
+def render_options() -> str:
+    """Render one table per dataclass of options, in Markdown."""
     from inbedder.options import EncodingOptions, ModelOptions, Reencoding
 
     sections = [OPTIONS_INTRODUCTION]
     for dataclass in (ModelOptions, EncodingOptions, Reencoding):
-        heading = f"## {dataclass.__name__}\n\n{(dataclass.__doc__ or '').strip()}\n"
-        rows = ["| option | command line | default | what it is |", "| --- | --- | --- | --- |", *_option_rows(dataclass)]
+        heading = f"## {dataclass.__name__}\n\n{EXAMPLE_SECTION.split(inspect.getdoc(dataclass) or '')[0].strip()}\n"
+        rows = ["| option | command line | default | what it is |", "| --- | --- | --- | --- |", *_list_option_rows(dataclass)]
         sections.append(f"{heading}\n{chr(10).join(rows)}\n")
     return "\n".join(sections)
 
 
-def _option_rows(dataclass: Any) -> Iterator[str]:
-    """Rows of an option table."""
+def _list_option_rows(dataclass: Any) -> Iterator[str]:
+    """List the rows of an option table."""
     from inbedder.options import Reencoding, get_option_info
 
     for option in fields(dataclass):
@@ -88,32 +104,35 @@ def describe_integrations(page: str, folder: Path = ROOT / "inbedder" / "integra
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Add pages of docs/ that the navigation does not name."""
-    named = set(_paths(config.nav))
+    """Add pages of docs/ that the navigation does not name, and the version to the footer."""
+    from inbedder import __version__
+
+    config.copyright = f"inbedder {__version__} · Apache-2.0"
+    pages_in_nav = set(_list_paths(config.nav))
     docs = Path(config.docs_dir)
     pages = sorted(path.relative_to(docs).as_posix() for path in docs.rglob("*.md"))
-    config.nav = [*(config.nav or []), *(page for page in pages if page not in named)]
+    config.nav = [*(config.nav or []), *(page for page in pages if page not in pages_in_nav)]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add generated pages, pages of the navigation from outside docs/, and the pictures and data that pages link to."""
-    files.append(File.generated(config, COMMAND_LINE, content=command_line_reference()))
-    files.append(File.generated(config, OPTIONS, content=options_reference()))
+    files.append(File.generated(config, COMMAND_LINE, content=render_command_line()))
+    files.append(File.generated(config, OPTIONS, content=render_options()))
     pages = [*Path(config.docs_dir).rglob("*.md")]
-    for path in _paths(config.nav):
+    for path in _list_paths(config.nav):
         if files.get_file_from_path(path) is None:
             files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
             pages.append(ROOT / path)
-    for linked_file in {linked_file for page in pages for linked_file in _linked_files(page)}:
+    for linked_file in {linked_file for page in pages for linked_file in _list_linked_files(page)}:
         path = linked_file.relative_to(ROOT).as_posix().removeprefix("docs/")
         if files.get_file_from_path(path) is None:
             files.append(File.generated(config, path, abs_src_path=str(linked_file)))
     return files
 
 
-def _linked_files(page: Path) -> Iterator[Path]:
-    """Files of the repository, other than pages, that a page links to."""
+def _list_linked_files(page: Path) -> Iterator[Path]:
+    """List the files of the repository, other than pages, that a page links to."""
     for target in LINK_TARGET.findall(page.read_text(encoding="utf-8")):
         path = (page.parent / target).resolve()
         if path.is_file() and path.is_relative_to(ROOT) and path.suffix != ".md":
@@ -138,9 +157,9 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     return html.replace(OPTIONS_PATH_IN_TEXT, f'<a href="{url}">{OPTIONS_PATH_IN_TEXT}</a>')
 
 
-def _paths(nav: Any) -> list[str]:
-    """The pages that a navigation names."""
+def _list_paths(nav: Any) -> list[str]:
+    """List the pages that a navigation names."""
     if isinstance(nav, str):
         return [nav]
     parts = nav.values() if isinstance(nav, dict) else nav or []
-    return [path for part in parts for path in _paths(part)]
+    return [path for part in parts for path in _list_paths(part)]

@@ -39,14 +39,14 @@ MARKED_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)"
 
 
 @lru_cache
-def descriptions() -> dict[str, dict[str, Any]]:
+def read_descriptions() -> dict[str, dict[str, Any]]:
     """Read the descriptions of all tables, by name."""
     return dict(yaml.safe_load((Path(__file__).parent / "tables.yaml").read_text(encoding="utf-8")))
 
 
-def pages() -> list[Path]:
+def list_pages() -> list[Path]:
     """List the pages with tables."""
-    return [ROOT / name for name in dict.fromkeys(description["page"] for description in descriptions().values())]
+    return [ROOT / name for name in dict.fromkeys(description["page"] for description in read_descriptions().values())]
 
 
 @lru_cache
@@ -90,17 +90,17 @@ def look_up(content: Any, path: Sequence[str]) -> Any:
     return content
 
 
-def table_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
+def list_rows(description: dict[str, Any]) -> list[dict[str, Any]]:
     """List the fields of each row; ``record`` holds the row's record, and ``key`` its name in a mapping of records."""
     rows = description["rows"]
     if isinstance(rows, list):
         return [dict(row) for row in rows]
     records = look_up(load_results(description["file"], None), rows["path"])
-    named = records.items() if isinstance(records, dict) else enumerate(records)
-    return [{"key": key, "record": record, **(record if isinstance(record, dict) else {})} for key, record in named]
+    keyed_records = records.items() if isinstance(records, dict) else enumerate(records)
+    return [{"key": key, "record": record, **(record if isinstance(record, dict) else {})} for key, record in keyed_records]
 
 
-def leading_number(cell: str) -> float:
+def parse_leading_number(cell: str) -> float:
     """Read the score at the beginning of a cell; minus infinity where there is none."""
     return float(match[0]) if (match := re.match(r"-?[\d.]+", cell)) else float("-inf")
 
@@ -121,7 +121,7 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     if "text" in column:
         return str(column["text"]).format(**row)
     if "better" in column:
-        models, baselines = ({name: leading_number(cells[name]) for name in names} for names in column["better"])
+        models, baselines = ({name: parse_leading_number(cells[name]) for name in names} for names in column["better"])
         return ", ".join(name for name, score in models.items() if score > max(baselines.values())) or "none"
     path = [str(key).format(**row) for key in column["path"]]
     if "record" in row and "file" not in column:
@@ -138,7 +138,7 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
 def render_rows(description: dict[str, Any]) -> list[list[str]]:
     """Render the cells of a table, the head first."""
     rows = [[column["head"] for column in description["columns"]]]
-    for row in table_rows(description):
+    for row in list_rows(description):
         cells: dict[str, str] = {}
         for column in description["columns"]:
             cells[column["head"]] = render_cell(column, row, description, cells)
@@ -160,9 +160,9 @@ def with_tables(page: str) -> str:
     Returns:
         The page with today's tables.
     """
-    return MARKED_TABLE.sub(lambda match: f"{match[1]}{render(descriptions()[match[2]])}\n{match[3]}", page)
+    return MARKED_TABLE.sub(lambda match: f"{match[1]}{render(read_descriptions()[match[2]])}\n{match[3]}", page)
 
 
 if __name__ == "__main__":
-    for path in pages():
+    for path in list_pages():
         path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")

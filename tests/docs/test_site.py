@@ -64,26 +64,26 @@ def config():
 
 
 def test_every_page_of_docs_is_in_the_navigation(site_pages, config):
-    named = site_pages._paths(site_pages.on_config(config).nav)
+    named = site_pages._list_paths(site_pages.on_config(config).nav)
     assert {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} <= set(named)
     assert len(named) == len(set(named))
 
 
 def test_what_the_navigation_names_is_there(site_pages):
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
-    for path in site_pages._paths(nav):
+    for path in site_pages._list_paths(nav):
         assert path in site_pages.GENERATED_PAGES or (ROOT / "docs" / path).exists() or (ROOT / path).exists(), path
 
 
 def test_the_reference_shows_every_command(site_pages):
-    text = site_pages.command_line_reference()
+    text = site_pages.render_command_line()
     for command in "embed answer cluster assign compare-wordings cache serve search finetune evaluate".split():
         assert f"`inbedder {command}`" in text
     assert "--instruction" in text
 
 
 def test_the_options_page_shows_every_option(site_pages):
-    text = site_pages.options_reference()
+    text = site_pages.render_options()
     for dataclass in (ModelOptions, EncodingOptions, Reencoding):
         assert f"## {dataclass.__name__}\n" in text
         for option in fields(dataclass):
@@ -91,7 +91,7 @@ def test_the_options_page_shows_every_option(site_pages):
 
 
 def test_the_options_page_shows_the_flags_of_commands(site_pages):
-    cells = [line.split(" | ")[1] for line in site_pages.options_reference().splitlines() if line.startswith("| `")]
+    cells = [line.split(" | ")[1] for line in site_pages.render_options().splitlines() if line.startswith("| `")]
     page_flags = set(re.findall(r"`(--[a-z-]+)`", " ".join(cells)))
     embed = typer.main.get_command(app).commands["embed"]
     command_flags = {flag for option in embed.params for flag in [*option.opts, *option.secondary_opts]}
@@ -110,7 +110,7 @@ def test_the_options_page_is_linked_by_its_path(site_pages, url, link):
 
 
 def test_the_site_holds_data_that_a_page_links_to(site_pages):
-    linked_files = {path.relative_to(ROOT).as_posix() for path in site_pages._linked_files(ROOT / "docs" / "concepts" / "how-it-works.md")}
+    linked_files = {path.relative_to(ROOT).as_posix() for path in site_pages._list_linked_files(ROOT / "docs" / "concepts" / "how-it-works.md")}
     assert {"docs/pictures/two_questions.png", "finetune/results/mini_questions.json"} <= linked_files
 
 

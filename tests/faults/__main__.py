@@ -31,7 +31,7 @@ os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"  # killed r
 
 from tests.faults.campaign import FULL_MINUTES, Kind, Tally, run_kind, table_of, total_of
 
-LATE = 1.6
+OVERTIME_FACTOR = 1.6
 """Times the minutes asked for, after which no fault is begun."""
 
 
@@ -91,7 +91,7 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.cpu.get_capabilities = dict  # float32 everywhere
-    end = time.monotonic() + 60 * options.minutes * LATE
+    end = time.monotonic() + 60 * options.minutes * OVERTIME_FACTOR
     memory: dict[str, Any] = {}
     lines = int(LINES * min(1.0, max(0.3, options.minutes / FULL_MINUTES)))
     watched = None if options.only else start_memory_run(folder / "memory", lines)

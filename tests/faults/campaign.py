@@ -46,9 +46,9 @@ class Fault:
         """Make the stream of random numbers."""
         self.draw = random.Random(f"{self.seed}/{self.kind}/{self.number}")
 
-    def note(self, what: str) -> None:
+    def note(self, text: str) -> None:
         """Write down what is done, so that a bad end can be described."""
-        self.notes.append(what)
+        self.notes.append(text)
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class Kind:
         """Which faults a campaign of so many minutes takes: evenly spread, at least one."""
         if not self.thinned:
             return list(range(self.count))
-        kept = min(self.count, max(1, math.ceil(self.count * minutes / FULL_MINUTES)))
-        return [i * self.count // kept for i in range(kept)]
+        count = min(self.count, max(1, math.ceil(self.count * minutes / FULL_MINUTES)))
+        return [i * self.count // count for i in range(count)]
 
 
 @dataclass
@@ -149,8 +149,8 @@ def _judge(kind: Kind, fault: Fault, tally: Tally) -> None:
 
 
 def _description(fault: Fault, reason: str) -> str:
-    again = f"--seed {fault.seed} --only '{fault.kind}' --number {fault.number}"
-    return f"{'; '.join(fault.notes)}: {reason} (again: python -m tests.faults {again})"
+    command = f"--seed {fault.seed} --only '{fault.kind}' --number {fault.number}"
+    return f"{'; '.join(fault.notes)}: {reason} (again: python -m tests.faults {command})"
 
 
 def table_of(tallies: Sequence[Tally]) -> str:
@@ -166,9 +166,9 @@ def table_of(tallies: Sequence[Tally]) -> str:
     lines = [f"{'kind of fault':{width}}  {'tried':>6} {'survived':>9} {'lost':>5} {'silently wrong':>15} {'seconds':>8}"]
     for tally in tallies:
         counts = f"{tally.tried:6d} {tally.survived:9d} {len(tally.lost):5d} {len(tally.wrong):15d} {tally.seconds:8.0f}"
-        why = f"  not possible here: {tally.not_possible}" if tally.not_possible else ""
-        why += f"  no time left for {tally.left_out}" if tally.left_out else ""
-        lines.append(f"{tally.kind:{width}}  {counts}{why}")
+        reasons = f"  not possible here: {tally.not_possible}" if tally.not_possible else ""
+        reasons += f"  no time left for {tally.left_out}" if tally.left_out else ""
+        lines.append(f"{tally.kind:{width}}  {counts}{reasons}")
     total = total_of(tallies)
     lines.append(f"{'all':{width}}  {total['tried']:6d} {total['survived']:9d} {total['lost']:5d} {total['silently_wrong']:15d}")
     lines += [f"lost: {case}" for tally in tallies for case in tally.lost]

@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from inbedder import InBedder
-from inbedder.cache.integrity import remove
 from inbedder.cache.database import DATABASE_FILE
+from inbedder.cache.integrity import remove
 from inbedder.cache.store import Store
 from inbedder.errors import InputError, ModelError
 from inbedder.io.tables import open_texts, read_table
@@ -34,11 +34,11 @@ class Damages:
         self.model = load(stage.models["opt"])
         self.right = self.model.encode(TEXTS, INSTRUCTION)
         self.cache = stage.folder / "left-cache"
-        kept = load(stage.models["opt"], stage.folder / "live-cache")
-        kept.encode(TEXTS[:50], INSTRUCTION)
+        cached_model = load(stage.models["opt"], stage.folder / "live-cache")
+        cached_model.encode(TEXTS[:50], INSTRUCTION)
         with closing(sqlite3.connect(stage.folder / "live-cache" / DATABASE_FILE)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        kept.encode(TEXTS[50:], INSTRUCTION)
+        cached_model.encode(TEXTS[50:], INSTRUCTION)
         shutil.copytree(stage.folder / "live-cache", self.cache)
         with closing(sqlite3.connect(stage.folder / "live-cache" / DATABASE_FILE)) as connection:
             self.about = json.loads(connection.execute("SELECT about FROM spaces").fetchone()[0])
@@ -69,19 +69,19 @@ class Damages:
             fault.note(f"refused ({str(error)[:80]})")
             remove(folder / DATABASE_FILE)
         else:
-            found = Store(folder).get(self.about, list(self.entries))
-            if any(self.entries[key] != data for key, data in found.items()):
+            read_back = Store(folder).get(self.about, list(self.entries))
+            if any(self.entries[key] != data for key, data in read_back.items()):
                 raise SilentlyWrong("an entry is not what was kept")
-            fault.note(f"{len(found)} of {len(self.entries)} entries found")
+            fault.note(f"{len(read_back)} of {len(self.entries)} entries found")
             check_vectors(model.encode(TEXTS, INSTRUCTION), self.right, "a run with the damaged cache")
             if model.store is not None and model.store.verify():
                 model.store.repair()
                 if model.store.verify():
                     raise Lost("cache verify --repair left damage")
-        again = load(self.stage.models["opt"], folder)
+        model = load(self.stage.models["opt"], folder)
         for _ in range(2):
-            check_vectors(again.encode(TEXTS, INSTRUCTION), self.right, "a run after the cache was mended")
-        if again.store is None or again.store.verify():
+            check_vectors(model.encode(TEXTS, INSTRUCTION), self.right, "a run after the cache was mended")
+        if model.store is None or model.store.verify():
             raise Lost("the cache is damaged again after it was mended or removed")
 
     def damage_model(self, fault: Fault) -> None:
@@ -121,15 +121,15 @@ class Damages:
         fault.note(damage(copy, fault.draw))
         right = self.stage.texts[:300]
         try:
-            found = read_table(str(copy), "text").texts
+            read_back = read_table(str(copy), "text").texts
         except InputError:
-            found = None
+            read_back = None
         try:
             with open_texts(str(copy), "text") as texts:
                 streamed = [text for _, text in texts]
         except InputError:
             streamed = None
-        for texts_found, how in ((found, "read_table"), (streamed, "open_texts")):
+        for texts_found, reader in ((read_back, "read_table"), (streamed, "open_texts")):
             if texts_found is not None and texts_found != right:
                 differing = sum(a != b for a, b in zip(texts_found, right, strict=False))
-                raise SilentlyWrong(f"{how} gave {len(texts_found)} texts, {differing} of them other ones than were written")
+                raise SilentlyWrong(f"{reader} gave {len(texts_found)} texts, {differing} of them other ones than were written")

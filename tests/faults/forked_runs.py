@@ -42,13 +42,13 @@ class Done:
     """Its exit code; None for one that was stuck."""
     seconds: float
     """From its first moment."""
-    said: str
+    output: str
     """What it printed."""
-    met: bool = False
+    was_running: bool = False
     """Whether a signal was sent while it ran."""
 
 
-def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | None) -> None:
+def run_inbedder(arguments: list[str], log_path: str, ready_end: Any, most_bytes: int | None) -> None:
     """In a forked process: the command line as ``inbedder`` runs it.
 
     Args:
@@ -58,7 +58,7 @@ def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | 
         most_bytes: Largest file that it may write; None for any.
     """
     os.chdir(ROOT)
-    descriptor = os.open(said, os.O_WRONLY | os.O_CREAT)
+    descriptor = os.open(log_path, os.O_WRONLY | os.O_CREAT)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     sys.argv = ["inbedder", *arguments]
@@ -69,8 +69,8 @@ def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | 
 
     code: Any = 0
     for number in (signal.SIGINT, signal.SIGTERM):  # until main takes them, and after it: as a shell reports it
-        signal.signal(number, lambda caught, _frame: os._exit(128 + caught))
-    ready.send_bytes(b"1")
+        signal.signal(number, lambda signal_number, _frame: os._exit(128 + signal_number))
+    ready_end.send_bytes(b"1")
     try:
         main()
     except SystemExit as stop:
@@ -82,7 +82,7 @@ def run_inbedder(arguments: list[str], said: str, ready: Any, most_bytes: int | 
     os._exit(code if isinstance(code, int) else 1)
 
 
-def catches(process: int, sent: int) -> bool:
+def catches(process: int, signal_sent: int) -> bool:
     """Whether a process has a handler of its own for a signal (Linux).
 
     Args:
@@ -94,12 +94,12 @@ def catches(process: int, sent: int) -> bool:
     """
     with suppress(OSError):
         status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-        caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
-        return bool(int(caught, 16) >> (sent - 1) & 1)
+        signal_number = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+        return bool(int(signal_number, 16) >> (signal_sent - 1) & 1)
     return False
 
 
-def end_one(fault: Fault, sent: int, seconds: float, attempt: Callable[[float], Done]) -> Done:
+def end_one(fault: Fault, signal_sent: int, seconds: float, attempt: Callable[[float], Done]) -> Done:
     """Try until the signal comes while a run works: one that was faster than the signal is no fault, and tells how fast runs are.
 
     Args:
@@ -118,13 +118,13 @@ def end_one(fault: Fault, sent: int, seconds: float, attempt: Callable[[float], 
     share = fault.draw.random()
     for _ in range(ATTEMPTS):
         moment = share * seconds
-        done = attempt(moment)
-        if done.code != 0:
-            fault.note(f"{signal.Signals(sent).name} after {moment:.3f} of {seconds:.3f} s")
-            return done
-        if done.met and done.seconds - moment > UNNOTICED * done.seconds:
+        run = attempt(moment)
+        if run.code != 0:
+            fault.note(f"{signal.Signals(signal_sent).name} after {moment:.3f} of {seconds:.3f} s")
+            return run
+        if run.was_running and run.seconds - moment > UNNOTICED * run.seconds:
             raise Lost(
-                f"{signal.Signals(sent).name} after {moment:.3f} of {done.seconds:.3f} s had no effect: {done.said[-300:]}"
+                f"{signal.Signals(signal_sent).name} after {moment:.3f} of {run.seconds:.3f} s had no effect: {run.output[-300:]}"
             )
-        seconds = 0.8 * min(seconds, done.seconds)
+        seconds = 0.8 * min(seconds, run.seconds)
     raise NotPossible("some runs ended before the signal")

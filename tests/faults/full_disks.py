@@ -34,11 +34,11 @@ def small_disk(folder: Path, kib: int) -> Iterator[bool]:
         Whether this machine allows it; where not, the size of files has to be limited instead.
     """
     folder.mkdir()
-    made = _mount("-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder))
+    mounted_now = _mount("-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder))
     try:
-        yield made
+        yield mounted_now
     finally:
-        if made:
+        if mounted_now:
             subprocess.run(["umount", "-l", str(folder)], check=False, stderr=subprocess.DEVNULL)
 
 
@@ -56,9 +56,9 @@ def read_only(folder: Path) -> Iterator[None]:
         NotPossible: When the user may write everywhere and mount nothing.
     """
     if _mount("--bind", str(folder), str(folder)):
-        made = _mount("-o", "remount,ro,bind", str(folder))
+        mounted_now = _mount("-o", "remount,ro,bind", str(folder))
         try:
-            if not made:
+            if not mounted_now:
                 raise NotPossible("a read-only mount is refused")
             yield
         finally:
@@ -66,8 +66,8 @@ def read_only(folder: Path) -> Iterator[None]:
     elif os.geteuid() == 0:
         raise NotPossible("root may write everywhere, and mounting is refused")
     else:
-        places = [folder, *folder.rglob("*")]
-        modes = [(place, place.stat().st_mode) for place in places]
+        paths = [folder, *folder.rglob("*")]
+        modes = [(place, place.stat().st_mode) for place in paths]
         for place, mode in modes:
             place.chmod(mode & ~0o222)
         try:
@@ -112,8 +112,8 @@ class Places:
         output = place / f"output{end}"
         command, _ = self.kills.commands[name]
         with_cache = ["--cache", str(cache)] if cache else []
-        done = self.kills.run([*command, "-o", str(output), *with_cache], fault.folder / "said", most_bytes=most)
-        return done, f"{name} to {end}", output
+        run = self.kills.run([*command, "-o", str(output), *with_cache], fault.folder / "said", most_bytes=most)
+        return run, f"{name} to {end}", output
 
     def full_output(self, fault: Fault) -> None:
         """The output does not fit: exit 1 and a message, nothing is left over, and what was there stays."""
@@ -121,17 +121,17 @@ class Places:
         before = b"what was there before"
         plain = fault.folder / "plain"
         plain.mkdir()
-        done, what, output = self._run(fault, plain)
+        run, label, output = self._run(fault, plain)
         size = output.stat().st_size
         kib = fault.draw.randrange(4, max(5, size // 1024 - 8))
-        fault.note(f"{what}, {size} bytes on {kib} KiB")
+        fault.note(f"{label}, {size} bytes on {kib} KiB")
         with small_disk(disk, kib) as mounted:
             (disk / output.name).write_bytes(before)
-            done, _, output = self._run(fault, disk, most=None if mounted else kib * 1024)
-            if done.code != 1:
-                raise Lost(f"exit code {done.code}: {done.said[-300:]}")
-            if "Cannot write" not in done.said or "was not expected" in done.said:
-                raise Lost(f"the message does not say so: {done.said[-300:]}")
+            run, _, output = self._run(fault, disk, most=None if mounted else kib * 1024)
+            if run.code != 1:
+                raise Lost(f"exit code {run.code}: {run.output[-300:]}")
+            if "Cannot write" not in run.output or "Unexpected error" in run.output:
+                raise Lost(f"the message does not say so: {run.output[-300:]}")
             if output.read_bytes() != before:
                 raise Lost("what was there before is gone")
             if len(os.listdir(disk)) != 1:
@@ -142,47 +142,47 @@ class Places:
         name = ("embed", "answer")[fault.number % 2]
         kib = fault.draw.randrange(8, 160)
         fault.note(f"{name} with a cache on {kib} KiB")
-        out, disk = fault.folder / "out", fault.folder / "disk"
-        out.mkdir()
+        output, disk = fault.folder / "out", fault.folder / "disk"
+        output.mkdir()
         with small_disk(disk, kib) as mounted:
             if not mounted:
                 raise NotPossible("mounting a small disk is refused")
             cache = disk / "cache"
-            arguments = self.kills.arguments(name, out, cache)
-            done = self.kills.run(arguments, fault.folder / "said")
-            if done.code == 0:
-                self.kills.check_outputs(name, out, all_there=True, loosely=True)
-                if "cannot be written" not in done.said:
-                    raise Lost(f"nobody was told that results are not kept: {done.said[-300:]}")
-            elif "Choose another folder" not in done.said:
-                raise Lost(f"exit code {done.code}: {done.said[-300:]}")
+            arguments = self.kills.arguments(name, output, cache)
+            run = self.kills.run(arguments, fault.folder / "said")
+            if run.code == 0:
+                self.kills.check_outputs(name, output, all_there=True, loosely=True)
+                if "cannot be written" not in run.output:
+                    raise Lost(f"nobody was told that results are not kept: {run.output[-300:]}")
+            elif "Choose another folder" not in run.output:
+                raise Lost(f"exit code {run.code}: {run.output[-300:]}")
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-            again = self.kills.run(arguments, fault.folder / "said")
-            if again.code != 0:
-                raise Lost(f"with room again: exit code {again.code}: {again.said[-300:]}")
-            self.kills.check_outputs(name, out, all_there=True, loosely=True)
+            rerun = self.kills.run(arguments, fault.folder / "said")
+            if rerun.code != 0:
+                raise Lost(f"with room again: exit code {rerun.code}: {rerun.output[-300:]}")
+            self.kills.check_outputs(name, output, all_there=True, loosely=True)
             if damage := Store(cache).verify():
                 raise Lost(f"the cache is damaged: {damage[:3]}")
 
     def full_training(self, fault: Fault) -> None:
         """A checkpoint or the result does not fit: a message, and with room it goes on to the same result."""
         right, _ = self.kills.undisturbed("finetune")
-        whole = sum(path.stat().st_size for path in right.rglob("*") if path.is_file()) // 1024
-        kib = fault.draw.randrange(whole // 10, whole * 9 // 10)
-        fault.note(f"{kib} of {whole} KiB")
+        size_kib = sum(path.stat().st_size for path in right.rglob("*") if path.is_file()) // 1024
+        kib = fault.draw.randrange(size_kib // 10, size_kib * 9 // 10)
+        fault.note(f"{kib} of {size_kib} KiB")
         disk = fault.folder / "disk"
         with small_disk(disk, kib) as mounted:
             if not mounted:
                 raise NotPossible("mounting a small disk is refused")
-            done = self.kills.run(self.kills.training(disk / "run"), fault.folder / "said")
-            if done.code != 1 or "was not expected" in done.said or ("error:" not in done.said and "Cannot" not in done.said):
-                raise Lost(f"exit code {done.code}: {done.said[-300:]}")
+            run = self.kills.run(self.kills.training(disk / "run"), fault.folder / "said")
+            if run.code != 1 or "Unexpected error" in run.output or ("error:" not in run.output and "Cannot" not in run.output):
+                raise Lost(f"exit code {run.code}: {run.output[-300:]}")
             if (disk / "run").exists():
                 self.kills.check_half_saved(disk / "run", right)
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
-            again = self.kills.run(self.kills.training(disk / "run"), fault.folder / "said")
-            if again.code != 0:
-                raise Lost(f"with room again: exit code {again.code}: {again.said[-300:]}")
+            rerun = self.kills.run(self.kills.training(disk / "run"), fault.folder / "said")
+            if rerun.code != 0:
+                raise Lost(f"with room again: exit code {rerun.code}: {rerun.output[-300:]}")
             check_vectors(self.kills.vectors_of(disk / "run"), self.kills.vectors_of(right), "the resumed run")
 
     def read_only_output(self, fault: Fault) -> None:
@@ -190,28 +190,28 @@ class Places:
         place = fault.folder / "out"
         place.mkdir()
         with read_only(place):
-            done, what, _ = self._run(fault, place)
-        fault.note(what)
-        if done.code != 2 or "computes in" in done.said or os.listdir(place):
-            raise Lost(f"exit code {done.code}: {done.said[-300:]}")
+            run, label, _ = self._run(fault, place)
+        fault.note(label)
+        if run.code != 2 or "computes in" in run.output or os.listdir(place):
+            raise Lost(f"exit code {run.code}: {run.output[-300:]}")
 
     def read_only_cache(self, fault: Fault) -> None:
         """What a cache that cannot be written holds is used, and the result is right; a folder without one is refused."""
         name = ("embed", "answer")[fault.number % 2]
-        out, cache = fault.folder / "out", fault.folder / "cache"
-        out.mkdir()
+        output, cache = fault.folder / "out", fault.folder / "cache"
+        output.mkdir()
         cache.mkdir()
-        kept = fault.number % 4 < 2
-        arguments = self.kills.arguments(name, out, cache)
-        if kept and self.kills.run(arguments, fault.folder / "said").code != 0:
+        has_cache = fault.number % 4 < 2
+        arguments = self.kills.arguments(name, output, cache)
+        if has_cache and self.kills.run(arguments, fault.folder / "said").code != 0:
             raise Lost("the run that fills the cache failed")
-        fault.note(f"{name}, {'a filled' if kept else 'no'} cache in the folder")
+        fault.note(f"{name}, {'a filled' if has_cache else 'no'} cache in the folder")
         with read_only(cache):
-            done = self.kills.run(arguments, fault.folder / "said")
-        if kept and done.code == 0:
-            self.kills.check_outputs(name, out, all_there=True, loosely=True)
-        elif kept or done.code != 1 or "Choose another folder" not in done.said:
-            raise Lost(f"exit code {done.code}: {done.said[-300:]}")
+            run = self.kills.run(arguments, fault.folder / "said")
+        if has_cache and run.code == 0:
+            self.kills.check_outputs(name, output, all_there=True, loosely=True)
+        elif has_cache or run.code != 1 or "Choose another folder" not in run.output:
+            raise Lost(f"exit code {run.code}: {run.output[-300:]}")
 
     def read_only_model(self, fault: Fault) -> None:
         """A model in a folder that cannot be written gives the right vectors."""

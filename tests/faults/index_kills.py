@@ -51,14 +51,14 @@ def perform(operation: str, folder: Path, model: Any, tell: Callable[[Any], None
 
     import_lancedb()
     home.BATCH_ROWS = BATCH
-    done = 0
+    num_rows = 0
 
     def telling(method: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         def commit(storage: Storage, rows: Any) -> None:
-            nonlocal done
+            nonlocal num_rows
             method(storage, rows)
-            done += len(rows)
-            tell(done)
+            num_rows += len(rows)
+            tell(num_rows)
 
         return commit
 
@@ -87,47 +87,47 @@ def prepare(operation: str, folder: Path, model: Any) -> None:
             index.add(SECOND)
 
 
-def examine(operation: str, folder: Path, model: Any, told: int) -> list[str]:
+def examine(operation: str, folder: Path, model: Any, rows_reported: int) -> list[str]:
     """What is wrong after a kill, and after the same call was made again."""
     from inbedder.search import Index
     from inbedder.search.storage import Storage
 
-    wrong = []
-    if operation != "build" or told or Storage._open_table(folder) is not None:
+    errors = []
+    if operation != "build" or rows_reported or Storage._open_table(folder) is not None:
         index = Index.open(folder, model)
-        wrong += [line for line in index.verify() if not (operation == "build" and ONLY_UNFINISHED in line)]
+        errors += [line for line in index.verify() if not (operation == "build" and ONLY_UNFINISHED in line)]
         texts = index.storage.table.to_arrow()["text"].to_pylist()
-        began = {"build": 0, "add": ROWS, "update": 0, "compact": 2 * ROWS}[operation]
-        held = sum(text.endswith("changed") for text in texts) if operation == "update" else len(texts)
-        if held < began + told:
-            wrong.append(f"{began + told} rows were committed and {held} are there.")
-    built = folder.exists() and Storage._open_table(folder) is not None and Storage.open(folder).is_built
-    if operation != "build" or not built:
+        rows_before = {"build": 0, "add": ROWS, "update": 0, "compact": 2 * ROWS}[operation]
+        rows_held = sum(text.endswith("changed") for text in texts) if operation == "update" else len(texts)
+        if rows_held < rows_before + rows_reported:
+            errors.append(f"{rows_before + rows_reported} rows were committed and {rows_held} are there.")
+    is_built = folder.exists() and Storage._open_table(folder) is not None and Storage.open(folder).is_built
+    if operation != "build" or not is_built:
         perform(operation, folder, model, lambda _: None)
     index = Index.open(folder, model)
-    wrong += index.verify()
+    errors += index.verify()
     if Counter(index.storage.table.to_arrow()["text"].to_pylist()) != Counter(EXPECTED[operation]):
-        wrong.append("After the call was made again, the rows are not the expected ones.")
+        errors.append("After the call was made again, the rows are not the expected ones.")
     if not len(index.search("text number 7", k=3)):
-        wrong.append("A search found nothing.")
-    return wrong
+        errors.append("A search found nothing.")
+    return errors
 
 
 def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a call in a forked process; a failure there is a string."""
-    ours, theirs = FORK.Pipe()
+    parent_end, child_end = FORK.Pipe()
 
     def call() -> None:
         try:
-            theirs.send(function(*arguments))
+            child_end.send(function(*arguments))
         except BaseException as error:
-            theirs.send([f"{type(error).__name__}: {error}"])
+            child_end.send([f"{type(error).__name__}: {error}"])
 
     process = FORK.Process(target=call)
     process.start()
-    theirs.close()
+    child_end.close()
     try:
-        return ours.recv()
+        return parent_end.recv()
     except EOFError:
         return ["The process ended without a result."]
     finally:
@@ -136,30 +136,30 @@ def in_child(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def run_and_kill(operation: str, folder: Path, model: Any, delay: float | None) -> tuple[int, float, bool]:
     """Rows whose commit was told of, seconds from the beginning to the end, and whether the process was still at work."""
-    ours, theirs = FORK.Pipe()
-    process = FORK.Process(target=perform, args=(operation, folder, model, theirs.send))
+    parent_end, child_end = FORK.Pipe()
+    process = FORK.Process(target=perform, args=(operation, folder, model, child_end.send))
     process.start()
-    theirs.close()
-    ours.recv()
-    began = time.monotonic()
+    child_end.close()
+    parent_end.recv()
+    start_time = time.monotonic()
     process.join(delay)
     alive = process.is_alive()
     if alive:
         os.kill(process.pid, signal.SIGKILL)
         process.join()
-    told = 0
+    rows_reported = 0
     try:
-        while ours.poll():
-            told = ours.recv()
+        while parent_end.poll():
+            rows_reported = parent_end.recv()
     except EOFError:
         pass
-    return told, time.monotonic() - began, alive
+    return rows_reported, time.monotonic() - start_time, alive
 
 
 def campaign(model: Any, kills: int, seed: int, operations: tuple[str, ...] = OPERATIONS) -> dict[str, Any]:
     """Kill so many processes in all, at points drawn evenly from each operation's duration."""
     draw = random.Random(seed)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as place:
         for number, operation in enumerate(operations):
             start = Path(place) / operation
@@ -170,21 +170,21 @@ def campaign(model: Any, kills: int, seed: int, operations: tuple[str, ...] = OP
             _, seconds, _ = run_and_kill(operation, trial, model, None)
             shutil.rmtree(trial)
             count = kills // len(operations) + (number < kills % len(operations))
-            killed, wrong, rows = 0, [], []
+            killed, errors, rows = 0, [], []
             for _ in range(count):
                 if start.exists():
                     shutil.copytree(start, trial)
                 delay = draw.uniform(0, seconds)
-                told, _, alive = run_and_kill(operation, trial, model, delay)
+                rows_reported, _, alive = run_and_kill(operation, trial, model, delay)
                 killed += alive
-                rows.append(told)
-                wrong += [f"after {delay:.3f} s: {line}" for line in in_child(examine, operation, trial, model, told)]
+                rows.append(rows_reported)
+                errors += [f"after {delay:.3f} s: {line}" for line in in_child(examine, operation, trial, model, rows_reported)]
                 shutil.rmtree(trial, ignore_errors=True)
-            found[operation] = {"runs": count, "killed_at_work": killed, "rows_told_of": rows, "wrong": wrong}
-    return found
+            results[operation] = {"runs": count, "killed_at_work": killed, "rows_told_of": rows, "wrong": errors}
+    return results
 
 
-def tiny_model(folder: Path) -> Any:
+def make_tiny_model(folder: Path) -> Any:
     """A random masked LM of 32 numbers."""
     import torch
     import transformers
@@ -212,18 +212,18 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
-        found = campaign(tiny_model(Path(place)), options.kills, options.seed)
-    about = {
+        results = campaign(make_tiny_model(Path(place)), options.kills, options.seed)
+    description = {
         "command": " ".join(["python tests/faults/index_kills.py", *sys.argv[1:]]),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "rows": ROWS,
         "rows_per_commit": BATCH,
     }
-    text = json.dumps({**about, **found}, indent=1)
+    text = json.dumps({**description, **results}, indent=1)
     if options.output:
         options.output.write_text(text + "\n", encoding="utf-8")
     print(text)
-    sys.exit(any(result["wrong"] for result in found.values()))
+    sys.exit(any(result["wrong"] for result in results.values()))
 
 
 if __name__ == "__main__":

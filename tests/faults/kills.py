@@ -43,29 +43,29 @@ class Kills:
         self.context.set_forkserver_preload(PRELOADED)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         model = ["--model", str(stage.models["opt"]), "--dtype", "float32", "--device", "cpu"]
-        about = [str(stage.table), "-i", INSTRUCTION, *model]
+        arguments_of_questions = [str(stage.table), "-i", INSTRUCTION, *model]
         self.commands = {
-            "embed": (["embed", *about], ["vectors.npy"]),
-            "embed to parquet": (["embed", *about], ["vectors.parquet"]),
-            "answer": (["answer", *about], ["answers.csv"]),
-            "cluster": (["cluster", *about, "-k", "4"], ["report.html", "groups.csv"]),
+            "embed": (["embed", *arguments_of_questions], ["vectors.npy"]),
+            "embed to parquet": (["embed", *arguments_of_questions], ["vectors.parquet"]),
+            "answer": (["answer", *arguments_of_questions], ["answers.csv"]),
+            "cluster": (["cluster", *arguments_of_questions, "-k", "4"], ["report.html", "groups.csv"]),
         }
         self.right: dict[str, tuple[Path, float]] = {}
         self.fresh_seconds: float | None = None
 
     def kinds(self) -> list[Kind]:
         """The kinds of faults, and how many of each."""
-        found = [
+        commands = [
             Kind(f"kill of {name}", count, lambda fault, name=name: self.kill(fault, name, cached=False))
             for name, count in (("embed", 36), ("embed to parquet", 24), ("answer", 30), ("cluster", 24))
         ]
-        found += [
+        commands += [
             Kind(f"kill of {name} with --cache", count, lambda fault, name=name: self.kill(fault, name, cached=True))
             for name, count in (("embed", 60), ("answer", 30), ("cluster", 18))
         ]
-        found.append(Kind("kill of a fresh process with --cache", 9, self.kill_fresh))
-        found.append(Kind("kill of fine-tuning, resumed", 12, self.kill_training))
-        return found
+        commands.append(Kind("kill of a fresh process with --cache", 9, self.kill_fresh))
+        commands.append(Kind("kill of fine-tuning, resumed", 12, self.kill_training))
+        return commands
 
     def arguments(self, name: str, folder: Path, cache: Path | None) -> list[str]:
         """The command line of a run.
@@ -79,10 +79,12 @@ class Kills:
             Its arguments.
         """
         command, outputs = self.commands[name]
-        written = [part for output in outputs for part in ("-o", str(folder / output))]
-        return [*command, *written, *(["--cache", str(cache)] if cache else [])]
+        output_options = [part for output in outputs for part in ("-o", str(folder / output))]
+        return [*command, *output_options, *(["--cache", str(cache)] if cache else [])]
 
-    def run(self, arguments: list[str], said: Path, kill: tuple[int, float] | None = None, most_bytes: int | None = None) -> Done:
+    def run(
+        self, arguments: list[str], log_path: Path, kill: tuple[int, float] | None = None, most_bytes: int | None = None
+    ) -> Done:
         """Run a command in a forked process.
 
         Args:
@@ -94,25 +96,27 @@ class Kills:
         Returns:
             How it ended.
         """
-        said.unlink(missing_ok=True)
+        log_path.unlink(missing_ok=True)
         reading, writing = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=run_inbedder, args=(arguments, str(said), writing, most_bytes))
+        process = self.context.Process(target=run_inbedder, args=(arguments, str(log_path), writing, most_bytes))
         process.start()
         writing.close()
         reading.recv_bytes()
-        started, met = time.monotonic(), False
+        started, was_running = time.monotonic(), False
         if kill is not None:
             process.join(kill[1])
             if process.exitcode is None and process.pid is not None:
                 with suppress(ProcessLookupError):  # it has just ended
                     os.kill(process.pid, kill[0])
-                    met = True
+                    was_running = True
         process.join(PATIENCE)
         seconds, code = time.monotonic() - started, process.exitcode
         if code is None:
             process.kill()
             process.join()
-        return Done(code, seconds, said.read_text(encoding="utf-8", errors="replace") if said.exists() else "", met)
+        return Done(
+            code, seconds, log_path.read_text(encoding="utf-8", errors="replace") if log_path.exists() else "", was_running
+        )
 
     def undisturbed(self, name: str) -> tuple[Path, float]:
         """Folder and seconds of a run that nobody kills, made once."""
@@ -123,10 +127,10 @@ class Kills:
             for _ in range(2):  # the first run imports what was forgotten
                 if name == "finetune":
                     shutil.rmtree(folder)
-                done = self.run(arguments, folder.with_suffix(".said"))
-                if done.code != 0:
-                    raise Lost(f"an undisturbed run of {name} ended with {done.code}: {done.said[-300:]}")
-            self.right[name] = (folder, done.seconds)
+                run = self.run(arguments, folder.with_suffix(".output"))
+                if run.code != 0:
+                    raise Lost(f"an undisturbed run of {name} ended with {run.code}: {run.output[-300:]}")
+            self.right[name] = (folder, run.seconds)
         return self.right[name]
 
     def check_outputs(self, name: str, folder: Path, *, all_there: bool, loosely: bool) -> None:
@@ -155,7 +159,7 @@ class Kills:
     def kill(self, fault: Fault, name: str, *, cached: bool) -> None:
         """End a run at a random moment, look at what is left, and go on."""
         folder, cache = fault.folder / "out", fault.folder / "cache" if cached else None
-        sent = list(CODES)[fault.number % 3]
+        signal_sent = list(CODES)[fault.number % 3]
         _, seconds = self.undisturbed(name)
         arguments = self.arguments(name, folder, cache)
 
@@ -165,17 +169,19 @@ class Kills:
             folder.mkdir()
             for output in self.commands[name][1] if fault.number % 2 else ():
                 (folder / output).write_bytes(OLD)
-            return self.run(arguments, fault.folder / "said", (sent, moment))
+            return self.run(arguments, fault.folder / "said", (signal_sent, moment))
 
-        done = end_one(fault, sent, seconds, attempt)
-        had = set(self.commands[name][1]) if fault.number % 2 else set()
-        self.check_killed(done, sent, name, folder, cache, had)
-        again = self.run(arguments, fault.folder / "said")
-        if again.code != 0:
-            raise Lost(f"going on ended with {again.code}: {again.said[-300:]}")
+        run = end_one(fault, signal_sent, seconds, attempt)
+        outputs_before = set(self.commands[name][1]) if fault.number % 2 else set()
+        self.check_killed(run, signal_sent, name, folder, cache, outputs_before)
+        rerun = self.run(arguments, fault.folder / "said")
+        if rerun.code != 0:
+            raise Lost(f"going on ended with {rerun.code}: {rerun.output[-300:]}")
         self.check_outputs(name, folder, all_there=True, loosely=cached)
 
-    def check_killed(self, done: Done, sent: int, name: str, folder: Path, cache: Path | None, had: set[str]) -> None:
+    def check_killed(
+        self, run: Done, signal_sent: int, name: str, folder: Path, cache: Path | None, outputs_before: set[str]
+    ) -> None:
         """Look at what a killed run left.
 
         Args:
@@ -190,18 +196,18 @@ class Kills:
             Lost: When the exit code is another one, an earlier output is gone, a temporary file is left, or the cache is damaged.
             SilentlyWrong: When a half output is left.
         """
-        if done.code != CODES[signal.Signals(sent)]:
-            raise Lost(f"exit code {done.code}: {done.said[-300:]}")
-        if had - set(os.listdir(folder)):
+        if run.code != CODES[signal.Signals(signal_sent)]:
+            raise Lost(f"exit code {run.code}: {run.output[-300:]}")
+        if outputs_before - set(os.listdir(folder)):
             raise Lost("what an earlier run wrote is gone")
-        left = sorted(set(os.listdir(folder)) - set(self.commands[name][1]))
-        if left and (sent != signal.SIGKILL or not all(file.startswith(".") for file in left)):
-            raise Lost(f"{left} left over")
+        leftovers = sorted(set(os.listdir(folder)) - set(self.commands[name][1]))
+        if leftovers and (signal_sent != signal.SIGKILL or not all(file.startswith(".") for file in leftovers)):
+            raise Lost(f"{leftovers} left over")
         self.check_outputs(name, folder, all_there=False, loosely=cache is not None)
         if cache is not None and (cache / "inbedder.sqlite").exists() and (damage := Store(cache).verify()):
             raise Lost(f"the cache is damaged: {damage[:3]}")
 
-    def run_fresh(self, arguments: list[str], said: Path, kill: tuple[int, float] | None = None) -> Done:
+    def run_fresh(self, arguments: list[str], log_path: Path, kill: tuple[int, float] | None = None) -> Done:
         """Run a command in a process that is begun as a user does; time counts from when it has taken charge of signals.
 
         Args:
@@ -212,8 +218,8 @@ class Kills:
         Returns:
             How it ended.
         """
-        met = False
-        with said.open("wb") as file:
+        was_running = False
+        with log_path.open("wb") as file:
             process = subprocess.Popen([sys.executable, "-m", "inbedder", *arguments], cwd=ROOT, stdout=file, stderr=file)
             while process.poll() is None and not catches(process.pid, signal.SIGTERM):
                 time.sleep(0.005)
@@ -221,35 +227,35 @@ class Kills:
             if kill is not None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(kill[1])
-                met = process.poll() is None
+                was_running = process.poll() is None
                 process.send_signal(kill[0])
             code, seconds = process.wait(PATIENCE), time.monotonic() - started
-        words = said.read_text(encoding="utf-8")
+        words = log_path.read_text(encoding="utf-8")
         if kill is not None and words.rstrip().endswith("numbers.") and code in (0, -kill[0]):
             return Done(0, min(kill[1], seconds), words)  # all was written, and the interpreter was ending
-        return Done(code, seconds, words, met)
+        return Done(code, seconds, words, was_running)
 
     def kill_fresh(self, fault: Fault) -> None:
         """End a process that was begun as a user does, while it imports, loads or works."""
         folder, cache = fault.folder / "out", fault.folder / "cache"
-        sent = list(CODES)[fault.number % 3]
+        signal_sent = list(CODES)[fault.number % 3]
         arguments = self.arguments("embed", folder, cache)
-        said = fault.folder / "said"
+        log_path = fault.folder / "said"
 
         def attempt(moment: float) -> Done:
             for place in (folder, cache):
                 shutil.rmtree(place, ignore_errors=True)
             folder.mkdir()
-            return self.run_fresh(arguments, said, (sent, moment))
+            return self.run_fresh(arguments, log_path, (signal_sent, moment))
 
         if self.fresh_seconds is None:
             folder.mkdir()
-            self.fresh_seconds = self.run_fresh(arguments, said).seconds
-        done = end_one(fault, sent, self.fresh_seconds, attempt)
-        self.check_killed(done, sent, "embed", folder, cache, set())
-        again = self.run(arguments, said)
-        if again.code != 0:
-            raise Lost(f"going on ended with {again.code}: {again.said[-300:]}")
+            self.fresh_seconds = self.run_fresh(arguments, log_path).seconds
+        run = end_one(fault, signal_sent, self.fresh_seconds, attempt)
+        self.check_killed(run, signal_sent, "embed", folder, cache, set())
+        rerun = self.run(arguments, log_path)
+        if rerun.code != 0:
+            raise Lost(f"going on ended with {rerun.code}: {rerun.output[-300:]}")
         self.check_outputs("embed", folder, all_there=True, loosely=True)
 
     def training(self, folder: Path) -> list[str]:
@@ -262,20 +268,20 @@ class Kills:
         """End a fine-tuning at a random moment and go on: the result is that of an undisturbed one."""
         right, seconds = self.undisturbed("finetune")
         output = fault.folder / "run"
-        sent = list(CODES)[fault.number % 3]
+        signal_sent = list(CODES)[fault.number % 3]
 
         def attempt(moment: float) -> Done:
             shutil.rmtree(output, ignore_errors=True)
-            return self.run(self.training(output), fault.folder / "said", (sent, moment))
+            return self.run(self.training(output), fault.folder / "said", (signal_sent, moment))
 
-        done = end_one(fault, sent, seconds, attempt)
+        run = end_one(fault, signal_sent, seconds, attempt)
         fault.note(f"{sorted(path.name for path in output.glob('checkpoint-*'))} left")
-        if done.code != CODES[signal.Signals(sent)]:
-            raise Lost(f"exit code {done.code}: {done.said[-300:]}")
+        if run.code != CODES[signal.Signals(signal_sent)]:
+            raise Lost(f"exit code {run.code}: {run.output[-300:]}")
         self.check_half_saved(output, right)
-        again = self.run(self.training(output), fault.folder / "said")
-        if again.code != 0:
-            raise Lost(f"going on ended with {again.code}: {again.said[-300:]}")
+        rerun = self.run(self.training(output), fault.folder / "said")
+        if rerun.code != 0:
+            raise Lost(f"going on ended with {rerun.code}: {rerun.output[-300:]}")
         if not np.array_equal(self.vectors_of(output), self.vectors_of(right)):
             raise SilentlyWrong("the resumed run learned something else")
 

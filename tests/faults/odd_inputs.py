@@ -64,18 +64,18 @@ def check_odd(path: Path, expected: dict[str, Any]) -> None:
     """
     for key, skip_bad in (("texts", False), ("skip_bad", True)):
         try:
-            whole: list[str] | None = read_table(str(path), skip_bad=skip_bad).texts
+            all_texts: list[str] | None = read_table(str(path), skip_bad=skip_bad).texts
         except InputError:
-            whole = None
+            all_texts = None
         try:
             with open_texts(str(path), skip_bad=skip_bad) as stream:
                 streamed: list[str] | None = [text for _, text in stream]
         except InputError:
             streamed = None
-        if whole != streamed:
-            raise SilentlyWrong(f"{key}: read_table and open_texts differ: {_count(whole)} and {_count(streamed)}")
-        if _count(whole) != expected[key]:
-            raise SilentlyWrong(f"{key}: {_count(whole)} instead of {expected[key]}")
+        if all_texts != streamed:
+            raise SilentlyWrong(f"{key}: read_table and open_texts differ: {_count(all_texts)} and {_count(streamed)}")
+        if _count(all_texts) != expected[key]:
+            raise SilentlyWrong(f"{key}: {_count(all_texts)} instead of {expected[key]}")
 
 
 def _count(texts: list[str] | None) -> int | str:
@@ -105,18 +105,18 @@ class Threads:
         """Call a model from eight threads: all of them get what one thread gets."""
         family, pooling, use = self.cases[fault.number]
         cached = fault.folder / "cache" if use == "cached" else None
-        model, alone = load(self.stage.models[family], cached), load(self.stage.models[family])
+        model, uncached = load(self.stage.models[family], cached), load(self.stage.models[family])
         layer = fault.draw.choice((-1, 1))
         if pooling is not None:
-            model, alone = model.with_pooling(pooling, layer), alone.with_pooling(pooling, layer)
+            model, uncached = model.with_pooling(pooling, layer), uncached.with_pooling(pooling, layer)
         fault.note(f"{family} {pooling or ''} layer {layer} {use}")
         calls = list(itertools.product(texts_of(16, seed=fault.number), (INSTRUCTION, "What is it about?", "Is it good?")))
-        right = [_call(alone, use, *call) for call in calls]
+        right = [_call(uncached, use, *call) for call in calls]
         with ThreadPoolExecutor(THREADS) as pool:
-            found = list(pool.map(lambda call: _call(model, use, *call), calls))
-        wrong = sum(not np.array_equal(a, b) for a, b in zip(found, right, strict=True))
-        if wrong:
-            raise SilentlyWrong(f"{wrong} of {len(calls)} calls differ from those of one thread")
+            results = list(pool.map(lambda call: _call(model, use, *call), calls))
+        num_wrong = sum(not np.array_equal(a, b) for a, b in zip(results, right, strict=True))
+        if num_wrong:
+            raise SilentlyWrong(f"{num_wrong} of {len(calls)} calls differ from those of one thread")
         if model.store is not None and (model.store.verify() or model.store.info()[0]["entries"] != len(calls)):
             raise Lost("the cache that eight threads wrote is damaged or lacks entries")
 
@@ -147,14 +147,14 @@ def start_memory_run(folder: Path, lines: int) -> tuple[subprocess.Popen[bytes],
     tokenizer.save_pretrained(folder / "model")
     with (folder / "lines.txt").open("w", encoding="utf-8") as file:
         file.writelines(f"love {number}\n" for number in range(lines))
-    out = folder / "out"
-    out.mkdir()
-    command = [sys.executable, "-m", "inbedder", "embed", str(folder / "lines.txt"), "-o", str(out / "vectors.npy")]
+    output = folder / "out"
+    output.mkdir()
+    command = [sys.executable, "-m", "inbedder", "embed", str(folder / "lines.txt"), "-o", str(output / "vectors.npy")]
     command += ["--model", str(folder / "model"), "--backbone", "embedding", "--dtype", "float32", "--batch-size", "512"]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL), out
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL), output
 
 
-def watch_memory(process: subprocess.Popen[bytes], out: Path, lines: int) -> dict[str, Any]:
+def watch_memory(process: subprocess.Popen[bytes], output: Path, lines: int) -> dict[str, Any]:
     """Wait for a run and note its peak resident memory after a tenth of its vectors and at the end.
 
     Args:
@@ -166,18 +166,18 @@ def watch_memory(process: subprocess.Popen[bytes], out: Path, lines: int) -> dic
         Lines, peaks in MiB, seconds, and whether the peak grew by less than 10%.
     """
     started, early = time.monotonic(), 0.0
-    whole = lines * 16 * 4 + 128
+    all_texts = lines * 16 * 4 + 128
     status = Path(f"/proc/{process.pid}/status")
     while True:
         pid, code, usage = os.wait4(process.pid, os.WNOHANG)
         if pid:
             process.returncode = os.waitstatus_to_exitcode(code)
             break
-        if not early and sum(file.stat().st_size for file in out.iterdir()) >= whole / 10 and status.exists():
+        if not early and sum(file.stat().st_size for file in output.iterdir()) >= all_texts / 10 and status.exists():
             early = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1024
         time.sleep(0.05)
     late = usage.ru_maxrss / 1024
-    right = process.returncode == 0 and (out / "vectors.npy").stat().st_size == whole
+    right = process.returncode == 0 and (output / "vectors.npy").stat().st_size == all_texts
     return {
         "what": "inbedder embed of short lines of text with a tiny model, to .npy",
         "lines": lines,

@@ -102,7 +102,7 @@ def _make_inputs(texts: list[str], folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def check_vectors(found: NDArray[np.float32], right: NDArray[np.float32], what: str) -> None:
+def check_vectors(vectors: NDArray[np.float32], right: NDArray[np.float32], label: str) -> None:
     """Compare vectors with the right ones, up to rounding.
 
     Args:
@@ -113,11 +113,11 @@ def check_vectors(found: NDArray[np.float32], right: NDArray[np.float32], what: 
     Raises:
         SilentlyWrong: When they differ.
     """
-    if found.shape != right.shape:
-        raise SilentlyWrong(f"{what} gave vectors of shape {found.shape}, not {right.shape}")
-    difference = float(np.abs(found - right).max())
+    if vectors.shape != right.shape:
+        raise SilentlyWrong(f"{label} gave vectors of shape {vectors.shape}, not {right.shape}")
+    difference = float(np.abs(vectors - right).max())
     if not difference <= ROUNDING * float(np.abs(right).max()):  # so that NaN differs
-        raise SilentlyWrong(f"{what} gave vectors that are off by {difference:.3g}")
+        raise SilentlyWrong(f"{label} gave vectors that are off by {difference:.3g}")
 
 
 def damage(path: Path, draw: random.Random) -> str:
@@ -131,23 +131,23 @@ def damage(path: Path, draw: random.Random) -> str:
         What was done to it.
     """
     content = bytearray(path.read_bytes())
-    how, start = draw.choice(DAMAGES), draw.randrange(max(1, len(content)))
-    if how == "remove":
+    kind, start = draw.choice(DAMAGES), draw.randrange(max(1, len(content)))
+    if kind == "remove":
         path.unlink()
         return f"{path.name}: remove"
-    if how.startswith("flip") and content:
-        for _ in range(1 if how == "flip a bit" else 20):
+    if kind.startswith("flip") and content:
+        for _ in range(1 if kind == "flip a bit" else 20):
             start = draw.randrange(len(content))
             content[start] ^= 1 << draw.randrange(8)
-    elif how == "zero a page":
+    elif kind == "zero a page":
         start = start // 4096 * 4096
         content[start : start + 4096] = bytes(len(content[start : start + 4096]))
-    elif how == "garble":
+    elif kind == "garble":
         content[start : start + 300] = draw.randbytes(len(content[start : start + 300]))
     else:
-        del content[0 if how == "empty" else start :]
+        del content[0 if kind == "empty" else start :]
     path.write_bytes(content)
-    return f"{path.name}: {how} at {start} of {len(content)} bytes left"
+    return f"{path.name}: {kind} at {start} of {len(content)} bytes left"
 
 
 def same_file(path: Path, right: Path, loosely: bool) -> bool:
@@ -157,12 +157,12 @@ def same_file(path: Path, right: Path, loosely: bool) -> bool:
     if path.suffix == ".parquet":
         tables = [pyarrow.parquet.read_table(place) for place in (path, right)]
         numbers = [np.stack(table["embedding"].to_numpy()) for table in tables]
-        rest = [table.drop_columns(["embedding"]) for table in tables]
-        return bool(rest[0].equals(rest[1])) and _same_numbers(*numbers, loosely)
+        other_columns = [table.drop_columns(["embedding"]) for table in tables]
+        return bool(other_columns[0].equals(other_columns[1])) and _same_numbers(*numbers, loosely)
     return path.read_bytes() == right.read_bytes()
 
 
-def _same_numbers(one: Any, other: Any, loosely: bool) -> bool:
-    if one.shape != other.shape:
+def _same_numbers(one: Any, second: Any, loosely: bool) -> bool:
+    if one.shape != second.shape:
         return False
-    return bool(np.abs(one - other).max() <= (ROUNDING * np.abs(other).max() if loosely else 0))
+    return bool(np.abs(one - second).max() <= (ROUNDING * np.abs(second).max() if loosely else 0))

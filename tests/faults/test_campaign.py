@@ -66,10 +66,10 @@ def test_a_deliberately_wrong_case_is_counted_as_wrong_and_can_be_made_again(fau
 def test_vectors_that_differ_are_wrong(faults, stage, bad):
     right = np.ones((2, 3), np.float32)
     stage.check_vectors(right * np.float32(1.000001), right, "it")
-    found = right.copy()
-    found[1, 2] = bad
+    vectors = right.copy()
+    vectors[1, 2] = bad
     with pytest.raises(faults.SilentlyWrong):
-        stage.check_vectors(found, right, "it")
+        stage.check_vectors(vectors, right, "it")
     with pytest.raises(faults.SilentlyWrong, match="shape"):
         stage.check_vectors(right[:1], right, "it")
 
@@ -105,16 +105,16 @@ def test_a_short_campaign_takes_an_even_part_of_each_kind(faults):
 
 
 def test_damage_is_decided_by_the_seed_and_changes_the_file(stage, tmp_path):
-    found = []
+    vectors = []
     for seed in [*range(30), *range(30)]:
         path = tmp_path / "file"
         path.write_bytes(bytes(range(1, 256)) * 40)
         stage.damage(path, random.Random(seed))
-        found.append(path.read_bytes() if path.exists() else None)
-        assert found[-1] != bytes(range(1, 256)) * 40
-    assert found[:30] == found[30:]
-    assert None in found
-    assert b"" in found
+        vectors.append(path.read_bytes() if path.exists() else None)
+        assert vectors[-1] != bytes(range(1, 256)) * 40
+    assert vectors[:30] == vectors[30:]
+    assert None in vectors
+    assert b"" in vectors
 
 
 def test_an_odd_file_that_gives_another_number_of_texts_is_silently_wrong(faults, uses, tmp_path):
@@ -145,14 +145,14 @@ def test_a_run_that_ends_before_the_signal_is_no_fault_and_one_that_ignores_it_i
 
     def faster_and_faster(moment):
         moments.append(moment)
-        left = next(speeds, None)
-        return runs.Done(0, left, "") if left else runs.Done(143, moment, "", met=True)
+        remaining = next(speeds, None)
+        return runs.Done(0, remaining, "") if remaining else runs.Done(143, moment, "", was_running=True)
 
     assert runs.end_one(fault, 15, 2.0, faster_and_faster).code == 143
     assert moments == sorted(moments, reverse=True)
     assert len(moments) == 4
     with pytest.raises(faults.Lost, match="had no effect"):
-        runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment + 5.0, "", met=True))
+        runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment + 5.0, "", was_running=True))
     with pytest.raises(faults.NotPossible):
         runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment / 2, ""))
 

@@ -40,10 +40,10 @@ def short(model):
     return [part for one in settings for part in ("--set", one)]
 
 
-def test_the_table_holds_models_without_training_encoders_and_ablations(make_model, rows, tmp_path):
+def test_the_table_holds_baselines_encoders_and_ablations(make_model, rows, tmp_path):
     model = make_model("bert")
     options = ("--data", rows, "--model", model, "--baseline", "all-MiniLM-L6-v2", "--seeds", "2", *short(model))
-    said = experiment("table", "-o", tmp_path / "t.json", *options)
+    output = experiment("table", "-o", tmp_path / "t.json", *options)
     cells = load_cells(tmp_path / "t.json")
     names = {cell.model for cell in cells}
     assert {
@@ -60,10 +60,10 @@ def test_the_table_holds_models_without_training_encoders_and_ablations(make_mod
     assert trained[0].metadata["recipe"] == "csts-tri.yaml" and "machine" in trained[0].metadata
     assert {cell.first_prompt for cell in cells} == {""}  # rows of C-STS may not be redistributed
     assert {cell.task for cell in cells} == {*tasks, "C-STS (rows.csv), as a question"}
-    assert "| tri-encoder, trained |" in said and "±" in said
+    assert "| tri-encoder, trained |" in output and "±" in output
 
 
-def test_the_curve_ends_with_all_pairs_and_finished_cells_are_kept(make_model, rows, tmp_path):
+def test_the_curve_ends_with_all_pairs_and_keeps_finished_cells(make_model, rows, tmp_path):
     options = ("curve", "-o", tmp_path / "c.json", "--data", rows, "--seeds", "2", *short(make_model("bert")))
     experiment(*options, "--size", "2")
     first = load_cells(tmp_path / "c.json")
@@ -76,36 +76,36 @@ def test_the_curve_ends_with_all_pairs_and_finished_cells_are_kept(make_model, r
     assert (tmp_path / "c_curve.png").read_bytes().startswith(PNG)
 
 
-def test_a_split_sets_whole_pairs_aside_whatever_the_order_of_their_sentences(tmp_path):
+def test_a_split_keeps_pairs_together_in_either_order(tmp_path):
     lines = ["sentence1,sentence2,condition,label"]
     for i in range(8):
         lines += [f"=cat {i},dog {i},love,{1 + i % 5}", f"dog {i},=cat {i},animals,{5 - i % 5}"]
     (tmp_path / "rated.csv").write_text("\n".join(lines))
     experiment("split", tmp_path / "rated.csv", "-o", tmp_path / "split.csv", "--pairs", "2")
     with (tmp_path / "split.csv").open(encoding="utf-8") as file:
-        found = list(csv.DictReader(file))
-    assert Counter(row["split"] for row in found) == {"train": 8, "validation": 4, "test": 4}
-    places = {(frozenset((row["sentence1"], row["sentence2"])), row["split"]) for row in found}
-    assert len(places) == 8
-    assert {row["sentence1"] for row in found} == {f"{animal} {i}" for animal in ("=cat", "dog") for i in range(8)}
+        rows = list(csv.DictReader(file))
+    assert Counter(row["split"] for row in rows) == {"train": 8, "validation": 4, "test": 4}
+    pairs = {(frozenset((row["sentence1"], row["sentence2"])), row["split"]) for row in rows}
+    assert len(pairs) == 8
+    assert {row["sentence1"] for row in rows} == {f"{animal} {i}" for animal in ("=cat", "dog") for i in range(8)}
 
 
-def test_the_encoders_of_real_rows_are_those_that_were_asked_for(make_model, rows, tmp_path):
+def test_only_the_named_encoders_are_trained(make_model, rows, tmp_path):
     names = ["tri-encoder on mini, quad+mse", "bi-encoder on mini, at its masks, with rows of our own"]
-    only = [part for name in names for part in ("--only", name)]
+    options = [part for name in names for part in ("--only", name)]
     changes = [*short(make_model("bert")), "--set", "data.pairs=3"]
-    experiment("real", "-o", tmp_path / "r.json", "--data", rows, *only, *changes)
+    experiment("real", "-o", tmp_path / "r.json", "--data", rows, *options, *changes)
     cells = load_cells(tmp_path / "r.json")
     assert {cell.model for cell in cells} == {"tri-encoder on mini, quad+mse, 800 pairs", names[1]}
     assert {cell.task for cell in cells} == {"C-STS (rows.csv)", "C-STS (rows.csv), validation"}
     assert all(cell.about["pairs"] == 3 for cell in cells)
 
 
-def test_what_is_missing_is_named(rows):
+def test_missing_files_are_named(rows):
     for arguments, message in (
         (("-o", "t.txt"), "must be a .json file"),
-        (("-o", "t.json", "--data", "none.csv"), "There is no"),
-        (("-o", "t.json", "--data", rows, "--size", "50"), "has 4 pairs to learn"),
+        (("-o", "t.json", "--data", "none.csv"), "does not exist"),
+        (("-o", "t.json", "--data", rows, "--size", "50"), "has 4 training pairs"),
     ):
         result = CliRunner().invoke(app, ["curve", *map(str, arguments)])
         assert isinstance(result.exception, InputError) and message in str(result.exception)

@@ -1,4 +1,4 @@
-"""``scripts/data/get_data.py`` lays out what the user has fetched as the tasks read it."""
+"""``scripts/data/get_data.py`` converts fetched data sets to the files that tasks read."""
 
 import gzip
 import importlib.util
@@ -22,7 +22,7 @@ RELATION = {"P1": [{"tokens": ["A", "is", "in", "B", "."], "h": ["a", "Q1", [[0]
 NLU = "CrossValidation/autoGeneFromRealAnno/auto/CrossValidation/KFold_{}/testset/csv/alarm_set.csv"
 NLU_HEAD = "answerid;scenario;intent;answer_annotation;answer_from_anno;answer_from_user\n"
 BRMSON = "brmson/dataset-sts/data"
-# set -> files as their repositories hold them, and the rows that come of them (of the fields that tasks read)
+# data set -> its files as the repositories store them, and the resulting rows (the fields that tasks read)
 FETCHED = {
     "stsb": (
         {"PhilipMay/stsb-multi-mt/data/stsb-en-test.csv": 'A girl.,"A girl, too.",2.5\n'},
@@ -147,7 +147,7 @@ def fetch(folder, files):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def laid_out(path):
+def read_converted(path):
     return [json.loads(line) for line in gzip.open(path, "rt", encoding="utf-8")]
 
 
@@ -155,57 +155,59 @@ def laid_out(path):
 def test_a_fetched_set_becomes_the_rows_that_tasks_read(tmp_path, name):
     files, expected = FETCHED[name]
     fetch(tmp_path / "fetched", files)
-    said = get_data.lay_out(name, tmp_path / "fetched", tmp_path / "data")
-    source = get_data.sources()[name]
+    output = get_data.convert_files(name, tmp_path / "fetched", tmp_path / "data")
+    source = get_data.read_sources()[name]
     for split in source["files"]:
-        rows = laid_out(tmp_path / "data" / name / f"{split}.jsonl.gz")
+        rows = read_converted(tmp_path / "data" / name / f"{split}.jsonl.gz")
         assert [[row.get(field) for field in source["reads"]] for row in rows] == expected
-    assert said.startswith(f"{name}: ") and f"{len(expected)} rows" in said
-    assert ("NOT those of the committed results" in said) == ("sha256" in json.dumps(source))
+    assert output.startswith(f"{name}: ") and f"{len(expected)} rows" in output
+    assert ("NOT as in the committed results" in output) == ("sha256" in json.dumps(source))
 
 
 def test_rows_of_the_committed_results_are_recognized(tmp_path, monkeypatch):
     files, rows = FETCHED["banking77"]
-    known = get_data.sources()
-    read = [dict(zip(("text", "label"), row, strict=True)) for row in rows]
-    known["banking77"]["files"]["test"]["sha256"] = get_data.fingerprint(read, ["text", "label"])
-    monkeypatch.setattr(get_data, "sources", lambda: known)
+    sources = get_data.read_sources()
+    read_rows = [dict(zip(("text", "label"), row, strict=True)) for row in rows]
+    sources["banking77"]["files"]["test"]["sha256"] = get_data.hash_rows(read_rows, ["text", "label"])
+    monkeypatch.setattr(get_data, "read_sources", lambda: sources)
     fetch(tmp_path, files)
-    assert get_data.lay_out("banking77", tmp_path, tmp_path / "data") == "banking77: test 1 rows (those of the committed results)"
+    assert (
+        get_data.convert_files("banking77", tmp_path, tmp_path / "data") == "banking77: test 1 rows (as in the committed results)"
+    )
 
 
-def test_what_is_not_there_is_named_with_the_command_that_fetches_it(tmp_path, capsys):
+def test_a_missing_file_is_named_with_the_command_that_fetches_it(tmp_path, capsys):
     assert get_data.main([str(tmp_path), str(tmp_path / "data"), "banking77"]) == 1
-    said = capsys.readouterr().out
-    assert "FETCHED has no PolyAI-LDN/task-specific-datasets/banking_data/test.csv" in said
-    assert "git clone https://github.com/PolyAI-LDN/task-specific-datasets FETCHED/PolyAI-LDN/task-specific-datasets" in said
+    output = capsys.readouterr().out
+    assert "FETCHED has no PolyAI-LDN/task-specific-datasets/banking_data/test.csv" in output
+    assert "git clone https://github.com/PolyAI-LDN/task-specific-datasets FETCHED/PolyAI-LDN/task-specific-datasets" in output
     assert get_data.main([str(tmp_path), str(tmp_path), "nope"]) == 2
-    assert "No set nope. There are: stsb" in capsys.readouterr().err
+    assert "Unknown data sets: nope. Known data sets: stsb" in capsys.readouterr().err
 
 
-def test_every_set_of_a_folder_has_an_origin_and_a_licence(capsys):
+def test_every_data_set_has_an_origin_and_a_licence(capsys):
     assert get_data.main([]) == 0
-    said, known = capsys.readouterr().out, get_data.sources()
+    output, sources = capsys.readouterr().out, get_data.read_sources()
     for one in read_sets():
         for file in () if one.shipped else filter(None, (one.file, one.train)):
             name, _, split = file.partition("/")
-            assert split.removesuffix(".jsonl.gz") in known[name]["files"], file
-    for name, source in known.items():
-        assert f"{name}\n  licence: {source['licence']}\n" in said
-        assert all(command in said for command in get_data.commands(source))
+            assert split.removesuffix(".jsonl.gz") in sources[name]["files"], file
+    for name, source in sources.items():
+        assert f"{name}\n  licence: {source['licence']}\n" in output
+        assert all(command in output for command in get_data.list_commands(source))
 
 
 def test_sampled_mentions_stay_in_the_order_of_the_file(tmp_path, monkeypatch):
     path = tmp_path / "big_test.txt"
     path.write_text("\n\n".join(f"n{number:02}\tB-person_actor" for number in range(30)))
-    monkeypatch.setattr(sys.modules["data_layouts"], "SAMPLED", 10)
+    monkeypatch.setattr(sys.modules["data_layouts"], "MAX_MENTIONS", 10)
     texts = [row["text"] for row in get_data.LAYOUTS["fewnerd"]([path])]
     assert len(texts) == 10 and texts == sorted(texts)
 
 
-def test_every_training_set_of_the_bundled_models_has_an_origin_and_a_licence():
-    said = get_data.about_training()
+def test_every_training_set_has_an_origin_and_a_licence():
+    output = get_data.describe_training_sets()
     for recipe in ("mini", "small", "small-second"):
         text = (SCRIPTS.parent / "finetune" / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
         for name in set(re.findall(r"(\w+)\.jsonl\.gz", text)):
-            assert f"\n{name}: https://github.com/" in said, name
+            assert f"\n{name}: https://github.com/" in output, name

@@ -1,4 +1,4 @@
-"""docs/recipes.md is what the docstrings of the settings say."""
+"""docs/recipes.md is generated from the docstrings of the settings."""
 
 import importlib.util
 from dataclasses import fields
@@ -15,11 +15,11 @@ SPEC.loader.exec_module(reference)
 
 
 def test_the_page_is_current():
-    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "run python scripts/dev/recipe_reference.py"
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.render_page(), "run python scripts/dev/recipe_reference.py"
 
 
-def test_every_setting_has_a_line_with_its_type_its_default_and_its_meaning():
-    page = reference.page()
+def test_every_setting_has_its_type_default_and_meaning():
+    page = reference.render_page()
     for one in fields(AnsweringSchedule):
         assert f"| `{one.name}` |" in page
     assert '| `reencode_loss` | info_nce, cosine | `"info_nce"` |' in page
@@ -38,5 +38,5 @@ def test_every_setting_has_a_line_with_its_type_its_default_and_its_meaning():
         ("tuple[Source, ...]", "a list of sections"),
     ],
 )
-def test_types_are_said_in_words(hint, words):
-    assert reference._kind(hint) == words
+def test_types_are_described_in_words(hint, words):
+    assert reference._describe_type(hint) == words
