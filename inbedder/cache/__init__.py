@@ -1,1 +1,1 @@
-"""The cache on disk: the store, its database file, its size limit and its checks."""
+"""The cache on disk: store, database file, size limit and integrity checks."""

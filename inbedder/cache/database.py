@@ -1,8 +1,8 @@
-"""The SQLite file of a cache: its tables, what stands for its entries, and how it is opened.
+"""The SQLite file of a cache: its tables, the hashes of its entries, and opening it.
 
-A *space* is all that a result depends on beside text and instruction. An entry's checksum is bound to its space and its key, so
-that a damaged or misplaced entry is told from a whole one. When each entry was last used stands in a table of its own: a lookup
-that notes its use rewrites a few bytes and no vectors.
+A *space* is the set of all entries with the same description: everything except text and instruction that determines a result.
+An entry's checksum covers its space and its key, so that a damaged or misplaced entry is detected. The last use of each entry is
+in a separate table, so that recording a use rewrites a few bytes and no vectors.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ DATABASE_FILE = "inbedder.sqlite"
 FORMAT_VERSION = 2
 APPLICATION_ID = 0x1BEDDE12
 LOCK_TIMEOUT_SECONDS = 60.0
-"""Seconds to wait for another process's transaction."""
+"""Time to wait for another process's transaction."""
 READ_ERRORS = (sqlite3.Error, MemoryError, UnicodeDecodeError)
-"""What a damaged, locked or full file makes SQLite raise: damaged sizes ask for more memory than there is, and damaged names come
-back in its messages."""
+"""Errors of a damaged, locked or full file. Damaged sizes request more memory than there is, and SQLite's messages may contain
+damaged names that are not UTF-8."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS spaces (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, about TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id INTEGER PRIMARY KEY, space INTEGER NOT NULL, key BLOB NOT NULL, data BLOB NOT NULL,
@@ -35,67 +35,67 @@ CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value INTEGER NOT NU
 """
 
 
-def hash_space(about: Mapping[str, Any]) -> bytes:
-    """What stands for a space.
+def hash_space(description: Mapping[str, Any]) -> bytes:
+    """Hash a space's description.
 
     Args:
-        about: Everything that its entries depend on beside text and instruction, in terms of JSON; "model", the name of the first
-            model that used it, does not count.
+        description: Everything except text and instruction that determines an entry, as JSON values. The field "model", the name
+            of the first model that used the space, is ignored.
 
     Returns:
-        16 bytes that differ for any change.
+        16 bytes that change with every other field.
     """
-    deciding = {name: value for name, value in about.items() if name != "model"}
-    content = json.dumps({"format": FORMAT_VERSION, **deciding}, sort_keys=True, ensure_ascii=True)
+    fields = {name: value for name, value in description.items() if name != "model"}
+    content = json.dumps({"format": FORMAT_VERSION, **fields}, sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(content.encode(), digest_size=16).digest()
 
 
 def compute_checksum(space: bytes, key: bytes, data: bytes) -> bytes:
-    """8 bytes that change with the space, the key and the data of an entry."""
+    """Compute the checksum of an entry: 8 bytes that depend on its space, key and data."""
     return hashlib.blake2b(data, digest_size=8, key=(space + key)[:64]).digest()
 
 
-def is_intact(space: Any, key: Any, data: Any, found: Any) -> bool:
-    """Whether an entry as it was read is what was written: damage can change the type of any of its parts."""
-    return all(isinstance(part, bytes) for part in (space, key, data)) and found == compute_checksum(space, key, data)
+def is_intact(space: Any, key: Any, data: Any, stored_checksum: Any) -> bool:
+    """Whether an entry is what was written; damage can change the type of any of its parts."""
+    return all(isinstance(part, bytes) for part in (space, key, data)) and stored_checksum == compute_checksum(space, key, data)
 
 
 def parse_description(key: Any, text: Any) -> dict[str, Any] | None:
-    """What a space is about, read from its row; None when the row is damaged."""
+    """Parse a space's description from its row; None if the row is damaged."""
     try:
-        about = json.loads(text)
+        description = json.loads(text)
     except (TypeError, ValueError, RecursionError):
         return None
-    return about if isinstance(about, dict) and hash_space(about) == key else None
+    return description if isinstance(description, dict) and hash_space(description) == key else None
 
 
 def suggest_repair(path: Path) -> str:
-    """What to do about a damaged file."""
-    return f"Mend it with: inbedder cache verify --repair {path.parent}, or remove it with: inbedder cache clear {path.parent}"
+    """Say how to repair or remove a damaged file."""
+    return f"Repair it with: inbedder cache verify --repair {path.parent}, or remove it with: inbedder cache clear {path.parent}"
 
 
 def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
-    """Open a cache's file, or make one.
+    """Open a cache's file, or create it.
 
-    A file that cannot be written (a read-only mount, a full disk) is opened for reading alone.
+    A file that cannot be written (a read-only mount, a full disk) is opened read-only.
 
     Args:
         path: The file.
 
     Returns:
-        A connection that commits each statement by itself and may be closed by any thread, and whether it is for reading alone.
+        A connection that commits each statement by itself and may be closed by any thread, and whether it is read-only.
 
     Raises:
-        InputError: When the file cannot be opened, is no cache, or is one of another format.
+        InputError: When the file cannot be opened, is not a cache, or has another format.
     """
     can_write = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
-    end = time.monotonic() + LOCK_TIMEOUT_SECONDS
+    deadline = time.monotonic() + LOCK_TIMEOUT_SECONDS
     try:
         while can_write:
             try:
                 return _open_for_writing(path), False
             except sqlite3.OperationalError as error:
-                if "locked" in str(error) and time.monotonic() < end:  # SQLite does not wait while others make a new file
+                if "locked" in str(error) and time.monotonic() < deadline:  # SQLite does not wait for another process's new file
                     time.sleep(0.02)
                     continue
                 if not path.exists() or not path.stat().st_size:
@@ -103,8 +103,10 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, bool]:
                 break
         return _open_for_reading(path), True
     except READ_ERRORS as error:
-        message = f"{path} cannot be used as a cache ({error}). Choose another folder, make room on its disk, or remove it with: "
-        raise InputError(f"{message}inbedder cache clear {path.parent}") from error
+        raise InputError(
+            f"{path} cannot be used as a cache ({error}). Choose another folder, free space on its disk, or remove it with: "
+            f"inbedder cache clear {path.parent}"
+        ) from error
 
 
 def _open_for_writing(path: Path) -> sqlite3.Connection:
@@ -121,8 +123,8 @@ def _open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of a new file; another process may do the same at once."""
-    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that the file shrinks when entries go
+    """Create the tables of a new file, unless another process creates them at the same time."""
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # so that the file shrinks when entries are removed
     connection.execute("PRAGMA journal_mode=WAL")
     connection.executescript(
         f"BEGIN IMMEDIATE;{SCHEMA}PRAGMA application_id={APPLICATION_ID};PRAGMA user_version={FORMAT_VERSION};COMMIT;"
@@ -130,10 +132,10 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open without writing; where not even SQLite's shared memory can be made beside the file, what its log holds is not seen."""
+    """Open without writing. If even SQLite's shared-memory file cannot be created, the contents of its log are not visible."""
     for mode in ("mode=ro", "immutable=1"):
-        name = f"{path.absolute().as_uri()}?{mode}"
-        connection = sqlite3.connect(name, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        uri = f"{path.absolute().as_uri()}?{mode}"
+        connection = sqlite3.connect(uri, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         try:
             if not is_new(connection, path):
                 return connection
@@ -145,26 +147,28 @@ def _open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether a file holds no tables yet.
+    """Whether a file has no tables yet.
 
     Args:
-        connection: To the file.
-        path: The file, to name it.
+        connection: A connection to the file.
+        path: The file, for the message.
 
     Returns:
         False for a cache of this format.
 
     Raises:
-        InputError: When the file is no cache, or one of another format.
+        InputError: When the file is not a cache, or has another format.
     """
     if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         return True
-    marks = [connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")]
-    if marks[0] != APPLICATION_ID:
-        raise InputError(f"{path} is no cache of inbedder. Choose another folder.")
-    if marks[1] != FORMAT_VERSION:
+    application_id, format_version = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+    )
+    if application_id != APPLICATION_ID:
+        raise InputError(f"{path} is not a cache of inbedder. Choose another folder.")
+    if format_version != FORMAT_VERSION:
         raise InputError(
-            f"{path} is a cache of format {marks[1]}, and this version of inbedder keeps format {FORMAT_VERSION}. "
+            f"{path} is a cache of format {format_version}, and this version of inbedder uses format {FORMAT_VERSION}. "
             f"Choose another folder, or remove it with: inbedder cache clear {path.parent}"
         )
     return False

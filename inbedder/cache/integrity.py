@@ -1,4 +1,4 @@
-"""Checking, mending and removing a cache's file, however damaged it is."""
+"""Checking, repairing and removing a cache's file, however damaged it is."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from inbedder.errors import InputError
 from inbedder.io.files import atomic_write
 
 LOG_SUFFIXES = ("-wal", "-shm", "-journal")
-"""What SQLite may keep beside a file, by the end of its name."""
+"""Suffixes of the files that SQLite keeps next to a database."""
 MAX_ROW_ID = 2**63 - 1
 
 
 def check(connection: sqlite3.Connection, path: Path) -> list[str]:
-    """Check a file, named by ``path`` in the messages; return one line per damage."""
-    wrong: list[str] = []
+    """Check a file, which the messages call ``path``, and return one line per damage."""
+    damages: list[str] = []
     try:
-        wrong += [str(line) for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
+        damages += [str(line) for (line,) in connection.execute("PRAGMA integrity_check") if line != "ok"]
         spaces = connection.execute("SELECT id, key, about FROM spaces").fetchall()
-        wrong += [f"space {number} is damaged" for number, key, about in spaces if parse_description(key, about) is None]
+        damages += [f"space {number} is damaged" for number, key, text in spaces if parse_description(key, text) is None]
         keys = {number: key for number, key, _ in spaces}
-        for space, key, data, found in connection.execute("SELECT space, key, data, sum FROM entries"):
-            if not is_intact(keys.get(space), key, data, found):
+        for space, key, data, stored_checksum in connection.execute("SELECT space, key, data, sum FROM entries"):
+            if not is_intact(keys.get(space), key, data, stored_checksum):
                 name = key.hex() if isinstance(key, bytes) else repr(key)
-                wrong.append(f"entry {name[:40]} of space {repr(space)[:40]} is damaged")
+                damages.append(f"entry {name[:40]} of space {repr(space)[:40]} is damaged")
     except READ_ERRORS as error:
-        wrong.append(f"{path} is damaged: {error}. {suggest_repair(path)}")
-    return wrong
+        damages.append(f"{path} is damaged: {error}. {suggest_repair(path)}")
+    return damages
 
 
 def rebuild(path: Path) -> int:
-    """Copy the whole entries of a file into a fresh one, which takes its place at the end.
+    """Copy the intact entries of a file into a new one, which then replaces it.
 
     Args:
         path: A file that no other process uses.
 
     Returns:
-        How many entries were copied.
+        The number of copied entries.
 
     Raises:
         InputError: When another process uses the file, or it cannot be replaced.
@@ -51,45 +51,45 @@ def rebuild(path: Path) -> int:
         if damaged is None:
             raise InputError(f"{path} cannot be read. Remove it with: inbedder cache clear {path.parent}")
         try:
-            is_new(damaged, path)  # which refuses a file that is no cache
+            is_new(damaged, path)  # refuses a file that is not a cache
         except READ_ERRORS as error:
             raise InputError(f"{path} cannot be read ({error}). Remove it with: inbedder cache clear {path.parent}") from error
-        with atomic_write(path) as fresh_path:
+        with atomic_write(path) as new_path:
             try:
-                with closing(sqlite3.connect(fresh_path, isolation_level=None)) as fresh:
-                    make_tables(fresh)
-                    fresh.execute("PRAGMA journal_mode=DELETE")  # else a log would stay beside the file when it is renamed
-                    fresh.execute("BEGIN")
-                    copied = _copy_intact_entries(damaged, fresh)
-                    fresh.execute("COMMIT")
+                with closing(sqlite3.connect(new_path, isolation_level=None)) as rebuilt:
+                    make_tables(rebuilt)
+                    rebuilt.execute("PRAGMA journal_mode=DELETE")  # otherwise a log would stay behind when the file is renamed
+                    rebuilt.execute("BEGIN")
+                    num_copied = _copy_intact_entries(damaged, rebuilt)
+                    rebuilt.execute("COMMIT")
             except READ_ERRORS as error:
-                raise InputError(f"{path} was not mended ({error}) and is as it was. Make room on its disk.") from error
-            _remove_logs(path)  # of the damaged file: SQLite would play them into the fresh one
-    return copied
+                raise InputError(f"{path} was not repaired ({error}) and is unchanged. Free space on its disk.") from error
+            _remove_logs(path)  # those of the damaged file, which SQLite would apply to the new one
+    return num_copied
 
 
-def _copy_intact_entries(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+def _copy_intact_entries(damaged: sqlite3.Connection, rebuilt: sqlite3.Connection) -> int:
     keys: dict[int, bytes] = {}
-    for number, key, about in _read_rows(damaged, "spaces", "key, about"):
-        if parse_description(key, about) is not None:
+    for number, key, text in _read_rows(damaged, "spaces", "key, about"):
+        if parse_description(key, text) is not None:
             keys[number] = key
-            fresh.execute("INSERT OR IGNORE INTO spaces VALUES (?, ?, ?)", (number, key, about))
-    for number, space, key, data, found in _read_rows(damaged, "entries", "space, key, data, sum"):
-        if is_intact(keys.get(space), key, data, found):
-            fresh.execute("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?)", (number, space, key, data, found))
-    now = int(time.time())
-    for number, used in _read_rows(damaged, "uses", "used"):
-        if isinstance(used, int) and 0 < used <= now:
-            fresh.execute("INSERT OR IGNORE INTO uses SELECT id, ? FROM entries WHERE id = ?", (used, number))
-    fresh.execute("INSERT OR IGNORE INTO uses SELECT id, ? FROM entries", (now,))
+            rebuilt.execute("INSERT OR IGNORE INTO spaces VALUES (?, ?, ?)", (number, key, text))
+    for number, space, key, data, stored_checksum in _read_rows(damaged, "entries", "space, key, data, sum"):
+        if is_intact(keys.get(space), key, data, stored_checksum):
+            rebuilt.execute("INSERT OR IGNORE INTO entries VALUES (?, ?, ?, ?, ?)", (number, space, key, data, stored_checksum))
+    time_now = int(time.time())
+    for number, last_use in _read_rows(damaged, "uses", "used"):
+        if isinstance(last_use, int) and 0 < last_use <= time_now:
+            rebuilt.execute("INSERT OR IGNORE INTO uses SELECT id, ? FROM entries WHERE id = ?", (last_use, number))
+    rebuilt.execute("INSERT OR IGNORE INTO uses SELECT id, ? FROM entries", (time_now,))
     with suppress(*READ_ERRORS):
         for limit in damaged.execute("SELECT value FROM settings WHERE name = 'limit' AND typeof(value) = 'integer'"):
-            fresh.execute("INSERT OR IGNORE INTO settings VALUES ('limit', ?)", limit)
-    return int(fresh.execute("SELECT count(*) FROM entries").fetchone()[0])
+            rebuilt.execute("INSERT OR IGNORE INTO settings VALUES ('limit', ?)", limit)
+    return int(rebuilt.execute("SELECT count(*) FROM entries").fetchone()[0])
 
 
 def _read_rows(connection: sqlite3.Connection, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table that can be read, in the order of their ids; behind a damaged page it goes on in growing steps."""
+    """Yield the readable rows of a table in the order of their ids; after a damaged page, continue in growing steps."""
     start, step = 1, 1
     while start <= MAX_ROW_ID:
         try:
@@ -102,7 +102,7 @@ def _read_rows(connection: sqlite3.Connection, table: str, columns: str) -> Iter
 
 
 def remove(path: Path) -> None:
-    """Remove a file, readable or not, and what SQLite keeps beside it; its folder goes only when nothing else is in it.
+    """Remove a file, readable or not, with SQLite's own files, and its folder if it is then empty.
 
     Args:
         path: The file.
@@ -115,28 +115,28 @@ def remove(path: Path) -> None:
             path.unlink(missing_ok=True)
             _remove_logs(path)
     except OSError as error:
-        raise InputError(f"{path} cannot be removed ({error.strerror}). Look at the rights of its folder.") from error
-    with suppress(OSError):  # the folder holds other files
+        raise InputError(f"{path} cannot be removed ({error.strerror}). Check the permissions of its folder.") from error
+    with suppress(OSError):  # the folder is not empty
         path.parent.rmdir()
 
 
 def _remove_logs(path: Path) -> None:
-    for end in LOG_SUFFIXES:
-        path.with_name(path.name + end).unlink(missing_ok=True)
+    for suffix in LOG_SUFFIXES:
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 @contextmanager
 def _lock_exclusively(path: Path) -> Iterator[sqlite3.Connection | None]:
-    """Keep others out of a file; the connection to it is None when SQLite cannot open it, and so nobody uses it."""
+    """Lock a file against all other users. The connection is None if SQLite cannot open the file, so that nobody uses it."""
     with closing(sqlite3.connect(path, timeout=1.0, isolation_level=None)) as connection:
         usable: sqlite3.Connection | None = connection
         try:
             connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-            connection.execute("PRAGMA journal_mode=DELETE")  # which also writes the log into the file and removes it
+            connection.execute("PRAGMA journal_mode=DELETE")  # also writes the log into the file and removes it
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                raise InputError(f"{path} is in use. Wait for the run that uses it, or stop it, and try again.") from error
+                raise InputError(f"{path} is in use. Wait for the process that uses it, or stop it, and try again.") from error
         except READ_ERRORS as error:
             if "not a database" in str(error):
                 usable = None

@@ -1,4 +1,4 @@
-"""How much room a cache may take, and what goes when it is full: the entries that were used least recently."""
+"""The size limit of a cache, and eviction of the least recently used entries."""
 
 from __future__ import annotations
 
@@ -11,102 +11,102 @@ from dataclasses import dataclass
 from inbedder.errors import InputError
 
 FREED_SHARE = 0.1
-"""Share of the limit that is made free when it is reached, so that this is rare."""
+"""Share of the limit that eviction frees, so that it runs rarely."""
 MIN_LIMIT_BYTES = 10**6
-"""Bytes of the smallest limit."""
+"""The smallest limit."""
 UNLIMITED = "unlimited"
 
 
 def parse_size(size: str | int) -> int | None:
-    """Bytes of a size as people write it.
+    """Parse a size in bytes.
 
     Args:
-        size: A number of bytes, or one with K, M, G or T (powers of 1000) or Ki, Mi, Gi or Ti (powers of 1024) behind it, such as
-            "5G"; or "unlimited".
+        size: A number of bytes, or a number followed by K, M, G or T (powers of 1000) or Ki, Mi, Gi or Ti (powers of 1024), such
+            as "5G"; or "unlimited".
 
     Returns:
-        Bytes, or None for "unlimited".
+        The size in bytes, or None for "unlimited".
 
     Raises:
-        InputError: When it is no size, or below 1 MB.
+        InputError: When the size is not valid, or below 1 MB.
     """
     if size == UNLIMITED:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?))?B?", str(size).strip(), re.IGNORECASE)
-    if found is None or isinstance(size, bool):
-        raise InputError(f"{size!r} is no size of a cache. Give one such as 500M or 5G, or {UNLIMITED}.")
-    number, letter, binary = found.groups()
-    count = int(float(number) * (1024 if binary else 1000) ** (" KMGT".index(letter.upper()) if letter else 0))
-    if count < MIN_LIMIT_BYTES:
-        raise InputError(f"{size!r} is too small for a cache. Give 1M or more.")
-    return count
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?))?B?", str(size).strip(), re.IGNORECASE)
+    if match is None or isinstance(size, bool):
+        raise InputError(f"{size!r} is not a valid cache size. Pass one such as 500M or 5G, or {UNLIMITED}.")
+    number, letter, binary = match.groups()
+    num_bytes = int(float(number) * (1024 if binary else 1000) ** (" KMGT".index(letter.upper()) if letter else 0))
+    if num_bytes < MIN_LIMIT_BYTES:
+        raise InputError(f"{size!r} is too small for a cache. Pass 1M or more.")
+    return num_bytes
 
 
 @dataclass(frozen=True)
 class Usage:
-    """How much room a cache takes."""
+    """The size of a cache."""
 
     size: int
-    """Bytes of the file."""
+    """Size of the file in bytes."""
     limit: int | None
-    """Most bytes that it may have; None for any number."""
+    """Maximum size in bytes; None if it is unlimited."""
     oldest_use: float | None
-    """When the entry was used that would go first, in seconds since 1970; None where there is no entry."""
+    """Last use of the entry that would be evicted first, in seconds since 1970; None without entries."""
 
 
-def _measure_pages(connection: sqlite3.Connection, which: str) -> int:
-    """Bytes of the pages that a file has (page_count), or has no use for (freelist_count)."""
-    counts = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in (which, "page_size")]
-    return int(counts[0] * counts[1])
+def _measure_pages(connection: sqlite3.Connection, counter: str) -> int:
+    """Return the bytes of a file's pages ("page_count") or of its unused pages ("freelist_count")."""
+    count, page_size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in (counter, "page_size"))
+    return int(count * page_size)
 
 
 def read_limit(connection: sqlite3.Connection) -> int | None:
-    """Most bytes that a file may have; None for any number."""
+    """Read the maximum size of a file in bytes; None if it is unlimited."""
     row = connection.execute("SELECT value FROM settings WHERE name = 'limit'").fetchone()
     return row[0] if row and isinstance(row[0], int) and row[0] >= MIN_LIMIT_BYTES else None
 
 
 def store_limit(connection: sqlite3.Connection, limit: int | None) -> None:
-    """Write down the most bytes that a file may have; None for any number."""
+    """Store the maximum size of a file in bytes; None for unlimited."""
     if read_limit(connection) != limit:
         connection.execute("INSERT OR REPLACE INTO settings VALUES ('limit', ?)", (limit or 0,))
 
 
 def measure_usage(connection: sqlite3.Connection) -> Usage:
-    """How much room a file takes."""
+    """Measure a file."""
     oldest = connection.execute("SELECT min(used) FROM uses WHERE used BETWEEN 1 AND ?", (int(time.time()),)).fetchone()
     return Usage(_measure_pages(connection, "page_count"), read_limit(connection), oldest[0])
 
 
 def make_room(connection: sqlite3.Connection) -> int:
-    """Remove the entries that were used least recently while a file is over its limit.
+    """Evict the least recently used entries while a file is over its limit.
 
     Args:
-        connection: To the file, in a transaction.
+        connection: A connection to the file, in a transaction.
 
     Returns:
-        How many were removed; the file shrinks when ``shrink`` is called after the transaction.
+        The number of evicted entries. Call ``shrink`` after the transaction to shrink the file.
     """
-    limit, removed = read_limit(connection), 0
+    limit, num_evicted = read_limit(connection), 0
     if limit is None or _measure_used_bytes(connection) <= limit:
         return 0
-    goal = limit * (1 - FREED_SHARE)
-    while (size := _measure_used_bytes(connection)) > goal:
-        count = connection.execute("SELECT count(*) FROM uses").fetchone()[0]
-        most = (max(1, int(count * (size - goal) / size)),)
-        oldest = connection.execute("SELECT id FROM uses ORDER BY used, id LIMIT ?", most).fetchall()
+    target_size = limit * (1 - FREED_SHARE)
+    while (size := _measure_used_bytes(connection)) > target_size:
+        num_entries = connection.execute("SELECT count(*) FROM uses").fetchone()[0]
+        batch_size = (max(1, int(num_entries * (size - target_size) / size)),)
+        oldest = connection.execute("SELECT id FROM uses ORDER BY used, id LIMIT ?", batch_size).fetchall()
         if not oldest:
             break
         connection.executemany("DELETE FROM entries WHERE id = ?", oldest)
         connection.executemany("DELETE FROM uses WHERE id = ?", oldest)
-        removed += len(oldest)
-    return removed
+        num_evicted += len(oldest)
+    return num_evicted
 
 
 def shrink(connection: sqlite3.Connection) -> None:
-    """Give the room of removed entries back to the disk."""
-    with suppress(sqlite3.Error):  # others are writing: the next time will do
-        connection.executescript("PRAGMA incremental_vacuum")  # execute would free one page alone
+    """Return the space of evicted entries to the file system."""
+    with suppress(sqlite3.Error):  # another process is writing; the next call frees the space
+        connection.executescript("PRAGMA incremental_vacuum")  # execute would free only one page
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

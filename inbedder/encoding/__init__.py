@@ -1,1 +1,1 @@
-"""From prompts to vectors: batches, the cache, what is subtracted, added and appended."""
+"""From prompts to vectors: batches, the cache, and the combination of pooled states."""

@@ -1,1 +1,1 @@
-"""Files: atomic writes, tables in, tables and vectors out."""
+"""Input and output: atomic writes, readers of tables, writers of tables and vectors."""

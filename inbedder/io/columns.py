@@ -1,4 +1,4 @@
-"""Which columns of a table hold its texts, and which text a row has."""
+"""The text columns of a table, and the text of a row."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ from typing import Any
 
 from inbedder.errors import InputError, format_names, format_value
 
+Record = dict[str, Any]
+"""A row: values by column name."""
 LINE_COLUMN = "text"
-"""The column that is the texts' without being asked for, and that of plain lines."""
+"""The default text column, and the column of plain lines."""
 MAX_INSPECTED_ROWS = 1000
-"""Rows that are looked at to find the column of the texts."""
+"""Number of rows from which the text column is guessed."""
 EMPTY_REASONS = ("is empty (NaN)", "is empty")
-"""Why an empty cell holds no text."""
+"""Why an empty cell contains no text."""
 
 
 def list_columns(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Collect the names of all columns, each once, in the order in which they appear; rows may differ in their columns."""
+    """List the names of all columns, in order of first appearance; rows may have different columns."""
     return list(dict.fromkeys(str(name) for record in records for name in record))
 
 
 def read_text(record: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, str | None]:
-    """The text of a row.
+    """Read the text of a row.
 
     Args:
         record: The row.
-        columns: The columns of the texts; the filled cells of several are joined by line breaks.
+        columns: The text columns. The non-empty cells of several columns are joined by line breaks.
 
     Returns:
-        The text, and None or why the row has none.
+        The text, and None or the reason why the row has none.
     """
     reasons = {column: explain_missing_text(record.get(column)) for column in columns}
     filled = [column for column in columns if reasons[column] not in EMPTY_REASONS]
-    wrong = [column for column in filled or columns if reasons[column] is not None]
-    if wrong:
-        return "", f"column {format_value(wrong[0])} {reasons[wrong[0]]}."
+    bad_columns = [column for column in filled or columns if reasons[column] is not None]
+    if bad_columns:
+        return "", f"column {format_value(bad_columns[0])} {reasons[bad_columns[0]]}."
     return "\n".join(str(record[column]) for column in filled), None
 
 
 def explain_missing_text(value: Any) -> str | None:
-    """Why a value is no text that can be embedded, or None."""
+    """Explain why a value is not a text that can be embedded; None if it is one."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return EMPTY_REASONS[0]
     if isinstance(value, str):
@@ -48,55 +50,59 @@ def explain_missing_text(value: Any) -> str | None:
     return f"is {format_value(value)}, not text"
 
 
-def find_text_columns(records: Sequence[Mapping[str, Any]], wanted: str | Sequence[str] | None) -> list[str]:
-    """The columns of the texts.
+def find_text_columns(records: Sequence[Mapping[str, Any]], requested: str | Sequence[str] | None) -> list[str]:
+    """Find the text columns of a table.
 
     Args:
-        records: The first rows at least.
-        wanted: The column or columns asked for; None takes the one called "text" (whatever its case), or else the only one that
-            contains text, if no other is empty.
+        records: At least the first rows.
+        requested: The requested column or columns; None takes the one named "text" (in any case), or else the only column that
+            contains text, if no other column is empty.
 
     Returns:
         At least one name.
 
     Raises:
-        InputError: When a column is not there, or which one is meant cannot be told.
+        InputError: When a column does not exist, or the text column is ambiguous.
     """
     columns = list_columns(records)
-    asked = [wanted] if isinstance(wanted, str) else list(dict.fromkeys(wanted or ()))
-    for name in asked:
+    names = [requested] if isinstance(requested, str) else list(dict.fromkeys(requested or ()))
+    for name in names:
         if name not in columns:
             raise InputError(
-                f"No column {format_value(name)}. The columns are: {format_names(columns)}. Name one with --text-column."
+                f"No column {format_value(name)}. The columns are: {format_names(columns)}. Choose one with --text-column."
             )
-    called = sorted((name for name in columns if name.strip().lower() == LINE_COLUMN), key=lambda name: name != LINE_COLUMN)
-    return asked or called[:1] or [_guess_column(records, columns)]
+    matches = sorted((name for name in columns if name.strip().lower() == LINE_COLUMN), key=lambda name: name != LINE_COLUMN)
+    return names or matches[:1] or [_guess_column(records, columns)]
 
 
 def _guess_column(records: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    filled = {name: _select_filled(records, name) for name in columns}
-    wordy = [name for name in columns if _is_majority(filled[name], lambda value: any(letter.isalpha() for letter in value))]
-    if len(wordy) > 1:
-        several = [name for name in wordy if _is_majority(filled[name], lambda value: " " in value.strip())]
-        wordy = several if len(several) == 1 else wordy
-    empty = [name for name in columns if name.strip() and not filled[name]]
-    if len(wordy) == 1 and not empty:
-        return wordy[0]
-    if len(wordy) == 1:  # what is filled may be a label of the texts that are missing
-        found = f"only {format_value(wordy[0])} holds text, but the texts may belong to an empty column ({format_names(empty)})"
+    """Return the only column that contains text, or raise InputError."""
+    values = {name: _select_filled(records, name) for name in columns}
+    text_columns = [name for name in columns if _is_majority(values[name], lambda value: any(map(str.isalpha, value)))]
+    if len(text_columns) > 1:
+        with_spaces = [name for name in text_columns if _is_majority(values[name], lambda value: " " in value.strip())]
+        text_columns = with_spaces if len(with_spaces) == 1 else text_columns
+    empty_columns = [name for name in columns if name.strip() and not values[name]]
+    if len(text_columns) == 1 and not empty_columns:
+        return text_columns[0]
+    if len(text_columns) == 1:  # the text column may be a label of texts that are missing
+        reason = (
+            f"Only {format_value(text_columns[0])} contains text, but the texts may belong in an empty column "
+            f"({format_names(empty_columns)})"
+        )
     else:
-        found = "several columns hold text" if wordy else "no column holds text"
+        reason = "Several columns contain text" if text_columns else "No column contains text"
     raise InputError(
-        f"{found[0].upper()}{found[1:]}; the columns are: {format_names(columns)}. "
-        "Name one with --text-column, or several by repeating it."
+        f"{reason}; the columns are: {format_names(columns)}. Choose one with --text-column, or several by repeating the option."
     )
 
 
 def _select_filled(records: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
-    """What the first rows hold in a column."""
+    """Select the non-empty cells of a column's first rows."""
     values = [record.get(name) for record in records[:MAX_INSPECTED_ROWS]]
     return [value for value in values if explain_missing_text(value) not in EMPTY_REASONS]
 
 
-def _is_majority(values: Sequence[Any], holds: Callable[[str], bool]) -> bool:
-    return sum(isinstance(value, str) and holds(value) for value in values) > 0.5 * len(values)
+def _is_majority(values: Sequence[Any], condition: Callable[[str], bool]) -> bool:
+    """Whether more than half of the values are strings that meet a condition."""
+    return sum(isinstance(value, str) and condition(value) for value in values) > 0.5 * len(values)

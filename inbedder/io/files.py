@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever sees half of one, and what is asked of a file before the work that fills it."""
+"""Atomic file writes, and checks of output files before a run."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from pathlib import Path
 from inbedder.errors import InputError, format_value
 
 FILE_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
-"""What an output may be that is no regular file; the rest are sockets."""
+"""Kinds of outputs that are not regular files; all others are sockets."""
 _UMASK_AT_IMPORT = os.umask(0o077)
 os.umask(_UMASK_AT_IMPORT)
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write to a temporary file beside the target and rename it at the end, when it is on the disk.
+    """Write to a temporary file next to the target, and rename it once it is on disk.
 
     Args:
-        path: The target; an existing file is replaced only when everything was written, and keeps its mode. A link stays: the
-            file that it leads to is written.
+        path: The target. An existing file is replaced only after everything is written, and its mode is kept. A symbolic link
+            is kept, and the file that it points to is written.
 
     Yields:
-        The temporary file. It is removed when the block raises, Ctrl-C included.
+        The temporary file. It is removed when the block raises, also on Ctrl-C.
 
     Raises:
-        InputError: When the target is there and is no regular file, the folder does not exist or cannot be written to, or the
-            disk is full.
+        InputError: When the target is not a regular file, the folder does not exist or is not writable, or the disk is full.
     """
     target, mode = _resolve_target(path)
     try:
@@ -58,16 +57,16 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write to a temporary folder beside the target and rename it at the end.
+    """Write to a temporary folder next to the target, and rename it at the end.
 
     Args:
-        path: The target, which is not there yet or is empty.
+        path: The target, which does not exist or is empty.
 
     Yields:
-        The temporary folder. It is removed when the block raises, Ctrl-C included, and the target is as it was.
+        The temporary folder. It is removed when the block raises, also on Ctrl-C, and the target is unchanged.
 
     Raises:
-        InputError: When the folder cannot be made, or the disk is full.
+        InputError: When the folder cannot be created, or the disk is full.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -89,18 +88,18 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]] = ()) -> None:
-    """Find out before the work whether a file can be written after it. Nothing is left behind.
+    """Check before a run that its output file can be written. Leave no file behind.
 
     Args:
-        path: The target.
-        sources: What is read: files, or "-" for standard input.
+        path: The output file.
+        sources: The input files, or "-" for standard input.
 
     Raises:
-        InputError: When the target is one of the sources, is there and is no regular file, or its folder cannot be written to.
+        InputError: When the output is one of the inputs, is not a regular file, or its folder is not writable.
     """
     target, _ = _resolve_target(path)
     if any(is_same_file(source, target) for source in sources):
-        raise InputError(f"{format_value(str(path))} is the input itself, which would be lost. Choose another -o.")
+        raise InputError(f"{format_value(str(path))} is the input itself, which would be overwritten. Choose another -o.")
     try:
         tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as error:
@@ -108,16 +107,16 @@ def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLi
 
 
 def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
-    """Whether a source ("-" is standard input) and a path, which need not exist, are the same file under any name."""
+    """Whether a source ("-" is standard input) and a path, which may not exist, are the same file under any name."""
     try:
         status = os.fstat(sys.stdin.fileno()) if source == "-" else os.stat(source)
         return os.path.samestat(status, os.stat(path))
-    except (OSError, ValueError):  # one of them is not there, or standard input is no file
+    except (OSError, ValueError):  # one of them does not exist, or standard input is not a file
         return False
 
 
 def _resolve_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
-    """The file that a path leads to through links, and its mode; None where there is none yet."""
+    """Return the file that a path leads to through symbolic links, and its mode; None if it does not exist."""
     target = Path(os.path.realpath(path))
     try:
         mode = target.stat().st_mode
@@ -132,10 +131,10 @@ def _resolve_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring a new name in a folder to the disk, where the system has a way."""
+    """Write a new name in a folder to the disk, if the system supports it."""
     if os.name != "posix":
         return
-    with suppress(OSError):  # some file systems cannot, and the folder may not be readable
+    with suppress(OSError):  # not supported by the file system, or the folder is not readable
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -145,12 +144,12 @@ def _sync_folder(folder: Path) -> None:
 
 def _make_write_error(path: str | os.PathLike[str], error: OSError) -> InputError:
     return InputError(
-        f"Cannot write {format_value(str(path))}: {error.strerror or error}. Choose another -o, or make room there."
+        f"Cannot write {format_value(str(path))}: {error.strerror or error}. Choose another -o, or free space there."
     )
 
 
 def read_umask() -> int:
-    """Read this process's umask. Linux lists it; elsewhere it can only be read by setting it, which is done once, at import."""
+    """Read this process's umask: from /proc on Linux, and elsewhere as it was at import, because reading it means setting it."""
     with suppress(OSError):
         status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
         if line := re.search(r"^Umask:\s*([0-7]+)$", status, re.MULTILINE):
@@ -159,7 +158,7 @@ def read_umask() -> int:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
+    """Compute the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -168,12 +167,12 @@ def hash_file(path: Path) -> str:
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path that a file names stays in the folder of that file.
+    """Whether a path in a file stays inside that file's folder.
 
     Args:
-        path: Relative, with slashes.
+        path: A relative path with slashes.
 
     Returns:
-        False for an absolute path and for one that goes up.
+        False for an absolute path, and for one with "..".
     """
     return not re.match(r"[/\\]|[A-Za-z]:", path) and ".." not in re.split(r"[/\\]", path)

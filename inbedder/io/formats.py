@@ -1,4 +1,4 @@
-"""How each kind of file gives its rows: lines, csv, tsv, jsonl, json (each also compressed by gzip), parquet and xlsx."""
+"""Readers of all file types: lines, csv, tsv, jsonl, json (each also compressed with gzip), parquet and xlsx."""
 
 from __future__ import annotations
 
@@ -17,93 +17,91 @@ from pathlib import Path
 from typing import IO, Any
 
 from inbedder.errors import InputError, format_names, format_value
-from inbedder.io.columns import LINE_COLUMN
+from inbedder.io.columns import LINE_COLUMN, Record
 from inbedder.io.outputs import import_parquet
 from inbedder.io.spreadsheets import read_sheet
 
 PARQUET_BATCH_ROWS = 1024
-"""Rows of a parquet file in memory at once."""
+"""Number of rows of a parquet file that are in memory at once."""
 DELIMITERS = ",;\t|"
-"""What can stand between the cells of a .csv; of equally good ones the first is taken."""
+"""Possible field delimiters of a .csv; of equally good ones the first is used."""
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
-"""The first line of a .csv by which spreadsheets are told its delimiter."""
-DELIMITER_NOTE = "set apart by"
-"""What messages say of a delimiter."""
+"""A first line of a .csv that sets the delimiter for spreadsheets."""
+DELIMITER_NOTE = "delimited by"
+"""What messages say before a delimiter."""
 MAX_HEAD_LINES = 100
-"""Lines of a .csv from which its delimiter is told."""
+"""Number of lines of a .csv from which its delimiter is detected."""
 GZIP_MAGIC = b"\x1f\x8b"
 BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # begins as the mark of UTF-16 does, so it is looked for first
+    codecs.BOM_UTF32_LE: "utf-32",  # begins with the mark of UTF-16, so it is checked first
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 
-Record = dict[str, Any]
-
 
 class BadRow(Exception):  # noqa: N818 - carried, not raised
-    """Why one row cannot be read."""
+    """The reason why a row cannot be read."""
 
 
 Rows = Iterator[tuple[int, Record | BadRow]]
 
 
 def get_file_type(path: Path) -> str:
-    """The suffix that says how a file is read, such as ".csv" of ``rows.CSV.gz``; only text can be compressed."""
-    kind = path.suffix.lower()
-    inner = Path(path.stem).suffix.lower()
-    return inner if kind == ".gz" and inner not in (".parquet", ".xlsx") else kind
+    """Return the suffix that decides how a file is read, such as ".csv" for ``rows.CSV.gz``; only text may be compressed."""
+    suffix = path.suffix.lower()
+    inner_suffix = Path(path.stem).suffix.lower()
+    return inner_suffix if suffix == ".gz" and inner_suffix not in (".parquet", ".xlsx") else suffix
 
 
 def iterate_rows(
     source: str, columns: Sequence[str] | None = None, delimiter: str | None = None
 ) -> Iterator[tuple[int, Record | BadRow]]:
-    """The rows of a file, one by one.
+    """Yield the rows of a file.
 
     Args:
-        source: A file of a known kind, or "-" for lines on standard input.
-        columns: The columns that are needed; a parquet file then reads no other.
-        delimiter: What stands between the cells of a .csv or .tsv; None finds it, or takes the tab of a .tsv.
+        source: A file of a known type, or "-" for lines on standard input.
+        columns: The required columns, to which the reading of a parquet file is restricted.
+        delimiter: Field delimiter of a .csv or .tsv; None detects it, or takes the tab for a .tsv.
 
     Yields:
-        The row's number in the file, from 1, and the row, or why it cannot be read.
+        The row's number in the file, from 1, and the row, or the reason why it cannot be read.
 
     Raises:
-        InputError: When the file as a whole is not what its name says.
+        InputError: When the file does not have the format of its suffix.
         OSError: When the file cannot be opened or read.
     """
-    kind = ".txt" if source == "-" else get_file_type(Path(source))
-    if kind == ".parquet":
+    file_type = ".txt" if source == "-" else get_file_type(Path(source))
+    if file_type == ".parquet":
         yield from _read_parquet(source, columns)
         return
-    if kind == ".xlsx":
+    if file_type == ".xlsx":
         yield from _read_xlsx(source)
         return
-    with _open_text(source, newline="" if kind in (".csv", ".tsv") else None) as file:
-        if kind == ".jsonl":
+    with _open_text(source, newline="" if file_type in (".csv", ".tsv") else None) as file:
+        if file_type == ".jsonl":
             yield from _read_jsonl(file)
-        elif kind == ".json":
+        elif file_type == ".json":
             yield from _read_json(file, source)
-        elif kind == ".txt":
+        elif file_type == ".txt":
             yield from _read_lines(file)
         else:
-            yield from _read_delimited(file, delimiter or ("\t" if kind == ".tsv" else DELIMITERS))
+            yield from _read_delimited(file, delimiter or ("\t" if file_type == ".tsv" else DELIMITERS))
 
 
 @contextmanager
 def _open_text(source: str, newline: str | None) -> Iterator[IO[str]]:
-    """Open text that says by its first bytes whether it is compressed and how it is encoded."""
+    """Open a text file, and detect compression and encoding from its first bytes."""
     with ExitStack() as stack:
         file: Any = sys.stdin.buffer if source == "-" else stack.enter_context(Path(source).open("rb"))
-        binary: Any = file if hasattr(file, "peek") else BufferedReader(file)  # what stands in for standard input may lack it
+        binary: Any = file if hasattr(file, "peek") else BufferedReader(file)  # a replaced standard input may lack peek
         if source.lower().endswith(".gz") or binary.peek(2)[:2] == GZIP_MAGIC:
             binary = stack.enter_context(gzip.GzipFile(fileobj=binary))
         text = TextIOWrapper(binary, encoding=_detect_encoding(source, binary.peek(1024)), errors="strict", newline=newline)
         try:
             yield text
         finally:
-            text.detach()  # else it would close standard input
+            text.detach()  # otherwise it would close standard input
 
 
 def _detect_encoding(source: str, head: bytes) -> str:
@@ -111,20 +109,21 @@ def _detect_encoding(source: str, head: bytes) -> str:
         if head.startswith(mark):
             return encoding
     if head.count(0) > len(head) // 4:
+        name = format_value(source)
         raise InputError(
-            f"{format_value(source)} is no UTF-8 text but holds many zero bytes, as UTF-16 does. If it is UTF-16, convert it first: "
-            f"iconv -f utf-16le -t utf-8 {format_value(source)}"
+            f"{name} is not UTF-8 text: it contains many zero bytes, as UTF-16 does. If it is UTF-16, convert it first: "
+            f"iconv -f utf-16le -t utf-8 {name}"
         )
     return "utf-8-sig"
 
 
 def _read_lines(file: IO[str]) -> Rows:
-    blank: list[tuple[int, Record | BadRow]] = []  # those at the end are no rows
+    blank_lines: list[tuple[int, Record | BadRow]] = []  # those at the end are not rows
     for number, line in enumerate(file, start=1):
-        blank.append((number, {LINE_COLUMN: line.rstrip("\r\n")}))
+        blank_lines.append((number, {LINE_COLUMN: line.rstrip("\r\n")}))
         if line.strip():
-            yield from blank
-            blank.clear()
+            yield from blank_lines
+            blank_lines.clear()
 
 
 def _read_jsonl(file: IO[str]) -> Rows:
@@ -136,13 +135,13 @@ def _read_jsonl(file: IO[str]) -> Rows:
         except ValueError as error:
             yield number, BadRow(f"not JSON ({error}).")
         except RecursionError:
-            yield number, BadRow("nested too deeply to be read.")
+            yield number, BadRow("nested too deeply.")
         else:
             yield number, _check_object(value)
 
 
 def _read_json(file: IO[str], source: str) -> Rows:
-    advice = "Rows as one JSON object per line are .jsonl."
+    advice = "Files with one JSON object per line are named .jsonl."
     try:
         rows = json.load(file)
     except UnicodeDecodeError:
@@ -150,7 +149,7 @@ def _read_json(file: IO[str], source: str) -> Rows:
     except ValueError as error:
         raise InputError(f"{format_value(source)} is not JSON ({error}). {advice}") from error
     except RecursionError as error:
-        raise InputError(f"{format_value(source)} is nested too deeply to be read. {advice}") from error
+        raise InputError(f"{format_value(source)} is nested too deeply. {advice}") from error
     if not isinstance(rows, list):
         raise InputError(f"{format_value(source)} is not a JSON list of objects. {advice}")
     for number, value in enumerate(rows, start=1):
@@ -162,34 +161,34 @@ def _check_object(value: Any) -> Record | BadRow:
 
 
 class _Lines:
-    """The lines of a csv, which can be gone back in to the second line of the row that was read last."""
+    """The lines of a csv, with the option to read the last row again from its second line."""
 
     def __init__(self, file: IO[str]) -> None:
         self.file = file
-        self.again: deque[str] = deque()
+        self.pending: deque[str] = deque()
         self.row: list[str] = []
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        self.row.append(self.again.popleft() if self.again else next(self.file))
+        self.row.append(self.pending.popleft() if self.pending else next(self.file))
         return self.row[-1]
 
-    def go_back(self, lines: int = 1) -> None:
-        """Read the row again from its line of this number, from 0."""
-        self.again.extendleft(reversed(self.row[lines:]))
+    def rewind(self, line: int = 1) -> None:
+        """Read the row again from a line, counted from 0."""
+        self.pending.extendleft(reversed(self.row[line:]))
         self.row.clear()
 
 
 def _read_delimited(file: IO[str], delimiters: str) -> Rows:
-    """Rows of a csv. One that cannot be read is left at its first line, so that an open quote takes no other rows with it."""
+    """Yield the rows of a csv. After an unreadable row, continue at its second line, so that an open quote costs only one row."""
     csv.field_size_limit(2**31 - 1)
     lines = _Lines(file)
     head = list(islice(lines, MAX_HEAD_LINES))
-    named = DELIMITER_LINE.fullmatch(head[0]) if head else None
-    delimiter = named[1] if named else _detect_delimiter(head, delimiters)
-    lines.go_back(1 if named else 0)
+    delimiter_line = DELIMITER_LINE.fullmatch(head[0]) if head else None
+    delimiter = delimiter_line[1] if delimiter_line else _detect_delimiter(head, delimiters)
+    lines.rewind(1 if delimiter_line else 0)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     header = _read_header(reader)
     for number in count(1):
@@ -199,8 +198,8 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
         except StopIteration:
             return
         except csv.Error as error:
-            yield number, BadRow(f"not readable as csv ({error}). Look at its quotes.")
-            lines.go_back()
+            yield number, BadRow(f"not readable as csv ({error}). Check its quotes.")
+            lines.rewind()
             continue
         if cells and header and len(cells) != len(header):
             yield number, BadRow(f"{len(cells)} cells under {len(header)} columns, {DELIMITER_NOTE} {delimiter!r}.")
@@ -212,30 +211,31 @@ def _read_header(reader: Iterator[list[str]]) -> list[str]:
     try:
         header = next(reader, [])
     except csv.Error as error:
-        raise InputError(f"The header is not readable as csv ({error}). Look at its quotes.") from error
+        raise InputError(f"The header is not readable as csv ({error}). Check its quotes.") from error
     _check_unique(header, "The header")
     return header
 
 
 def _detect_delimiter(head: list[str], delimiters: str) -> str:
-    """The delimiter that cuts the most rows into as many cells as the header, more than one.
+    """Return the delimiter that splits the most rows into as many cells as the header, and the header into more than one.
 
-    Where none does so to most rows, the one that cuts the header, and most rows into that many cells or more; else the first.
+    If no delimiter does so for most rows, return one that splits most rows into at least as many cells; otherwise the first.
     """
 
-    def fitting(delimiter: str) -> tuple[float, float]:
+    def score_delimiter(delimiter: str) -> tuple[float, float]:
         try:
             header, *rows = filter(None, csv.reader(head, delimiter=delimiter))
         except (csv.Error, ValueError):  # no header
             return 0, 0
         if len(header) < 2:
             return 0, 0
-        whole = sum(len(row) == len(header) for row in rows)
-        cut = 1 < len(rows[-1]) < len(header) if rows else False  # the last line of the head may be the middle of a row
-        shares = (whole + cut) / max(1, len(rows)), sum(len(row) >= len(header) for row in rows) / max(1, len(rows))
-        return shares[0] * (shares[0] > 0.5), shares[1] * (shares[1] > 0.5)
+        num_complete = sum(len(row) == len(header) for row in rows)
+        is_last_cut = 1 < len(rows[-1]) < len(header) if rows else False  # the head may end in the middle of a row
+        complete_share = (num_complete + is_last_cut) / max(1, len(rows))
+        filled_share = sum(len(row) >= len(header) for row in rows) / max(1, len(rows))
+        return complete_share * (complete_share > 0.5), filled_share * (filled_share > 0.5)
 
-    return max(delimiters, key=fitting)
+    return max(delimiters, key=score_delimiter)
 
 
 def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
@@ -264,7 +264,7 @@ def _read_xlsx(path: str) -> Rows:
             yield number, dict(zip(header, [*cells, *[None] * (len(header) - len(cells))], strict=True))
 
 
-def _check_unique(names: Sequence[str], where: str) -> None:
-    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
+def _check_unique(names: Sequence[str], place: str) -> None:
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
-        raise InputError(f"{where} names {format_names(repeated)} twice. Give each column its own name.")
+        raise InputError(f"{place} contains {format_names(repeated)} twice. Give each column its own name.")

@@ -1,4 +1,4 @@
-"""Vectors, answers and rows on disk."""
+"""Writers of vectors, answers and rows."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.io.columns import Record, list_columns
 from inbedder.io.files import atomic_write, check_target
 from inbedder.io.spreadsheets import import_openpyxl, write_sheet
 from inbedder.prompting.tokenization import clean_text
 
-Record = dict[str, Any]
-
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula (OWASP, "CSV Injection")."""
+"""First characters that make a spreadsheet read a cell as a formula (OWASP, "CSV Injection")."""
 NUMBER_PATTERN = re.compile(r"[+-][\d.,]*%?")
-"""What begins as a formula and is a number, or a dash for a missing one."""
+"""Numbers that begin with such a character, and the dash of a missing number."""
 
 
 def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
-    """Find out before the work whether a file can be written after it, and whether a table's library is there.
+    """Check before a run that its output file can be written, and that the library of its type is installed.
 
     Args:
-        path: The file to be written.
-        sources: What is read: files, or "-" for standard input.
+        path: The output file.
+        sources: The input files, or "-" for standard input.
 
     Raises:
-        InputError: As ``inbedder.io.files.check_target`` says.
+        InputError: When the file cannot be written, or is one of the inputs.
+        MissingExtraError: When a library is not installed.
     """
     check_target(path, sources)
     if path.suffix.lower() == ".parquet":
@@ -65,49 +65,57 @@ def import_parquet() -> tuple[Any, Any]:
 
 
 def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: bool = True) -> None:
-    """Write rows, all at once or not at all.
+    """Write rows, all of them or none.
 
     Args:
-        records: The rows. Where their columns differ, a table has those of all, with empty cells; .json and .jsonl hold each row
-            as it is.
+        records: The rows. If their columns differ, a table has the columns of all, with empty cells; .json and .jsonl contain
+            each row as it is.
         path: A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file.
-        guard_cells: Put an apostrophe before each text of a .csv or .tsv that a spreadsheet would take for a formula, which may
-            run programs or send data away. Numbers stay as they are.
+        guard_cells: Put an apostrophe before each text of a .csv or .tsv that a spreadsheet would read as a formula, which could
+            run programs or send data. Numbers are unchanged.
 
     Raises:
-        InputError: When the type is unknown or the file cannot be written.
+        InputError: When the file type is unknown or the file cannot be written.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from inbedder.io.outputs import write_records
+        >>> write_records([{"text": "=1+1", "group": 3}], "groups.csv")
+        >>> Path("groups.csv").read_text().splitlines()
+        ['text,group', "'=1+1,3"]
     """
-    path, kind, rows = Path(path), Path(path).suffix.lower(), list(records)
-    columns = list(dict.fromkeys(str(name) for row in rows for name in row))
+    path, file_type, rows = Path(path), Path(path).suffix.lower(), list(records)
+    columns = list_columns(rows)
     with atomic_write(path) as temporary:
-        if kind == ".parquet":
+        if file_type == ".parquet":
             pyarrow, parquet = import_parquet()
             table = {name: _make_arrow_column(pyarrow, [row.get(name) for row in rows]) for name in columns}
             parquet.write_table(pyarrow.table(table), temporary, write_page_checksum=True)
-        elif kind == ".xlsx":
+        elif file_type == ".xlsx":
             write_sheet(columns, [[_convert_cell(row.get(name)) for name in columns] for row in rows], temporary)
-        elif kind == ".json":
+        elif file_type == ".json":
             temporary.write_text(json.dumps(rows, indent=1, default=str), encoding="utf-8")
-        elif kind == ".jsonl":
+        elif file_type == ".jsonl":
             temporary.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
-        elif kind in (".csv", ".tsv"):
+        elif file_type in (".csv", ".tsv"):
             with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                writer = csv.writer(file, delimiter="\t" if kind == ".tsv" else ",")
+                writer = csv.writer(file, delimiter="\t" if file_type == ".tsv" else ",")
                 for cells in (columns, *([_convert_cell(row.get(name)) for name in columns] for row in rows)):
                     writer.writerow([_guard_cell(cell) for cell in cells] if guard_cells else cells)
         else:
+            name = format_value(str(path))
             raise InputError(
-                f"{format_value(str(path))}: cannot write {format_value(kind)}. Give .csv, .tsv, .jsonl, .json, .parquet, .xlsx."
+                f"{name}: cannot write {format_value(file_type)}. Choose .csv, .tsv, .jsonl, .json, .parquet or .xlsx."
             )
 
 
 def _convert_cell(value: Any) -> Any:
-    """A value as the cell of a table without nested ones."""
+    """Convert a nested value to JSON, for a table whose cells cannot be nested."""
     return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
 
 
 def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
-    """A column in the type that its values have; as text where they have none in common."""
+    """Convert values to a column of their common type, or to text if they have none."""
     cleaned = [clean_text(value) if isinstance(value, str) else value for value in values]
     try:
         return pyarrow.array(cleaned)
@@ -117,20 +125,20 @@ def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
 
 
 def _guard_cell(cell: Any) -> Any:
-    return (
-        f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER_PATTERN.fullmatch(cell) else cell
-    )
+    """Put an apostrophe before a text that a spreadsheet would read as a formula."""
+    is_formula = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER_PATTERN.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 class VectorWriter:
-    """Writes vectors as they come, in the order of the texts, so that memory does not grow with them."""
+    """Writes vectors batch by batch, in the order of the texts, with constant memory."""
 
     def __init__(self, path: Path, count: int) -> None:
         """Open the file.
 
         Args:
-            path: A .npy or .parquet file that is there already, empty.
-            count: How many vectors will come.
+            path: An existing, empty .npy or .parquet file.
+            count: The number of vectors that will be written.
         """
         self.path, self.count = path, count
         self.file = path.open("wb")
@@ -142,12 +150,12 @@ class VectorWriter:
         Args:
             rows: n row numbers.
             texts: n texts.
-            vectors: float32, shape (n, d); with ``answers`` where they were re-encoded from some.
+            vectors: float32, shape (n, d); re-encoded vectors have ``answers``, which a .parquet file stores too.
         """
         if self.path.suffix.lower() == ".npy":
             if not self.file.tell():
-                about = {"descr": "<f4", "fortran_order": False, "shape": (self.count, vectors.shape[1])}
-                np.lib.format.write_array_header_1_0(self.file, about)
+                header = {"descr": "<f4", "fortran_order": False, "shape": (self.count, vectors.shape[1])}
+                np.lib.format.write_array_header_1_0(self.file, header)
             self.file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
             return
         pyarrow, parquet = import_parquet()
@@ -165,7 +173,7 @@ class VectorWriter:
         self.table.write_table(table)
 
     def close(self) -> None:
-        """End the file."""
+        """Close the file."""
         if self.table is not None:
             self.table.close()
         self.file.close()
@@ -173,14 +181,14 @@ class VectorWriter:
 
 @contextmanager
 def open_vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
-    """Write vectors bit by bit, and all of them or none: the file has its name when the block ends.
+    """Write vectors batch by batch, all of them or none: the file gets its name when the block ends.
 
     Args:
-        path: A .npy file for the vectors alone, or a .parquet file of row, text, embedding and, where there are, answers.
-        count: How many vectors will come.
+        path: A .npy file of the vectors, or a .parquet file of row, text, embedding and, for re-encoded vectors, answers.
+        count: The number of vectors that will be written.
 
     Yields:
-        What takes them.
+        The writer.
 
     Raises:
         InputError: When the file cannot be written.
@@ -192,20 +200,20 @@ def open_vector_writer(path: Path, count: int) -> Iterator[VectorWriter]:
 def write_answers(
     path: Path, answers: Sequence[Sequence[str]], rows: Sequence[int], texts: Sequence[str], *, guard_cells: bool = True
 ) -> None:
-    """Write the answers to each text, all at once or not at all: one in the column "answer", or several numbered from 1.
+    """Write the answers to each text, all of them or none: one in the column "answer", or several numbered from 1.
 
     Args:
-        path: As for ``write_records``.
-        answers: n lists of equally many answers.
+        path: A file of a type that ``write_records`` writes.
+        answers: n lists of answers, all of one length.
         rows: n row numbers.
         texts: n texts.
-        guard_cells: As for ``write_records``.
+        guard_cells: Whether to put an apostrophe before texts that a spreadsheet would read as formulas.
 
     Raises:
         InputError: When the file cannot be written.
     """
     records: list[Record] = []
-    for row, text, answers_of_row in zip(rows, texts, answers, strict=True):
-        names = ["answer"] if len(answers_of_row) == 1 else [f"answer_{i + 1}" for i in range(len(answers_of_row))]
-        records.append({"row": row, "text": text, **dict(zip(names, answers_of_row, strict=True))})
+    for row, text, row_answers in zip(rows, texts, answers, strict=True):
+        names = ["answer"] if len(row_answers) == 1 else [f"answer_{i + 1}" for i in range(len(row_answers))]
+        records.append({"row": row, "text": text, **dict(zip(names, row_answers, strict=True))})
     write_records(records, path, guard_cells=guard_cells)

@@ -1,4 +1,4 @@
-"""Sheets of .xlsx files, read and written by openpyxl."""
+"""Reading and writing .xlsx files with openpyxl."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from inbedder.errors import InputError, MissingExtraError, format_names, format_
 from inbedder.prompting.tokenization import clean_text
 
 MAX_ROWS = 1_048_576
-"""Rows of a sheet, the header among them."""
+"""Maximum number of rows of a sheet, including the header."""
 MAX_CELL_CHARACTERS = 32_767
-"""Characters of a cell."""
+"""Maximum length of a cell."""
 MAX_EXACT_INTEGER = 2**53
-"""Whole numbers beyond it, such as long ids, would lose digits in a sheet and are written as text."""
+"""Larger integers, such as long ids, would lose digits in a sheet and are written as text."""
 
 
 def import_openpyxl() -> Any:
@@ -31,35 +31,33 @@ def import_openpyxl() -> Any:
 
 
 def read_sheet(path: str) -> Iterator[list[Any]]:
-    """Read the first sheet of a workbook row by row; formulas give the values that were computed last.
+    """Read the first sheet of a workbook row by row; formulas have the value that was computed last.
 
     Args:
         path: An .xlsx file.
 
     Yields:
-        The values of each row, None for an empty cell; empty cells at the end are left out.
+        The values of each row, with None for empty cells; empty cells at the end are left out.
 
     Raises:
-        InputError: When it is no workbook, or damaged.
+        InputError: When the file is not a workbook, or is damaged.
         OSError: When the file cannot be opened.
     """
     openpyxl = import_openpyxl()
     with Path(path).open("rb") as file:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of styles and extensions, which hold no text
+                warnings.simplefilter("ignore")  # about styles and extensions, which contain no text
                 workbook = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            sheet, *others = workbook.worksheets
-            sheet.reset_dimensions()  # some programs write wrong ones
-            rows = sheet.iter_rows()
-        except Exception as error:  # a damaged archive makes openpyxl raise many kinds
+            worksheet, *unread_worksheets = workbook.worksheets
+            worksheet.reset_dimensions()  # some programs write wrong ones
+            rows = worksheet.iter_rows()
+        except Exception as error:  # a damaged archive makes openpyxl raise many kinds of errors
             raise _make_read_error(path, error) from error
-        if others:
-            names = format_names([other.title for other in others])
-            warnings.warn(
-                f"{format_value(path)}: the first sheet, {format_value(sheet.title)}, is read, and no other ({names}).",
-                stacklevel=2,
-            )
+        if unread_worksheets:
+            titles = format_names([unread.title for unread in unread_worksheets])
+            message = f"{format_value(path)}: reading only the first sheet, {format_value(worksheet.title)}, not {titles}."
+            warnings.warn(message, stacklevel=2)
         while (cells := _read_next_row(rows, path)) is not None:
             yield cells
 
@@ -77,7 +75,7 @@ def _read_next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None
 
 
 def _read_value(cell: Any) -> Any:
-    """The value of a cell; a day where it shows no time."""
+    """Read the value of a cell; a date if its number format shows no time."""
     value = cell.value
     if isinstance(value, datetime.datetime):
         from openpyxl.styles.numbers import is_datetime
@@ -94,39 +92,39 @@ def _make_read_error(path: str, error: Exception) -> InputError:
 
 
 def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Path) -> None:
-    """Write a workbook of one sheet. Texts are written as texts, also those that look like formulas.
+    """Write a workbook of one sheet. Texts that look like formulas are written as texts.
 
     Args:
         columns: The header.
-        rows: The cells under it: texts, numbers, truth values, dates or None.
+        rows: The rows: texts, numbers, booleans, dates or None.
         path: An .xlsx file.
 
     Raises:
-        InputError: When there are more rows than a sheet holds.
+        InputError: When there are more rows than a sheet can hold.
     """
     openpyxl = import_openpyxl()
     if len(rows) >= MAX_ROWS:
-        raise InputError(f"{len(rows):,} rows are more than the {MAX_ROWS - 1:,} that an .xlsx file holds. Write a .csv.")
+        raise InputError(f"{len(rows):,} rows are more than the {MAX_ROWS - 1:,} that an .xlsx file can hold. Write a .csv.")
     workbook = openpyxl.Workbook(write_only=True)
-    sheet = workbook.create_sheet("rows")
-    sheet.freeze_panes = "A2"
+    worksheet = workbook.create_sheet("rows")
+    worksheet.freeze_panes = "A2"
     illegal = openpyxl.cell.cell.ILLEGAL_CHARACTERS_RE
-    cut = 0
+    num_cut = 0
     for row in (columns, *rows):
         values = [_convert_value(value) for value in row]
-        cut += sum(isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS for value in values)
+        num_cut += sum(isinstance(value, str) and len(value) > MAX_CELL_CHARACTERS for value in values)
         cells = [illegal.sub("\ufffd", value)[:MAX_CELL_CHARACTERS] if isinstance(value, str) else value for value in values]
-        sheet.append([_make_text_cell(openpyxl, sheet, cell) if isinstance(cell, str) else cell for cell in cells])
+        worksheet.append([_make_text_cell(openpyxl, worksheet, cell) if isinstance(cell, str) else cell for cell in cells])
     workbook.save(path)
-    if cut:
+    if num_cut:
         message = (
-            f"{cut} cells were cut to {MAX_CELL_CHARACTERS:,} characters, the most that an .xlsx file holds; a .csv holds all."
+            f"{num_cut} cells were cut to {MAX_CELL_CHARACTERS:,} characters, the maximum of an .xlsx file. A .csv has no limit."
         )
         warnings.warn(message, stacklevel=3)
 
 
 def _convert_value(value: Any) -> Any:
-    """A value that a cell can hold."""
+    """Convert a value to one that a cell can hold."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_EXACT_INTEGER:
@@ -138,7 +136,7 @@ def _convert_value(value: Any) -> Any:
     return value
 
 
-def _make_text_cell(openpyxl: Any, sheet: Any, text: str) -> Any:
-    cell = openpyxl.cell.WriteOnlyCell(sheet, text)
+def _make_text_cell(openpyxl: Any, worksheet: Any, text: str) -> Any:
+    cell = openpyxl.cell.WriteOnlyCell(worksheet, text)
     cell.data_type = "s"
     return cell

@@ -1,4 +1,4 @@
-"""The one reader of tables: csv, tsv, jsonl, json, plain text (each also compressed by gzip), parquet, xlsx, standard input."""
+"""Readers of tables: csv, tsv, jsonl, json, plain text (each also compressed with gzip), parquet, xlsx, standard input."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from tempfile import NamedTemporaryFile
 from typing import Any
 
 from inbedder.errors import InputError, format_names, format_value
-from inbedder.io.columns import LINE_COLUMN, MAX_INSPECTED_ROWS, find_text_columns, list_columns, read_text
-from inbedder.io.formats import DELIMITER_NOTE, BadRow, Record, get_file_type, iterate_rows
+from inbedder.io.columns import LINE_COLUMN, MAX_INSPECTED_ROWS, Record, find_text_columns, list_columns, read_text
+from inbedder.io.formats import DELIMITER_NOTE, BadRow, get_file_type, iterate_rows
 
 READABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows that can be used, and how many could not."""
+    """The rows of a file that have a text, and the number of rows that have none."""
 
     texts: list[str]
     """The text of each row."""
     records: list[Record]
-    """The whole rows, as read."""
+    """The complete rows."""
     rows: list[int]
-    """Row number of each text in the file, from 1, the header not counted."""
+    """The row number of each text in the file, from 1, without the header."""
     text_columns: list[str]
-    """The columns of the texts, asked for or guessed."""
+    """The text columns, requested or guessed."""
     skipped: int
-    """Bad rows that were left out."""
+    """Number of bad rows that were left out."""
     parsed: list[tuple[int, Record]]
-    """All rows that could be parsed, those without a text too, each behind its number."""
+    """Numbers and records of all rows that could be parsed, including those without a text."""
 
     @property
     def unparsed(self) -> int:
-        """Bad rows of which not even the cells are known."""
+        """Number of bad rows whose cells could not be parsed."""
         return self.skipped - (len(self.parsed) - len(self.texts))
 
     def column(self, name: str) -> list[Any]:
-        """Values of one column.
+        """Return the values of a column.
 
         Args:
             name: The column.
@@ -52,7 +52,7 @@ class Table:
             One value per text.
 
         Raises:
-            InputError: When there is no such column.
+            InputError: When the column does not exist.
         """
         columns = list_columns(self.records)
         if name not in columns:
@@ -60,24 +60,26 @@ class Table:
         return [record.get(name) for record in self.records]
 
     def with_columns(self, columns: Mapping[str, Sequence[Any]]) -> list[Record]:
-        """The table as it was read, with more columns behind its own.
+        """Return the rows of the file with additional columns after their own.
 
         Args:
-            columns: Name and values, one per text. A name that the table has already gets a number behind it.
+            columns: Name and values, one per text. If the table already has a column of a name, the new one gets a number.
 
         Returns:
             One row per parsed row, in their order, all with the same columns; rows without a text have None in the new ones.
         """
-        own = list_columns([record for _, record in self.parsed])
-        taken, names = set(own), []
+        table_columns = list_columns([record for _, record in self.parsed])
+        used_names, new_names = set(table_columns), []
         for name in columns:
-            free = next(other for i in count(1) if (other := name if i == 1 else f"{name}_{i}") not in taken)
-            names.append(free)
-            taken.add(free)
-        added = dict(zip(self.rows, zip(*columns.values(), strict=True), strict=True))
-        nothing = (None,) * len(names)
+            candidates = (name if i == 1 else f"{name}_{i}" for i in count(1))
+            free_name = next(candidate for candidate in candidates if candidate not in used_names)
+            new_names.append(free_name)
+            used_names.add(free_name)
+        new_values = dict(zip(self.rows, zip(*columns.values(), strict=True), strict=True))
+        no_values = (None,) * len(new_names)
         return [
-            {name: record.get(name) for name in own} | dict(zip(names, added.get(number, nothing), strict=True))
+            {name: record.get(name) for name in table_columns}
+            | dict(zip(new_names, new_values.get(number, no_values), strict=True))
             for number, record in self.parsed
         ]
 
@@ -85,50 +87,57 @@ class Table:
 def read_table(
     source: str, text_column: str | Sequence[str] | None = None, *, skip_bad: bool = False, delimiter: str | None = None
 ) -> Table:
-    """Read texts with their rows.
+    r"""Read the texts and the rows of a table.
 
     Args:
-        source: A file (.csv .tsv .jsonl .json .txt, also compressed by gzip, .parquet or the first sheet of an .xlsx), or "-" for
-            one text per line on standard input. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark; cells of a .csv are
-            set apart by commas, semicolons, tabs or bars, whichever fits header and first rows best.
-        text_column: The column that holds the texts, or several, whose cells are joined by line breaks. None takes the one called
-            "text", or else the only one that contains text, if no other is empty.
-        skip_bad: Leave out rows without a text or that cannot be parsed, instead of stopping at the first.
-        delimiter: What stands between the cells of a .csv or .tsv; None finds it.
+        source: A file (.csv .tsv .jsonl .json .txt, also compressed with gzip, .parquet or the first sheet of an .xlsx), or "-"
+            for one text per line on standard input. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark. The delimiter of
+            a .csv (comma, semicolon, tab or bar) is the one that fits header and first rows best.
+        text_column: The text column, or several, whose cells are joined by line breaks. None takes the one named "text", or else
+            the only column that contains text, if no other column is empty.
+        skip_bad: Leave out rows that have no text or cannot be parsed, instead of raising an error at the first.
+        delimiter: Field delimiter of a .csv or .tsv; None detects it.
 
     Returns:
         The table.
 
     Raises:
-        InputError: When the file, its type, a row or the column is not what it should be; the message says which.
+        InputError: When the file, its type, a row or the column is not usable; the message says which.
+
+    Example:
+        >>> from pathlib import Path
+        >>> from inbedder.io.tables import read_table
+        >>> _ = Path("reviews.csv").write_text("text,stars\nThe soup was cold.,2\n")
+        >>> read_table("reviews.csv").texts
+        ['The soup was cold.']
     """
-    parsed, bad = _parse(source, delimiter)
-    if bad and not skip_bad:
-        raise _make_row_error(source, *bad[0])
+    parsed, bad_rows = _parse(source, delimiter)
+    if bad_rows and not skip_bad:
+        raise _make_row_error(source, *bad_rows[0])
     if not parsed:
-        raise InputError(f"{format_value(source)} holds no rows{' that can be read' if bad else ''}.")
+        raise InputError(f"{format_value(source)} has no rows{' that can be read' if bad_rows else ''}.")
     columns = find_text_columns([record for _, record in parsed], LINE_COLUMN if _is_plain(source) else text_column)
-    found = [read_text(record, columns) for _, record in parsed]
-    good = [i for i, (_, reason) in enumerate(found) if reason is None]
+    results = [read_text(record, columns) for _, record in parsed]
+    good = [i for i, (_, reason) in enumerate(results) if reason is None]
     if len(good) < len(parsed) and not skip_bad:
-        first = next(i for i, (_, reason) in enumerate(found) if reason is not None)
-        raise _make_row_error(source, parsed[first][0], str(found[first][1]))
+        first_bad = next(i for i, (_, reason) in enumerate(results) if reason is not None)
+        raise _make_row_error(source, parsed[first_bad][0], str(results[first_bad][1]))
     if not good:
         raise InputError(f"{format_value(source)}: no row has a text in column {format_names(columns)}.")
     return Table(
-        texts=[found[i][0] for i in good],
+        texts=[results[i][0] for i in good],
         records=[parsed[i][1] for i in good],
         rows=[parsed[i][0] for i in good],
         text_columns=columns,
-        skipped=len(bad) + len(parsed) - len(good),
+        skipped=len(bad_rows) + len(parsed) - len(good),
         parsed=parsed,
     )
 
 
 def _make_row_error(source: str, number: int, reason: str) -> InputError:
-    other = " If something else stands between the cells, name it with --delimiter." if DELIMITER_NOTE in reason else ""
+    advice = " If the file has another delimiter, set it with --delimiter." if DELIMITER_NOTE in reason else ""
     return InputError(
-        f"{format_value(source)}, row {number}: {reason} Mend the row, or leave out such rows with --skip-bad.{other}"
+        f"{format_value(source)}, row {number}: {reason} Correct the row, or leave out such rows with --skip-bad.{advice}"
     )
 
 
@@ -137,37 +146,37 @@ def _is_plain(source: str) -> bool:
 
 
 def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]], list[tuple[int, str]]]:
-    """Rows that parse and rows that do not, each with its number."""
+    """Return the rows that can be parsed, and the reasons why the others cannot, each with its number."""
     parsed: list[tuple[int, Record]] = []
-    bad: list[tuple[int, str]] = []
+    bad_rows: list[tuple[int, str]] = []
     for number, row in stream_rows(source, delimiter=delimiter):
         if isinstance(row, BadRow):
-            bad.append((number, str(row)))
+            bad_rows.append((number, str(row)))
         else:
             parsed.append((number, row))
-    return parsed, bad
+    return parsed, bad_rows
 
 
 def stream_rows(
     source: str, columns: Sequence[str] | None = None, *, delimiter: str | None = None
 ) -> Iterator[tuple[int, Record | BadRow]]:
-    """Read a table row by row, so that memory does not grow with it.
+    """Read a table row by row, with constant memory.
 
     Args:
-        source: As for ``read_table``.
-        columns: The columns that are needed; a parquet file then reads no other.
-        delimiter: As for ``read_table``.
+        source: A file of a type that ``read_table`` reads, or "-" for standard input.
+        columns: The required columns, to which the reading of a parquet file is restricted.
+        delimiter: Field delimiter of a .csv or .tsv; None detects it.
 
     Yields:
-        The row's number in the file, from 1, and the row, or why it cannot be read.
+        The row's number in the file, from 1, and the row, or the reason why it cannot be read.
 
     Raises:
-        InputError: When the file or its type is not what it should be.
+        InputError: When the file or its type is not usable.
     """
-    kind, name = get_file_type(Path(source)), format_value(source)
-    if source != "-" and kind not in READABLE_TYPES:
+    file_type, name = get_file_type(Path(source)), format_value(source)
+    if source != "-" and file_type not in READABLE_TYPES:
         readable = f"{' '.join(READABLE_TYPES)} (texts also as .gz)"
-        raise InputError(f"{name}: unknown file type {format_value(kind)}. Give one of {readable}, or - for lines on stdin.")
+        raise InputError(f"{name}: unknown file type {format_value(file_type)}. Use one of {readable}, or - for lines on stdin.")
     try:
         yield from iterate_rows(source, columns, delimiter)
     except UnicodeDecodeError as error:
@@ -180,55 +189,55 @@ def stream_rows(
 
 @dataclass(frozen=True)
 class TextStream:
-    """The texts of a table, read row by row each time that they are asked for, so that memory does not grow with them."""
+    """The texts of a table. Each iteration reads the file again, with constant memory."""
 
     source: str
     """The file."""
     text_columns: list[str]
-    """The columns of the texts."""
+    """The text columns."""
     count: int
-    """How many texts there are."""
+    """Number of texts."""
     skipped: int
-    """Bad rows that are left out."""
+    """Number of bad rows that are left out."""
     delimiter: str | None = None
-    """What stands between the cells of a .csv; None finds it."""
+    """Field delimiter of a .csv; None detects it."""
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Read the file anew.
+        """Read the file.
 
         Yields:
-            Each text behind its row number in the file, from 1.
+            The row number of each text in the file, from 1, and the text.
 
         Raises:
-            InputError: When the file gives other rows than before.
+            InputError: When the file has changed.
         """
-        found = 0
+        num_texts = 0
         for number, row in stream_rows(self.source, self.text_columns, delimiter=self.delimiter):
             text, reason = ("", "") if isinstance(row, BadRow) else read_text(row, self.text_columns)
             if reason is None:
-                found += 1
+                num_texts += 1
                 yield number, text
-        if found != self.count:
-            raise InputError(f"{format_value(self.source)} changed while it was read. Run again when nobody writes to it.")
+        if num_texts != self.count:
+            raise InputError(f"{format_value(self.source)} changed while it was read. Rerun when no process writes to it.")
 
 
 @contextmanager
 def open_texts(
     source: str, text_column: str | Sequence[str] | None = None, *, skip_bad: bool = False, delimiter: str | None = None
 ) -> Iterator[TextStream]:
-    """Read a table once to find out whether all of it can be used, and keep none of it.
+    """Check that all of a table can be used, by reading it once without keeping it.
 
     Args:
-        source: As for ``read_table``; standard input is copied to a temporary file.
-        text_column: As for ``read_table``.
-        skip_bad: As for ``read_table``.
-        delimiter: As for ``read_table``.
+        source: A file of a type that ``read_table`` reads, or "-" for standard input, which is copied to a temporary file.
+        text_column: The text column, or several; None guesses it.
+        skip_bad: Leave out rows that have no text or cannot be parsed.
+        delimiter: Field delimiter of a .csv or .tsv; None detects it.
 
     Yields:
-        The texts; standard input's are there within the block alone.
+        The texts. Those of standard input are available only inside the block.
 
     Raises:
-        InputError: As ``read_table`` does.
+        InputError: When the file, its type, a row or the column is not usable.
     """
     with ExitStack() as stack:
         path = source
@@ -237,29 +246,29 @@ def open_texts(
             shutil.copyfileobj(sys.stdin.buffer, copy)
             copy.flush()
             path = copy.name
-        columns = find_columns(path, text_column, name=source, delimiter=delimiter)
-        texts = skipped = 0
+        columns = find_columns(path, text_column, display_name=source, delimiter=delimiter)
+        num_texts = num_skipped = 0
         for number, row in stream_rows(path, columns, delimiter=delimiter):
             reason = str(row) if isinstance(row, BadRow) else read_text(row, columns)[1]
             if reason is not None and not skip_bad:
                 raise _make_row_error(source, number, reason)
-            texts, skipped = texts + (reason is None), skipped + (reason is not None)
-        if not texts:
+            num_texts, num_skipped = num_texts + (reason is None), num_skipped + (reason is not None)
+        if not num_texts:
             raise InputError(f"{format_value(source)}: no row has a text in column {format_names(columns)}.")
-        yield TextStream(path, columns, texts, skipped, delimiter)
+        yield TextStream(path, columns, num_texts, num_skipped, delimiter)
 
 
 def read_rows(source: str) -> list[Record]:
-    """Read all rows of a table that has to be whole.
+    """Read all rows of a table, none of which may be bad.
 
     Args:
-        source: As for ``read_table``.
+        source: A file of a type that ``read_table`` reads.
 
     Returns:
         The rows.
 
     Raises:
-        InputError: When the file cannot be read or a row of it cannot be parsed.
+        InputError: When the file cannot be read or a row cannot be parsed.
     """
     rows: list[Record] = []
     for number, row in stream_rows(source):
@@ -274,29 +283,29 @@ def find_columns(
     text_column: str | Sequence[str] | None,
     id_column: str | None = None,
     *,
-    name: str | None = None,
+    display_name: str | None = None,
     delimiter: str | None = None,
 ) -> list[str]:
-    """Find the columns of the texts from the first rows alone.
+    """Find the text columns from the first rows.
 
     Args:
         source: A file.
-        text_column: The column or columns asked for; None guesses one.
-        id_column: A column that has to be there too.
-        name: What messages call the source, if not by its own name.
-        delimiter: As for ``read_table``.
+        text_column: The requested column or columns; None guesses one.
+        id_column: Another column that must exist.
+        display_name: The name of the source in messages; None for its own name.
+        delimiter: Field delimiter of a .csv or .tsv; None detects it.
 
     Returns:
-        The names of the texts' columns.
+        The names of the text columns.
 
     Raises:
-        InputError: When there is no such column, or no row.
+        InputError: When a column does not exist, or there are no rows.
     """
     rows = islice(stream_rows(source, delimiter=delimiter), MAX_INSPECTED_ROWS)
     head = [row for _, row in rows if not isinstance(row, BadRow)]
     if not head:
-        raise InputError(f"{format_value(name or source)} holds no rows.")
+        raise InputError(f"{format_value(display_name or source)} has no rows.")
     if id_column is not None and id_column not in list_columns(head):
         names = format_names(list_columns(head))
-        raise InputError(f"No column {format_value(id_column)}. The columns are: {names}. Name one with --id-column.")
+        raise InputError(f"No column {format_value(id_column)}. The columns are: {names}. Choose one with --id-column.")
     return find_text_columns(head, LINE_COLUMN if _is_plain(source) else text_column)

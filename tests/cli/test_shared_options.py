@@ -54,7 +54,7 @@ def test_an_output_that_is_the_input_is_refused_before_any_work(folder, command,
         output = input_path.with_name(f"other{input_path.suffix}")
         link(input_path, output)
     first = ("-o", "first.csv") if command == "cluster" else ()
-    assert "is the input itself, which would be lost" in refused(command, input_path, *first, "-o", output.name, *NOT_LOADED)
+    assert "is the input itself, which would be overwritten" in refused(command, input_path, *first, "-o", output.name, *NOT_LOADED)
     assert input_path.read_bytes() == content
     assert not (folder / "first.csv").exists()
 
@@ -99,7 +99,7 @@ def test_outputs_that_are_no_regular_files_are_refused(folder, command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unwritable_folder_is_refused_before_the_model_is_loaded(folder, command):
     if not Path("/proc/self").is_dir():
-        pytest.skip("needs a folder that nobody can write to")
+        pytest.skip("needs an unwritable folder")
     assert "Cannot write" in refused(command, "reviews.csv", "-o", f"/proc/self/{COMMANDS[command]}", *NOT_LOADED)
 
 
@@ -121,11 +121,11 @@ def test_checks_of_outputs_leave_no_file(folder):
 
 
 def test_links_and_modes_of_outputs_stay(folder, make_model):
-    (folder / "kept").mkdir()
-    target = folder / "kept" / "real.npy"
+    (folder / "outputs").mkdir()
+    target = folder / "outputs" / "real.npy"
     target.write_text("old")
     target.chmod(0o640)
-    (folder / "v.npy").symlink_to("kept/real.npy")
+    (folder / "v.npy").symlink_to("outputs/real.npy")
     assert invoke("embed", "reviews.csv", "-o", "v.npy", "--model", make_model("bert"))[0] == 0
     assert (folder / "v.npy").is_symlink()
     assert np.load(target).shape == (4, 32)

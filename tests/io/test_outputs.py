@@ -17,19 +17,19 @@ HARMLESS = ["a=1", " =1", "'=1", "", "1-1", "-1", "+1", "-3.25", "-1.000,5", "+5
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
-def test_texts_that_begin_as_formulas_are_guarded_in_tables_that_spreadsheets_open(tmp_path, name):
+def test_formulas_are_guarded_in_csv_and_tsv(tmp_path, name):
     rows = [{"n": -i, "share": -0.5, "text": text} for i, text in enumerate([*DANGEROUS, *HARMLESS])]
     write_records(rows, tmp_path / name)
     with (tmp_path / name).open(newline="") as file:
-        found = list(csv.reader(file, delimiter="\t" if name == "t.tsv" else ","))
-    assert found[0] == ["n", "share", "text"]
-    assert found[1:] == [
+        table = list(csv.reader(file, delimiter="\t" if name == "t.tsv" else ","))
+    assert table[0] == ["n", "share", "text"]
+    assert table[1:] == [
         *([str(-i), "-0.5", f"'{text}"] for i, text in enumerate(DANGEROUS)),
         *([str(-i - len(DANGEROUS)), "-0.5", text] for i, text in enumerate(HARMLESS)),
     ]
 
 
-def test_names_of_columns_are_guarded_too(tmp_path):
+def test_column_names_are_guarded(tmp_path):
     write_records([{"=1+1": "a b"}], tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text().splitlines() == ["'=1+1", "a b"]
 
@@ -42,10 +42,10 @@ def test_the_guard_can_be_turned_off(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.json", "t.parquet", "t.xlsx"])
-def test_other_tables_hold_texts_as_they_are(tmp_path, name):
+def test_other_tables_contain_texts_unchanged(tmp_path, name):
     if name == "t.xlsx":
         pytest.importorskip("openpyxl")
-    rows = [{"text": text} for text in DANGEROUS if name != "t.xlsx" or "\r" not in text]  # xml knows one end of a line
+    rows = [{"text": text} for text in DANGEROUS if name != "t.xlsx" or "\r" not in text]  # XML has one line ending
     write_records(rows, tmp_path / name)
     assert read_rows(str(tmp_path / name)) == rows
 
@@ -63,7 +63,7 @@ NOON = datetime.datetime(2024, 1, 2, 12)
         ("t.xlsx", {"day": DAY, "noon": NOON, "price": 1.5, "tags": '["é", 1]', "mixed": "a"}),
     ],
 )
-def test_dates_and_other_values_of_a_users_columns_are_written(tmp_path, name, cells):
+def test_dates_and_other_values_are_written(tmp_path, name, cells):
     if name == "t.xlsx":
         pytest.importorskip("openpyxl")
     row = {"day": DAY, "noon": NOON, "price": Decimal("1.50"), "tags": ["é", 1], "mixed": "a"}
@@ -77,7 +77,7 @@ def test_dates_and_other_values_of_a_users_columns_are_written(tmp_path, name, c
     assert first.get("more") == empty
 
 
-def test_answers_are_guarded_as_texts_are(tmp_path):
+def test_answers_are_guarded_like_texts(tmp_path):
     path = tmp_path / "t.csv"
     write_answers(path, [["=a", "b"]], [1], ["-c"])
     assert read_rows(str(path)) == [{"row": "1", "text": "'-c", "answer_1": "'=a", "answer_2": "b"}]
@@ -94,7 +94,7 @@ def test_vectors_are_written_through_a_link(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
-def test_vectors_that_come_bit_by_bit_are_one_table(tmp_path, name):
+def test_vectors_written_in_batches_are_one_table(tmp_path, name):
     vectors = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     texts = [*"abcde", "lone \ud800", "😀"]
     with open_vector_writer(tmp_path / name, 7) as writer:
@@ -112,26 +112,28 @@ def test_vectors_that_come_bit_by_bit_are_one_table(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
-def test_a_disk_that_fills_up_is_said_and_leaves_nothing(tmp_path, name, monkeypatch):
-    def full(*_args):
+def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path, name, monkeypatch):
+    def raise_disk_full(*_args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.raises(InputError, match="No space left on device"), open_vector_writer(tmp_path / name, 2) as writer:
         writer.add([1], ["a"], np.ones((1, 3), np.float32))
-        monkeypatch.setattr(writer, "file", SimpleNamespace(tell=lambda: 1, write=full, close=writer.file.close))
-        monkeypatch.setattr(writer, "table", writer.table and SimpleNamespace(write_table=full, close=writer.table.close))
+        monkeypatch.setattr(writer, "file", SimpleNamespace(tell=lambda: 1, write=raise_disk_full, close=writer.file.close))
+        monkeypatch.setattr(
+            writer, "table", writer.table and SimpleNamespace(write_table=raise_disk_full, close=writer.table.close)
+        )
         writer.add([2], ["b"], np.ones((1, 3), np.float32))
     assert os.listdir(tmp_path) == []
 
 
-def test_a_flipped_bit_in_a_written_parquet_file_is_found_by_its_reader(tmp_path):
+def test_a_flipped_bit_in_a_written_parquet_file_is_detected(tmp_path):
     path = tmp_path / "t.parquet"
     with open_vector_writer(path, 1) as writer:
         writer.add([1], ["I love cats"], np.ones((1, 4), np.float32))
     write_records([{"text": "I love dogs"}], tmp_path / "r.parquet")
-    for written, text in ((path, b"love cats"), (tmp_path / "r.parquet", b"love dogs")):
-        content = bytearray(written.read_bytes())
-        content[content.index(text)] ^= 1  # its first place is the page; statistics follow
-        written.write_bytes(content)
+    for file, text in ((path, b"love cats"), (tmp_path / "r.parquet", b"love dogs")):
+        content = bytearray(file.read_bytes())
+        content[content.index(text)] ^= 1  # the first match is in the page; statistics follow
+        file.write_bytes(content)
         with pytest.raises(InputError, match="CRC"):
-            read_rows(str(written))
+            read_rows(str(file))

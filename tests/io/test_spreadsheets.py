@@ -1,4 +1,4 @@
-"""Sheets are read and written as people have them."""
+"""Spreadsheets as people have them are read and written."""
 
 import datetime
 import zipfile
@@ -12,7 +12,7 @@ from inbedder.io.outputs import check_writable, write_records  # noqa: E402
 from inbedder.io.tables import open_texts, read_rows, read_table  # noqa: E402
 
 
-def workbook(path, *rows, sheets=("first",)):
+def write_workbook(path, *rows, sheets=("first",)):
     book = openpyxl.Workbook()
     book.active.title = sheets[0]
     for row in rows:
@@ -25,7 +25,7 @@ def workbook(path, *rows, sheets=("first",)):
 
 def test_texts_numbers_and_dates_of_a_sheet_keep_their_types(tmp_path):
     day = datetime.date(2024, 5, 1)
-    path = workbook(
+    path = write_workbook(
         tmp_path / "t.xlsx", ["id", "review", "day", 2024], [1, "I love it", day, 0.5], [2, "not so much", None, True]
     )
     table = read_table(path)
@@ -39,7 +39,7 @@ def test_texts_numbers_and_dates_of_a_sheet_keep_their_types(tmp_path):
 
 def test_blank_rows_short_rows_and_columns_without_a_name_are_read(tmp_path):
     rows = [[], ["text", None, "n"], ["a b", "x", 1], [], ["c d"], ["e f", None, None, "beyond"]]
-    path = workbook(tmp_path / "t.xlsx", *rows)
+    path = write_workbook(tmp_path / "t.xlsx", *rows)
     with pytest.raises(InputError, match="row 4: 4 cells under 3 columns"):
         read_table(path)
     table = read_table(path, skip_bad=True)
@@ -48,20 +48,20 @@ def test_blank_rows_short_rows_and_columns_without_a_name_are_read(tmp_path):
 
 
 def test_a_header_with_one_name_twice_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"t\.xlsx' names 'text' twice"):
-        read_rows(workbook(tmp_path / "t.xlsx", ["text", "text"], ["a", "b"]))
+    with pytest.raises(InputError, match=r"t\.xlsx' contains 'text' twice"):
+        read_rows(write_workbook(tmp_path / "t.xlsx", ["text", "text"], ["a", "b"]))
 
 
-def test_of_several_sheets_the_first_is_read_and_the_others_are_named(tmp_path):
-    path = workbook(tmp_path / "t.xlsx", ["text"], ["a b"], sheets=("first", "second"))
-    with pytest.warns(UserWarning, match="the first sheet, 'first', is read, and no other \\('second'\\)"):
+def test_only_the_first_sheet_is_read_and_the_others_are_reported(tmp_path):
+    path = write_workbook(tmp_path / "t.xlsx", ["text"], ["a b"], sheets=("first", "second"))
+    with pytest.warns(UserWarning, match="reading only the first sheet, 'first', not 'second'"):
         assert read_table(path).texts == ["a b"]
 
 
 @pytest.mark.parametrize("damage", ["no archive", "another archive", "half", "flipped"])
-def test_a_damaged_workbook_is_named(tmp_path, damage):
+def test_a_damaged_workbook_is_reported(tmp_path, damage):
     path = tmp_path / "t.xlsx"
-    workbook(path, ["text"], *[[f"a b {i}"] for i in range(2000)])
+    write_workbook(path, ["text"], *[[f"a b {i}"] for i in range(2000)])
     content = path.read_bytes()
     if damage == "another archive":
         with zipfile.ZipFile(path, "w") as archive:
@@ -74,7 +74,7 @@ def test_a_damaged_workbook_is_named(tmp_path, damage):
         read_rows(str(path))
 
 
-def test_a_missing_workbook_is_named_and_a_compressed_one_refused(tmp_path):
+def test_missing_and_compressed_workbooks_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"Cannot read .*No such file"):
         read_rows(str(tmp_path / "none.xlsx"))
     with pytest.raises(InputError, match=r"unknown file type '.gz'"):
@@ -85,17 +85,17 @@ def test_texts_that_look_like_formulas_are_written_as_texts(tmp_path):
     rows = [{"text": text} for text in ("=1+1", "+1", "@sum", "-1", "plain")]
     write_records(rows, tmp_path / "t.xlsx")
     assert read_rows(str(tmp_path / "t.xlsx")) == rows
-    sheet = openpyxl.load_workbook(tmp_path / "t.xlsx").active
-    assert {cell.data_type for row in sheet.iter_rows(min_row=2) for cell in row} <= {"s", "inlineStr"}
+    worksheet = openpyxl.load_workbook(tmp_path / "t.xlsx").active
+    assert {cell.data_type for row in worksheet.iter_rows(min_row=2) for cell in row} <= {"s", "inlineStr"}
 
 
-def test_what_a_cell_cannot_hold_is_written_in_the_nearest_way(tmp_path):
-    zone = datetime.timezone(datetime.timedelta(hours=2))
+def test_values_that_a_cell_cannot_hold_are_converted(tmp_path):
+    timezone = datetime.timezone(datetime.timedelta(hours=2))
     row = {
         "long id": 1234567890123456789,
         "nan": float("nan"),
         "infinite": float("inf"),
-        "zoned": datetime.datetime(2024, 1, 2, 3, tzinfo=zone),
+        "zoned": datetime.datetime(2024, 1, 2, 3, tzinfo=timezone),
         "control": "a\x00b\x1b",
         "surrogate": "a\ud83d",
         "nested": {"a": [1]},
@@ -116,7 +116,7 @@ def test_what_a_cell_cannot_hold_is_written_in_the_nearest_way(tmp_path):
     ]
 
 
-def test_texts_beyond_the_longest_cell_are_cut_and_counted(tmp_path):
+def test_texts_longer_than_a_cell_are_cut_and_counted(tmp_path):
     with pytest.warns(UserWarning, match="1 cells were cut to 32,767 characters"):
         write_records([{"text": "x" * 40_000}, {"text": "x" * 32_767}], tmp_path / "t.xlsx")
     assert [len(row["text"]) for row in read_rows(str(tmp_path / "t.xlsx"))] == [32_767, 32_767]
@@ -125,14 +125,14 @@ def test_texts_beyond_the_longest_cell_are_cut_and_counted(tmp_path):
 def test_more_rows_than_a_sheet_holds_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("inbedder.io.spreadsheets.MAX_ROWS", 3)
     write_records([{"n": 1}] * 2, tmp_path / "t.xlsx")
-    with pytest.raises(InputError, match=r"3 rows are more than the 2 that an \.xlsx file holds. Write a \.csv"):
+    with pytest.raises(InputError, match=r"3 rows are more than the 2 that an \.xlsx file can hold. Write a \.csv"):
         write_records([{"n": 1}] * 3, tmp_path / "u.xlsx")
     assert not (tmp_path / "u.xlsx").exists()
 
 
 def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
-    path = workbook(tmp_path / "t.xlsx", ["text"], ["a b"])
+    path = write_workbook(tmp_path / "t.xlsx", ["text"], ["a b"])
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    for do in (lambda: read_table(path), lambda: check_writable(tmp_path / "u.xlsx")):
-        with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[xlsx\]'"):
-            do()
+    for function in (lambda: read_table(path), lambda: check_writable(tmp_path / "u.xlsx")):
+        with pytest.raises(MissingExtraError, match=r"pip install 'inbedder\[mini\]'"):
+            function()

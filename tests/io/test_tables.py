@@ -24,7 +24,7 @@ def write(folder, kind, rows=ROWS):
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl", ".parquet"])
-def test_every_format_gives_back_what_was_written(tmp_path, kind):
+def test_every_format_round_trips(tmp_path, kind):
     table = read_table(write(tmp_path, kind))
     assert table.texts == [row["text"] for row in ROWS]
     assert table.records == ROWS
@@ -32,30 +32,30 @@ def test_every_format_gives_back_what_was_written(tmp_path, kind):
     assert table.column("id") == ["1", "2"]
 
 
-def test_plain_text_is_one_text_a_line(tmp_path):
+def test_plain_text_is_one_text_per_line(tmp_path):
     assert read_table(write(tmp_path, ".txt")).texts == ["I love cats", 'dogs, "too" and birds']
 
 
-def test_standard_input_is_one_text_a_line(monkeypatch):
+def test_standard_input_is_one_text_per_line(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("a 😀\nb\n\n".encode())))
     assert read_table("-").texts == ["a 😀", "b"]
 
 
-def test_lines_on_standard_input_may_be_numbers_and_start_with_a_byte_order_mark(monkeypatch):
+def test_standard_input_may_be_numbers_after_a_byte_order_mark(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\ufeff123\n456\n".encode())))
     assert read_table("-").texts == ["123", "456"]
 
 
 def test_a_header_with_one_name_twice_is_refused(tmp_path):
     (tmp_path / "t.csv").write_text("text,text\na b,c d\n")
-    with pytest.raises(InputError, match="The header names 'text' twice"):
+    with pytest.raises(InputError, match="The header contains 'text' twice"):
         read_table(str(tmp_path / "t.csv"))
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
 def test_an_unclosed_quote_never_swallows_rows_silently(tmp_path, name):
     (tmp_path / name).write_text('text\nfine one\n"never closed\nlost one\n')
-    with pytest.raises(InputError, match=r"row 2: not readable as csv .*Look at its quotes"):
+    with pytest.raises(InputError, match=r"row 2: not readable as csv .*Check its quotes"):
         read_table(str(tmp_path / name))
     table = read_table(str(tmp_path / name), skip_bad=True)
     assert (table.texts, table.rows, table.skipped) == (["fine one", "lost one"], [1, 3], 1)
@@ -72,18 +72,18 @@ def test_the_text_column_is_the_one_with_several_words(tmp_path):
     assert read_table(write(tmp_path, ".csv", rows)).texts == ["I love it", "not so much"]
 
 
-def test_several_text_columns_are_named(tmp_path):
+def test_several_candidates_for_the_text_column_are_listed(tmp_path):
     path = write(tmp_path, ".csv", [{"title": "a b", "body": "c d"}])
-    with pytest.raises(InputError, match=r"Several columns hold text; the columns are: 'title', 'body'. Name one with"):
+    with pytest.raises(InputError, match=r"Several columns contain text; the columns are: 'title', 'body'. Choose one with"):
         read_table(path)
     assert read_table(path, "body").texts == ["c d"]
 
 
 @pytest.mark.parametrize("empty", ["", " ", None])
-def test_a_label_is_not_taken_for_the_text_where_the_texts_are_missing(tmp_path, empty):
+def test_a_label_is_not_guessed_as_the_text_if_texts_are_missing(tmp_path, empty):
     rows = [{"id": "1", "review": empty, "label": "very good"}, {"id": "2", "review": empty, "label": "bad"}]
     path = write(tmp_path, ".jsonl", rows)
-    with pytest.raises(InputError, match=r"Only 'label' holds text, but the texts may belong to an empty column \('review'\)"):
+    with pytest.raises(InputError, match=r"Only 'label' contains text, but the texts may belong in an empty column \('review'\)"):
         read_table(path)
     assert read_table(path, "label").texts == ["very good", "bad"]
 
@@ -94,7 +94,7 @@ def test_blank_cells_do_not_count_against_the_text_column(tmp_path):
     assert (table.text_columns, table.texts, table.skipped) == (["review"], ["I love it"] * 4, 6)
 
 
-def test_a_column_called_text_is_the_text_column_even_when_it_is_empty(tmp_path):
+def test_a_column_named_text_is_used_even_if_it_is_empty(tmp_path):
     rows = [{"text": "good", "title": "Very good indeed", "notes": ""}]
     assert read_table(write(tmp_path, ".csv", rows)).texts == ["good"]
     with pytest.raises(InputError, match="row 1: column 'text' is empty"):
@@ -102,7 +102,7 @@ def test_a_column_called_text_is_the_text_column_even_when_it_is_empty(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["Text", " TEXT"])
-def test_a_column_called_text_is_found_whatever_its_case(tmp_path, name):
+def test_a_column_named_text_is_found_in_any_case(tmp_path, name):
     rows = [{"title": "Very good indeed", name: "good", "body": "a b"}]
     assert read_table(write(tmp_path, ".csv", rows)).texts == ["good"]
     assert read_table(write(tmp_path, ".csv", [{**rows[0], "text": "better"}])).texts == ["better"]
@@ -121,7 +121,7 @@ def test_several_text_columns_are_joined_and_empty_cells_left_out(tmp_path, kind
         read_table(path, ["title", "boby"])
 
 
-def test_a_row_is_bad_when_all_its_text_columns_are_empty_or_one_holds_no_text(tmp_path):
+def test_a_row_is_bad_if_its_cells_are_empty_or_one_is_not_text(tmp_path):
     path = write(tmp_path, ".jsonl", [{"a": "x y", "b": None}, {"a": "", "b": " "}, {"a": "x y", "b": 3}, {"a": "", "b": 3}])
     with pytest.raises(InputError, match="row 2: column 'a' is empty"):
         read_table(path, ["a", "b"])
@@ -129,7 +129,7 @@ def test_a_row_is_bad_when_all_its_text_columns_are_empty_or_one_holds_no_text(t
     assert (table.texts, table.rows, table.skipped) == (["x y"], [1], 3)
 
 
-def test_new_columns_stand_behind_those_of_the_whole_table(tmp_path):
+def test_new_columns_follow_those_of_the_table(tmp_path):
     (tmp_path / "t.csv").write_text("text,group,day\ngood,A,2024-01-02\n,B,2024-01-03\none,two,three,four\nbad,C,2024-01-04\n")
     table = read_table(str(tmp_path / "t.csv"), skip_bad=True)
     assert (table.skipped, table.unparsed) == (2, 1)
@@ -162,8 +162,8 @@ def test_a_long_list_of_columns_is_cut(tmp_path):
         read_table(str(tmp_path / "t.csv"))
 
 
-def test_no_text_column_is_said(tmp_path):
-    with pytest.raises(InputError, match=r"No column holds text; the columns are: 'a', 'b'"):
+def test_a_table_without_text_is_reported(tmp_path):
+    with pytest.raises(InputError, match=r"No column contains text; the columns are: 'a', 'b'"):
         read_table(write(tmp_path, ".csv", [{"a": "1", "b": "2"}]))
 
 
@@ -186,7 +186,7 @@ def test_a_missing_column_lists_the_columns(tmp_path):
         ("t.txt", "fine\n\nlast\n", r"row 2: column 'text' is empty"),
     ],
 )
-def test_a_bad_row_is_named_and_can_be_left_out(tmp_path, name, content, message):
+def test_a_bad_row_is_reported_and_can_be_left_out(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=message + r".*--skip-bad"):
         read_table(str(tmp_path / name), "text")
@@ -206,10 +206,10 @@ def test_nan_cells_of_parquet_are_bad_rows(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.xls", b"PK", r"unknown file type '.xls'. Give one of .csv"),
+        ("t.xls", b"PK", r"unknown file type '.xls'. Use one of .csv"),
         ("t.csv", b"text\n\xff\xfe\n", "is not UTF-8 text. Convert it first: iconv"),
-        ("t.csv", b"", "holds no rows"),
-        ("t.csv", b"text\n", "holds no rows"),
+        ("t.csv", b"", "has no rows"),
+        ("t.csv", b"text\n", "has no rows"),
         ("t.parquet", b"no parquet at all", "is not a parquet file"),
     ],
 )
@@ -239,7 +239,7 @@ def test_json_is_a_list_of_rows_and_unknown_types_are_refused(tmp_path):
     assert not (tmp_path / "t.xls").exists()
 
 
-def test_tables_are_read_compressed_as_they_are_plain(tmp_path):
+def test_compressed_tables_equal_plain_ones(tmp_path):
     (tmp_path / "a.csv").write_text("text,n\nI love cats,1\nI love dogs,2\n")
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
     assert read_rows(str(tmp_path / "a.csv.gz")) == read_rows(str(tmp_path / "a.csv"))
@@ -247,7 +247,7 @@ def test_tables_are_read_compressed_as_they_are_plain(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [slice(0, 20), slice(5, None)])
-def test_a_damaged_archive_is_named(tmp_path, damage):
+def test_a_damaged_archive_is_reported(tmp_path, damage):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"text,n\n" + b"I love cats,1\n" * 50)[damage])
     with pytest.raises(InputError, match=r"Cannot read .*a\.csv\.gz"):
@@ -276,7 +276,7 @@ def test_parquet_is_not_read_compressed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [".csv", ".tsv", ".jsonl", ".parquet", ".txt"])
-def test_a_stream_of_texts_gives_what_the_table_holds_each_time(tmp_path, kind):
+def test_a_stream_yields_the_texts_of_the_table_each_time(tmp_path, kind):
     path = write(tmp_path, kind)
     table = read_table(path)
     with open_texts(path) as texts:
@@ -284,7 +284,7 @@ def test_a_stream_of_texts_gives_what_the_table_holds_each_time(tmp_path, kind):
         assert list(texts) == list(texts) == list(zip(table.rows, table.texts, strict=True))
 
 
-def test_a_stream_of_texts_finds_bad_rows_before_it_gives_any(tmp_path):
+def test_a_stream_finds_bad_rows_before_it_yields_any(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("id,text\n1,fine\n2,\n3,also fine\n4,a,b\n")
     with pytest.raises(InputError, match=r"t.csv', row 2: column 'text' is empty"), open_texts(str(path)):
@@ -297,7 +297,7 @@ def test_a_stream_of_texts_finds_bad_rows_before_it_gives_any(tmp_path):
         pass
 
 
-def test_a_table_that_changes_while_it_is_read_is_said(tmp_path):
+def test_a_table_that_changes_while_it_is_read_is_reported(tmp_path):
     path = tmp_path / "t.txt"
     path.write_text("a\nb\n")
     with open_texts(str(path)) as texts, pytest.raises(InputError, match="changed while it was read"):
