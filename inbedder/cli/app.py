@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -65,7 +66,7 @@ def _set_global_options(
     """Take the options before the command."""
 
 
-_EXAMPLES = {
+_EXAMPLES: dict[Callable[..., None], str] = {
     demo: "inbedder demo",
     embed: 'inbedder embed reviews.csv -i "What is the topic?" -o vectors.npy',
     answer: 'inbedder answer reviews.csv -i "What is the topic?"',

@@ -9,7 +9,7 @@ import typer
 
 from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.cli.cluster_output import write_groups
-from inbedder.cli.crosstab_tables import By, Crossing, DateFormat, Every, Over
+from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
 from inbedder.cli.inputs import embed_texts, load_embedder, read_texts
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
@@ -105,7 +105,7 @@ def cluster(
 
     for count in counts:
         check_groups(count, len(table.texts), method, min_size)  # before the model is loaded
-    crossing = Crossing(table, by or [], over, every, date_format)
+    cross_tabulation = CrossTabulation(table, by or [], over, every, date_format)
     labels = {name: table.column(name) for name in label_column or ()}
     embedder = load_embedder(model, **model_options)
     options = dict[str, Any](method=method, seed=seed, given_labels=labels, min_size=min_size)
@@ -113,9 +113,9 @@ def cluster(
     results = _cluster_texts(table.texts, instructions, counts, one_question, guided, namer, options)
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
-    crossing.cross(results)
-    write_groups(results, table, crossing, output, guard_cells)
-    crossing.show()
+    cross_tabulation.compute(results)
+    write_groups(results, table, cross_tabulation, output, guard_cells)
+    cross_tabulation.print_tables()
     save_groupings(results, save)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from inbedder.cli.shared_options import print_message
 
 if TYPE_CHECKING:
-    from inbedder.cli.crosstab_tables import Crossing
+    from inbedder.cli.crosstab_tables import CrossTabulation
     from inbedder.grouping.explain import LabelAgreement
     from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
@@ -19,7 +19,7 @@ MAX_LABELS = 3
 
 
 def write_groups(
-    results: Sequence[ClusterResult], table: Table, crossing: Crossing, output: Sequence[Path], guard_cells: bool
+    results: Sequence[ClusterResult], table: Table, cross_tabulation: CrossTabulation, output: Sequence[Path], guard_cells: bool
 ) -> None:
     """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
     from inbedder.grouping.grouped_texts import make_group_columns
@@ -28,7 +28,7 @@ def write_groups(
 
     pages = [path for path in output if path.suffix.lower() == ".html"]
     for path in pages:
-        save_report(results, path, crossings=crossing.tables, timelines=crossing.timelines, numbers=table.rows)
+        save_report(results, path, cross_tables=cross_tabulation.tables, timelines=cross_tabulation.timelines, numbers=table.rows)
     tables = [path for path in output if path not in pages]
     rows = table.with_columns(make_group_columns(results)) if tables else []
     for path in tables:

@@ -99,9 +99,7 @@ def _format_report(comparison: WordingComparison, numbers: Sequence[int]) -> lis
         other_groups = dict.fromkeys(
             names[label] for label in comparison.labels[:, row].tolist() if label != comparison.labels[comparison.best, row]
         )
-        best_group, excerpt = (
-            names[comparison.labels[comparison.best, row]],
-            text[:MAX_TEXT_CHARACTERS] + "…" * (len(text) > MAX_TEXT_CHARACTERS),
-        )
+        best_group = names[comparison.labels[comparison.best, row]]
+        excerpt = text[:MAX_TEXT_CHARACTERS] + "…" * (len(text) > MAX_TEXT_CHARACTERS)
         lines.append(f"  row {numbers[row]}, {moves[row]} of {count - 1}: {best_group} -> {' | '.join(other_groups)}: {excerpt}")
     return lines

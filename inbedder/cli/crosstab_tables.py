@@ -38,7 +38,7 @@ DateFormat = Annotated[
 ]
 
 
-class Crossing:
+class CrossTabulation:
     """The columns to cross-tabulate with the groups, read before the model runs, and the resulting tables."""
 
     tables: Sequence[CrossTable] = ()
@@ -74,7 +74,7 @@ class Crossing:
             self.days = list(parse_dates(table.column(over), date_format))
             self.every = make_calendar(self.days, every).every
 
-    def cross(self, results: Sequence[ClusterResult]) -> None:
+    def compute(self, results: Sequence[ClusterResult]) -> None:
         """Make the cross tables and timelines of groupings.
 
         Args:
@@ -89,7 +89,7 @@ class Crossing:
 
             self.timelines = make_timelines(results, self.days, self.every, title=self.over)
 
-    def show(self) -> None:
+    def print_tables(self) -> None:
         """Print the cross tables and timelines."""
         for table in self.tables:
             strength = f"{table.total:,} texts, Cramer's V {table.cramers_v:.2f}"

@@ -72,10 +72,10 @@ def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None,
             rows, strings = (list(column) for column in zip(*window, strict=True))
             if not width:
                 warn_of_unreadable(strings, embedder)
-            with warnings.catch_warnings(record=True) as records:
+            with warnings.catch_warnings(record=True) as caught_warnings:
                 warnings.simplefilter("always")
                 vectors = embedder.encode(strings, instruction, batch_size=batch_size, show_progress_bar=False)
-            for warning in records:
+            for warning in caught_warnings:
                 if isinstance(warning.message, TextCutWarning):
                     truncated_count += warning.message.count
                 else:
@@ -117,9 +117,7 @@ def embed_guided(
     for instruction in instructions:
         vectors = embedder.encode_guided(texts, instruction, sample=sample, generic=generic, batch_size=batch_size)
         count = len(texts if vectors.sample is None else vectors.sample)
-        mapped = (
-            f"; the rest were mapped (cosine of mapped and encoded vectors: {vectors.cosine:.2f})" if count < len(texts) else ""
-        )
-        print_message(f"{count} of {len(texts)} texts were encoded under {instruction or 'no question'!r}{mapped}.")
+        quality = f"; the rest were mapped (cosine to encoded vectors: {vectors.cosine:.2f})" if count < len(texts) else ""
+        print_message(f"{count} of {len(texts)} texts were encoded under {instruction or 'no question'!r}{quality}.")
         results.append(vectors)
     return results

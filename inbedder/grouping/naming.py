@@ -1,4 +1,4 @@
-"""Names of groups: no name is empty or occurs twice, whatever a namer returns, and mixed groups are marked."""
+"""Names of groups: no name is empty or occurs twice, and mixed groups are marked."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ BLOCK_ROWS = 8192
 
 @dataclass(frozen=True)
 class Choice:
-    """A chosen number of groups, with the criteria behind it."""
+    """A chosen number of groups and its criteria."""
 
     k: int
     """The chosen number."""

@@ -91,7 +91,7 @@ def test_a_signal_that_the_caller_ignores_is_ignored(folder):
 
 
 def run_as_command(body, before=""):
-    """Run a body in place of a command, through typer as commands are."""
+    """Run code as the body of a command."""
     indented = "".join(f"    {line}\n" for line in body.strip().splitlines())
     code = (
         f"import os, signal, sys, time\nimport typer\n{before}\n"
@@ -108,8 +108,8 @@ def test_a_signal_leaves_an_intact_cache_and_no_temporary_file(folder, make_mode
     (folder / "many.txt").write_text("".join(f"text number {i}\n" for i in range(200_000)))
     command = [sys.executable, "-m", "inbedder", "embed", "many.txt", "-o", "v.npy", "--model", make_model("bert")]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([*command, "--cache", "kept"], stderr=subprocess.PIPE, text=True, env=environment)
-    cache_file = folder / "kept" / "inbedder.sqlite-wal"
+    process = subprocess.Popen([*command, "--cache", "cache"], stderr=subprocess.PIPE, text=True, env=environment)
+    cache_file = folder / "cache" / "inbedder.sqlite-wal"
     for _ in range(600):
         if cache_file.exists() and cache_file.stat().st_size > 100_000:
             break
@@ -117,7 +117,7 @@ def test_a_signal_leaves_an_intact_cache_and_no_temporary_file(folder, make_mode
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, "Interrupted. No partial files were left behind." in errors) == (code, True), errors
-    assert sorted(os.listdir(folder)) == ["kept", "many.txt", "reviews.csv"]
-    store = Store(folder / "kept")
+    assert sorted(os.listdir(folder)) == ["cache", "many.txt", "reviews.csv"]
+    store = Store(folder / "cache")
     assert store.verify() == []
     assert store.info()[0]["entries"] > 0

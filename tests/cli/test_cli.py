@@ -227,63 +227,63 @@ def test_finetune_runs_a_recipe(folder, monkeypatch, make_model, capsys):
 def test_a_cache_is_filled_inspected_verified_and_cleared(folder, monkeypatch, make_model, capsys):
     model = make_model("opt")
     for _ in range(2):
-        assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
-    assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model, "--cache", "kept") == 0
+        assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", model, "--cache", "cache") == 0
+    assert run(monkeypatch, "answer", "reviews.csv", "-i", "What?", "--model", model, "--cache", "cache") == 0
     capsys.readouterr()
-    assert run(monkeypatch, "cache", "info", "kept") == 0
+    assert run(monkeypatch, "cache", "info", "cache") == 0
     output = capsys.readouterr().out
     assert "4 entries" in output
     assert "vectors, 1st-gen, layer -1" in output
     assert "answers" in output
     assert " MB on disk, no limit; oldest use 20" in output
-    assert run(monkeypatch, "cache", "verify", "kept") == 0
-    with sqlite3.connect(folder / "kept" / "inbedder.sqlite") as raw:
+    assert run(monkeypatch, "cache", "verify", "cache") == 0
+    with sqlite3.connect(folder / "cache" / "inbedder.sqlite") as raw:
         raw.execute(
             "UPDATE entries SET data = zeroblob(3) WHERE space = 1 AND key = (SELECT min(key) FROM entries WHERE space = 1)"
         )
-    assert run(monkeypatch, "cache", "verify", "kept") == 1
+    assert run(monkeypatch, "cache", "verify", "cache") == 1
     raw.close()
-    assert run(monkeypatch, "cache", "verify", "kept", "--repair") == 0
+    assert run(monkeypatch, "cache", "verify", "cache", "--repair") == 0
     assert "repaired; 7 intact entries remain" in capsys.readouterr().err
-    assert run(monkeypatch, "cache", "verify", "kept") == 0
-    assert run(monkeypatch, "cache", "clear", "kept") == 0
-    assert not (folder / "kept").exists()
-    assert run(monkeypatch, "cache", "info", "kept") == 2
+    assert run(monkeypatch, "cache", "verify", "cache") == 0
+    assert run(monkeypatch, "cache", "clear", "cache") == 0
+    assert not (folder / "cache").exists()
+    assert run(monkeypatch, "cache", "info", "cache") == 2
     assert run(monkeypatch, "cache", "polish", ".") == 2
 
 
 @pytest.mark.parametrize("command", ["embed", "answer", "cluster"])
 def test_the_size_of_a_cache_is_set_once_and_shown(folder, monkeypatch, make_model, capsys, command):
-    options = ["-i", "What?", "--model", make_model("opt"), "--cache", "kept"] + (["-k", "2"] if command == "cluster" else [])
+    options = ["-i", "What?", "--model", make_model("opt"), "--cache", "cache"] + (["-k", "2"] if command == "cluster" else [])
     assert run(monkeypatch, command, "reviews.csv", *options, "--cache-size", "5G") == 0
     assert run(monkeypatch, command, "reviews.csv", *options) == 0
     capsys.readouterr()
-    assert run(monkeypatch, "cache", "info", "kept") == 0
+    assert run(monkeypatch, "cache", "info", "cache") == 0
     assert "of at most 5,000.0 MB" in capsys.readouterr().out
     assert run(monkeypatch, command, "reviews.csv", *options, "--cache-size", "5 apples") == 1
-    assert "no size of a cache" in capsys.readouterr().err
+    assert "not a valid cache size" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("damage", [b"no database " * 500, b""], ids=["rubbish", "empty"])
 def test_a_cache_that_cannot_be_opened_is_reported_and_cleared(folder, monkeypatch, capsys, damage):
-    (folder / "kept").mkdir()
-    (folder / "kept" / "inbedder.sqlite").write_bytes(damage)
+    (folder / "cache").mkdir()
+    (folder / "cache" / "inbedder.sqlite").write_bytes(damage)
     failed = 1 if damage else 0
     for action in (["info"], ["verify"], ["verify", "--repair"]):
-        assert run(monkeypatch, "cache", action[0], "kept", *action[1:]) == failed
-        assert ("inbedder cache clear kept" in capsys.readouterr().err) == bool(damage)
-    assert run(monkeypatch, "cache", "clear", "kept") == 0
-    assert not (folder / "kept").exists()
+        assert run(monkeypatch, "cache", action[0], "cache", *action[1:]) == failed
+        assert ("inbedder cache clear cache" in capsys.readouterr().err) == bool(damage)
+    assert run(monkeypatch, "cache", "clear", "cache") == 0
+    assert not (folder / "cache").exists()
 
 
 def test_a_damaged_cache_is_repaired_or_reported_as_not_repaired(folder, monkeypatch, make_model, capsys):
-    assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--cache", "kept") == 0
-    path = folder / "kept" / "inbedder.sqlite"
+    assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "--model", make_model("opt"), "--cache", "cache") == 0
+    path = folder / "cache" / "inbedder.sqlite"
     content = path.read_bytes()
     for page in range(len(content) // 4096):
         path.write_bytes(content[: page * 4096] + bytes(4096) + content[(page + 1) * 4096 :])
-        repaired = run(monkeypatch, "cache", "verify", "kept", "--repair") == 0
-        assert (run(monkeypatch, "cache", "verify", "kept") == 0) == repaired
+        repaired = run(monkeypatch, "cache", "verify", "cache", "--repair") == 0
+        assert (run(monkeypatch, "cache", "verify", "cache") == 0) == repaired
         assert ("repaired;" in capsys.readouterr().err) <= repaired
 
 
@@ -317,7 +317,7 @@ def test_a_model_that_does_not_answer_clusters_with_a_note(folder, monkeypatch, 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_has_one_line_an_example_and_short_sentences(command):
+def test_help_of_a_command_has_one_line_and_an_example(command):
     assert len(command.help.splitlines()[0]) <= 60 and command.help.splitlines()[0].endswith(".")
     assert command.epilog.startswith("Example: inbedder ") and len(command.epilog) <= 78
 

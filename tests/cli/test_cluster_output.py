@@ -1,5 +1,5 @@
 # ruff: noqa: F811 - a fixture that is imported
-"""Tables in, tables out, as people have them."""
+"""Input tables and the tables that commands write from them."""
 
 import csv
 import datetime
@@ -17,7 +17,7 @@ OWN = ["id", "title", "review", "name", "day", "stars"]
 
 
 def rows():
-    """A table with columns of many kinds, the texts neither first nor alone."""
+    """Make a table with columns of several types, in which the texts are neither the first nor the only column."""
     day = datetime.date(2024, 1, 31)
     stars = ["good", "bad", "", "good"]
     return [

@@ -1,4 +1,4 @@
-"""``inbedder index`` and ``inbedder search``, and the README's lines about them."""
+"""The commands ``inbedder index`` and ``inbedder search``, and their examples in the README."""
 
 # ruff: noqa: F811 - a fixture that is imported
 import json

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command even where a library swallows the exception."""
+"""Ctrl-C and SIGTERM end a command even if a library swallows the exception."""
 
 import os
 import signal

@@ -173,6 +173,6 @@ def test_hdbscan_gives_advice_if_no_text_fits_a_group(model):
     assert result.left_out == 0
     assert result.notes[-1].endswith("Choose a smaller min_size (--min-size), or k-means.")
     with pytest.raises(InputError, match=r"there is nothing to save\. Group with a smaller min_size or another method"):
-        result.save("kept")
+        result.save("saved")
     close = np.repeat(np.eye(32, dtype=np.float32)[:5], 4, axis=0)
     assert cluster(texts, None, model, method="hdbscan", min_size=3, embeddings=close).left_out != 0

@@ -13,7 +13,7 @@ from tests.grouping.test_page import grouping
 
 
 def make_groups(*groups):
-    """Answers and labels of groups that are given as counts of answers."""
+    """Make answers and labels from counts of answers per group."""
     answers = [answer for counts in groups for answer, count in counts.items() for _ in range(count)]
     return answers, np.repeat(np.arange(len(groups)), [sum(counts.values()) for counts in groups])
 

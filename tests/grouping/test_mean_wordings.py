@@ -43,7 +43,7 @@ def test_the_order_of_the_wordings_does_not_matter(model):
 @pytest.mark.parametrize(
     ("wordings", "message"),
     [
-        ([], "The question has 0 wordings\. Give at least 1"),
+        ([], r"The question has 0 wordings\. Give at least 1"),
         (["What?", "Why?", "What?"], r"The wording 'What\?' occurs twice"),
         (["What?", 3], "wordings: entry 1 is 3"),
         ({"What?"}, "wordings is a set"),

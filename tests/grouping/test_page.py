@@ -21,7 +21,7 @@ NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quot
 
 
 class Page(HTMLParser):
-    """What the tests look for in a page."""
+    """The tags, scripts and table cells of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 def grouping(labels: Sequence[int], **changes: Any) -> ClusterResult:
-    """A result made by hand: 'text i', answered by 'answer of its cluster', with vectors around one axis a cluster."""
+    """Make a result of texts "text i" with answers "answer LABEL" and vectors around one axis per cluster."""
     count, clusters = len(labels), max(labels) + 1
     rows = np.array(labels, dtype=np.int64)
     noise = np.random.default_rng(7).normal(scale=0.1, size=(count, 8))
@@ -71,8 +71,8 @@ def grouping(labels: Sequence[int], **changes: Any) -> ClusterResult:
     return ClusterResult(**(values | changes))
 
 
-def dots(page: str) -> list[str]:
-    """The marks of each map."""
+def find_dots(page: str) -> list[str]:
+    """List the dots of all maps."""
     return [
         mark for part in re.findall(r'<g class="dots".*?</g>', page, re.DOTALL) for mark in re.findall("<(?:circle|path)", part)
     ]
@@ -120,7 +120,7 @@ def test_every_text_is_one_dot_with_its_text_answer_and_cluster() -> None:
     html = render_report([grouping(labels)])
     data = Page(html).data
     (view,), (kind,) = data["views"], data["dimensions"]
-    assert len(dots(html)) == 6
+    assert len(find_dots(html)) == 6
     assert sorted(view["markOf"]) == list(range(6))
     assert [view["marks"][mark][2] for mark in view["markOf"]] == kind["categoryOf"] == labels
     rows = list(
@@ -133,7 +133,7 @@ def test_clusters_beyond_the_palette_change_shape_and_repeat_colours() -> None:
     html = render_report([grouping(list(range(30)), embeddings=np.random.default_rng(0).normal(size=(30, 4)))])
     legend = html.split('<ol class="legend"')[1].split("</ol>")[0]
     marks = re.findall(r'<svg class="mark".*?<(circle|path) class="(c\d+)"(.*?)/>', legend)
-    assert len(dots(html)) == len(marks) == 30
+    assert len(find_dots(html)) == len(marks) == 30
     assert [colour for _, colour, _ in marks] == [f"c{i % 12}" for i in range(30)]
     outlines = [re.sub("[^a-z]", "", path_data.split(' d="')[1]) if kind == "path" else "circle" for kind, _, path_data in marks]
     kinds = list(dict.fromkeys(outlines))
@@ -150,7 +150,7 @@ def test_texts_with_one_direction_share_one_point(vectors: np.ndarray) -> None:
 
 def test_one_text_makes_a_page() -> None:
     html = render_report([grouping([0])])
-    assert len(dots(html)) == 1
+    assert len(find_dots(html)) == 1
     assert "1 text<" in html
 
 

@@ -7,7 +7,7 @@ from inbedder.grouping.crosstab import crosstab
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report
 from inbedder.grouping.timelines import make_timelines
-from tests.grouping.test_page import Page, dots, grouping
+from tests.grouping.test_page import Page, find_dots, grouping
 
 
 @pytest.mark.parametrize(("name", "room"), [("MAX_ROWS", 20), ("MAX_CHARACTERS", 20 * (7 + 8))])
@@ -20,7 +20,7 @@ def test_rows_beyond_the_budget_are_sampled_and_the_page_says_so(monkeypatch: py
     assert "random sample of 20 of the 50 texts" in html
     assert "30 texts · 60%" in html
     assert data["numbers"] == sorted(data["numbers"]) == [101 + int(text[5:]) for text in data["texts"]]
-    assert len(dots(html)) == 50
+    assert len(find_dots(html)) == 50
 
 
 def test_a_long_text_is_cut_and_the_page_says_so() -> None:
@@ -32,9 +32,9 @@ def test_a_long_text_is_cut_and_the_page_says_so() -> None:
 
 def test_significant_cells_are_marked() -> None:
     labels = [0] * 30 + [1] * 30
-    cells = Page(render_report([grouping(labels)], crossings=crosstab(grouping(labels), {"kind": labels}))).cells
+    cells = Page(render_report([grouping(labels)], cross_tables=crosstab(grouping(labels), {"kind": labels}))).cells
     assert [cell.count("▲") - cell.count("▼") for cell in cells[1][1:3]] == [1, -1]
-    html = render_report([grouping(labels)], crossings=crosstab(grouping(labels), {"kind": labels}))
+    html = render_report([grouping(labels)], cross_tables=crosstab(grouping(labels), {"kind": labels}))
     assert html.count('<span class="visually-hidden">significantly more</span>') == 2
     assert "× <bdi>kind</bdi>" in html.replace('<span class="times">×</span>', "×") and "Adjusted Rand index <b>" not in html
 
@@ -55,7 +55,7 @@ def test_tables_of_other_texts_or_groupings_are_refused():
     result, longer_result = grouping([0, 1, 0, 1]), grouping([0, 1, 0, 1, 1])
     days = ["2024-01-01"] * 3 + ["2024-01-02"]
     with pytest.raises(InputError, match="covers other texts"):
-        render_report([result], crossings=crosstab(longer_result, {"kind": list("abbab")}))
+        render_report([result], cross_tables=crosstab(longer_result, {"kind": list("abbab")}))
     with pytest.raises(InputError, match="not among the results"):
         render_report([result], timelines=make_timelines(grouping([0, 0, 1, 1]), days))
     assert 'data-table="0"' in render_report([result], timelines=make_timelines(result, days))

@@ -1,4 +1,4 @@
-"""The page as a user meets it, in a real browser: its security policy stays, keys and clicks are real."""
+"""The page in a real browser, with its security policy, real keys and real clicks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def errors() -> list[str]:
 
 @pytest.fixture
 def browse(browser: Browser, errors: list[str], tmp_path: Path) -> Iterator[Callable[..., Page]]:
-    """Open the report of some groupings in a profile of its own."""
+    """Open the report of groupings in a new browser profile."""
     with browser.new_context(viewport={"width": 1200, "height": 900}) as context:
 
         def browse(results: Any, change: Callable[[str], str] = str, **tables: Any) -> Page:
@@ -69,10 +69,10 @@ def browse(browser: Browser, errors: list[str], tmp_path: Path) -> Iterator[Call
 
 @pytest.fixture
 def page(browse: Callable[..., Page]) -> Page:
-    """Two questions, a column and dates."""
+    """Open a report of two questions, a column and dates."""
     results = [grouping(TOPIC), grouping(MOOD, instruction="Is it <b>good</b>?")]
     tables = crosstab(results, {"stars": STARS})
-    return browse(results, crossings=tables, timelines=make_timelines(results, DAYS, title="sent"))
+    return browse(results, cross_tables=tables, timelines=make_timelines(results, DAYS, title="sent"))
 
 
 def texts_of(page: Page, selector: str) -> list[str]:
@@ -188,7 +188,7 @@ def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Page) ->
 def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Callable[..., Page], tmp_path: Path) -> None:
     texts = ['=HYPERLINK("x")', "plain", 'with "quotes", and commas', "-1+1", "ünï 😀"]
     result = grouping([0, 1, 0, 0, 0], texts=texts, answers=["@sum", "b", "c", "d", ""])
-    page = browse([result], crossings=crosstab(result, {"stars": [1, 2, 3, 4, -5]}))
+    page = browse([result], cross_tables=crosstab(result, {"stars": [1, 2, 3, 4, -5]}))
     page.click(".open")
     lines = downloaded_rows(page, tmp_path)
     name = "What is it?"
@@ -302,4 +302,4 @@ CONTRAST = """(() => {
     return (Math.max(ink, seen)) / (Math.min(ink, seen));
   }));
 })()"""
-"""Of a number in the most strongly coloured cell, against its colour."""
+"""Script that measures the contrast of a number in the most strongly coloured cell."""

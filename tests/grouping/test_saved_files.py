@@ -12,8 +12,8 @@ ARRAYS = {"centres": np.eye(3, dtype=np.float32), "labels": np.arange(7)}
 
 @pytest.fixture
 def folder(tmp_path):
-    write_grouping_files(tmp_path / "kept", {"names": ["a", "b"]}, ARRAYS)
-    return tmp_path / "kept"
+    write_grouping_files(tmp_path / "saved", {"names": ["a", "b"]}, ARRAYS)
+    return tmp_path / "saved"
 
 
 def npy_of(folder, name):

@@ -17,23 +17,23 @@ def model(make_model):
     return InBedder(make_model("bert"))
 
 
-def wide(vectors):
-    """As wide as the model's."""
+def pad_vectors(vectors):
+    """Pad vectors to the dimension of the model."""
     return np.pad(vectors, ((0, 0), (0, 24)))
 
 
 def blobs(sizes, seed=0):
-    return wide(narrow_blobs(sizes, seed))
+    return pad_vectors(narrow_blobs(sizes, seed))
 
 
 def make_unfitting_vectors(count, seed=3):
-    """Vectors around an axis that no kept group has."""
+    """Make vectors around an axis that no stored group has."""
     rows = np.eye(8)[5] + 0.05 * np.random.default_rng(seed).normal(size=(count, 8))
-    return wide(rows.astype(np.float32))
+    return pad_vectors(rows.astype(np.float32))
 
 
 def scattered(count):
-    return wide(np.random.default_rng(0).normal(size=(count, 8)).astype(np.float32))
+    return pad_vectors(np.random.default_rng(0).normal(size=(count, 8)).astype(np.float32))
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def grouping(result, model):
 
 
 def test_a_saved_grouping_assigns_its_own_texts_to_their_groups(result, model, tmp_path):
-    result.save(tmp_path / "kept")
-    assignment = Grouping.load(tmp_path / "kept", model).assign(TEXTS, embeddings=result.embeddings)
+    result.save(tmp_path / "saved")
+    assignment = Grouping.load(tmp_path / "saved", model).assign(TEXTS, embeddings=result.embeddings)
     assert np.array_equal(assignment.labels, result.labels)
     assert assignment.names == [result.names[label] for label in result.labels]
     assert assignment.answers == result.answers
@@ -63,8 +63,8 @@ def test_new_texts_are_encoded_with_the_saved_model_and_instruction(make_model, 
         make_model("opt"), pooling="avg-ppt", layer=1, max_length=99, template="{input} / {instruction}:", max_new_tokens=2
     )
     result = cluster(texts, "What?", model, k=2)
-    result.save(tmp_path / "kept")
-    assignment = Grouping.load(tmp_path / "kept").assign(texts)
+    result.save(tmp_path / "saved")
+    assignment = Grouping.load(tmp_path / "saved").assign(texts)
     assert np.array_equal(assignment.labels, result.labels)
     assert assignment.answers == result.answers
 
@@ -72,8 +72,8 @@ def test_new_texts_are_encoded_with_the_saved_model_and_instruction(make_model, 
 def test_a_grouping_without_a_question_assigns_without_one(tmp_path):
     texts = ["I love cats", "The box was crushed and late", "How do I top up?", "I love dogs", "my parcel was wet"]
     result = cluster(texts, None, k=2)
-    result.save(tmp_path / "kept")
-    assert np.array_equal(Grouping.load(tmp_path / "kept").assign(texts).labels, result.labels)
+    result.save(tmp_path / "saved")
+    assert np.array_equal(Grouping.load(tmp_path / "saved").assign(texts).labels, result.labels)
 
 
 def test_about_five_percent_of_texts_like_the_stored_ones_do_not_fit(grouping):
@@ -99,11 +99,11 @@ def test_rows_and_frame_count_groups_as_the_page_does(grouping):
 
 def test_new_names_persist_through_saving_assigning_and_new_groups(grouping, model, tmp_path):
     grouping.rename({0: "late delivery"})
-    grouping.save(tmp_path / "kept")
-    loaded_grouping = Grouping.load(tmp_path / "kept", model)
+    grouping.save(tmp_path / "saved")
+    loaded_grouping = Grouping.load(tmp_path / "saved", model)
     loaded_grouping.update(TEXTS[:30], embeddings=make_unfitting_vectors(30))
-    loaded_grouping.save(tmp_path / "kept")
-    names = Grouping.load(tmp_path / "kept").names
+    loaded_grouping.save(tmp_path / "saved")
+    names = Grouping.load(tmp_path / "saved").names
     assert names[0] == "late delivery"
     assert len(names) == 4
     assert loaded_grouping.assign(TEXTS[:1], embeddings=blobs(SIZES)[:1]).names == ["late delivery"]
@@ -148,24 +148,24 @@ def test_few_or_scattered_texts_form_no_new_group(grouping):
 
 
 def test_another_model_is_refused_by_name(result, make_model, tmp_path):
-    result.save(tmp_path / "kept")
+    result.save(tmp_path / "saved")
     with pytest.raises(InputError, match=r"was made with .*bert.*, and .*opt.* cannot be loaded with the same options"):
-        Grouping.load(tmp_path / "kept", make_model("opt"))
+        Grouping.load(tmp_path / "saved", make_model("opt"))
     with pytest.raises(InputError, match=r"made with .*bert.* \(revision \w{16}\), and this is .*roberta.* cannot be compared"):
-        Grouping.load(tmp_path / "kept", InBedder(make_model("roberta")))
+        Grouping.load(tmp_path / "saved", InBedder(make_model("roberta")))
     with pytest.raises(InputError, match="read in another way: pooling was 'avg-gen' and is 'avg-ppt'"):
-        Grouping.load(tmp_path / "kept", InBedder(make_model("bert"), pooling="avg-ppt"))
+        Grouping.load(tmp_path / "saved", InBedder(make_model("bert"), pooling="avg-ppt"))
 
 
 def test_a_model_that_changed_since_is_refused(make_model, tmp_path):
     import shutil
 
     shutil.copytree(make_model("opt"), tmp_path / "model")
-    cluster(TEXTS[:9], "What?", str(tmp_path / "model"), k=2).save(tmp_path / "kept")
+    cluster(TEXTS[:9], "What?", str(tmp_path / "model"), k=2).save(tmp_path / "saved")
     shutil.rmtree(tmp_path / "model")
     shutil.copytree(make_model("gpt2"), tmp_path / "model")
     with pytest.raises(InputError, match=r"was made with .*cannot be compared"):
-        Grouping.load(tmp_path / "kept").assign(["a text"])
+        Grouping.load(tmp_path / "saved").assign(["a text"])
 
 
 def test_a_model_that_was_moved_is_found_by_its_new_name(make_model, tmp_path):
@@ -173,9 +173,9 @@ def test_a_model_that_was_moved_is_found_by_its_new_name(make_model, tmp_path):
 
     shutil.copytree(make_model("opt"), tmp_path / "model")
     result = cluster(TEXTS[:9], "What?", str(tmp_path / "model"), k=2)
-    result.save(tmp_path / "kept")
+    result.save(tmp_path / "saved")
     shutil.move(tmp_path / "model", tmp_path / "elsewhere")
-    assignment = Grouping.load(tmp_path / "kept", str(tmp_path / "elsewhere")).assign(TEXTS[:9])
+    assignment = Grouping.load(tmp_path / "saved", str(tmp_path / "elsewhere")).assign(TEXTS[:9])
     assert np.array_equal(assignment.labels, result.labels)
 
 
@@ -189,11 +189,11 @@ def test_a_model_that_was_moved_is_found_by_its_new_name(make_model, tmp_path):
     ],
 )
 def test_incomplete_settings_are_damage(grouping, tmp_path, changes, message):
-    grouping.save(tmp_path / "kept")
-    file = tmp_path / "kept" / "grouping.json"
+    grouping.save(tmp_path / "saved")
+    file = tmp_path / "saved" / "grouping.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     with pytest.raises(InputError, match=f"is damaged: {message}"):
-        Grouping.load(tmp_path / "kept")
+        Grouping.load(tmp_path / "saved")
 
 
 @pytest.mark.parametrize(
@@ -209,9 +209,9 @@ def test_incomplete_settings_are_damage(grouping, tmp_path, changes, message):
 def test_arrays_of_wrong_shapes_are_damage(grouping, tmp_path, change, message):
     for name, array in change.items():
         setattr(grouping, name, array)
-    grouping.save(tmp_path / "kept")
+    grouping.save(tmp_path / "saved")
     with pytest.raises(InputError, match=message):
-        Grouping.load(tmp_path / "kept")
+        Grouping.load(tmp_path / "saved")
 
 
 def test_vectors_of_another_length_and_no_text_are_refused(grouping):
@@ -257,8 +257,8 @@ def test_texts_from_a_pandas_column_keep_its_index(grouping):
 
 @pytest.mark.parametrize("namer", NAMERS)
 def test_new_groups_are_named_by_the_saved_namer(model, tmp_path, monkeypatch, namer):
-    cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=namer).save(tmp_path / "kept")
-    grouping = Grouping.load(tmp_path / "kept", model)
+    cluster(TEXTS, "What?", model, k=3, embeddings=blobs(SIZES), namer=namer).save(tmp_path / "saved")
+    grouping = Grouping.load(tmp_path / "saved", model)
     assert grouping.provenance.namer == namer
     calls = []
 

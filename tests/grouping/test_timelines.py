@@ -11,7 +11,7 @@ from tests.grouping.test_page import grouping
 
 
 def by_periods(counts):
-    """A table of groups by periods."""
+    """Make a table of groups by periods."""
     counts = np.array(counts)
     no_rows = np.zeros(0, dtype=np.int64)
     sides = [Categories("", [str(i) for i in range(size)], no_rows) for size in counts.shape]

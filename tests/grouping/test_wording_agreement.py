@@ -12,7 +12,7 @@ FIRST, SWAPPED, ODD = "What kind?", "Which kind?", "How loud?"
 
 @pytest.fixture
 def model(make_model, monkeypatch):
-    """Two wordings that group alike but for two rows, which make the smaller group the larger one, and one that does not."""
+    """Make a model with two wordings that differ in two rows, which swap the order of the groups, and one unrelated wording."""
     model = InBedder(make_model("bert"))
     vectors = np.pad(blobs((16, 14)), ((0, 0), (0, 24)))  # as long as the model's
     by_wording = {FIRST: vectors, SWAPPED: vectors[[28, 29, *range(2, 30)]], ODD: vectors[np.arange(30) * 7 % 30]}
@@ -66,10 +66,10 @@ def test_equal_groupings_agree_fully_and_nothing_moves(make_model):
 @pytest.mark.parametrize(
     ("texts", "wordings", "message"),
     [
-        (TEXTS, [FIRST], "The question has 1 wordings\. Give at least 2"),
+        (TEXTS, [FIRST], r"The question has 1 wordings\. Give at least 2"),
         (TEXTS, [FIRST, FIRST], "occurs twice"),
         (TEXTS, "What?", "wordings must be a list"),
-        (["only"], [FIRST, ODD], "1 texts cannot be compared\. Give at least two"),
+        (["only"], [FIRST, ODD], r"1 texts cannot be compared\. Give at least two"),
     ],
 )
 def test_an_invalid_comparison_is_refused(model, texts, wordings, message):

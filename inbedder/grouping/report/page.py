@@ -33,7 +33,7 @@ def save_report(
     path: str | os.PathLike[str],
     *,
     title: str = "inbedder report",
-    crossings: Sequence[CrossTable] | None = None,
+    cross_tables: Sequence[CrossTable] | None = None,
     timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
 ) -> None:
@@ -43,16 +43,16 @@ def save_report(
         results: One grouping per instruction, all of the same n texts.
         path: Path of the page; an existing file is replaced only by a complete page.
         title: Heading of the page.
-        crossings: Cross tables from ``crosstab``; None crosses the groupings with each other.
+        cross_tables: Cross tables from ``crosstab``; None cross-tabulates the groupings with each other.
         timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
 
     Raises:
         InputError: If there is nothing to report, the texts differ, or the file cannot be written.
     """
-    if crossings is None and not timelines:  # otherwise the tables already hold the groups' names
+    if cross_tables is None and not timelines:  # otherwise the tables already hold the groups' names
         results = deduplicate_group_names(results)
-    page = render_report(results, title=title, crossings=crossings, timelines=timelines, numbers=numbers)
+    page = render_report(results, title=title, cross_tables=cross_tables, timelines=timelines, numbers=numbers)
     with atomic_write(path) as temporary:
         temporary.write_text(page, encoding="utf-8", newline="\n")
 
@@ -61,7 +61,7 @@ def render_report(
     results: Sequence[GroupedTexts],
     *,
     title: str = "inbedder report",
-    crossings: Sequence[CrossTable] | None = None,
+    cross_tables: Sequence[CrossTable] | None = None,
     timelines: Sequence[Timeline] = (),
     numbers: Sequence[int] | None = None,
 ) -> str:
@@ -70,7 +70,7 @@ def render_report(
     Args:
         results: One grouping per instruction, all of the same n texts.
         title: Heading of the page.
-        crossings: Cross tables from ``crosstab``; None crosses the groupings with each other.
+        cross_tables: Cross tables from ``crosstab``; None cross-tabulates the groupings with each other.
         timelines: Timelines from ``make_timelines``.
         numbers: Row number of each text, n; None counts from 1.
 
@@ -85,15 +85,15 @@ def render_report(
     texts = results[0].texts
     if any(result.texts != texts for result in results):
         raise InputError("The results hold different texts. A report compares groupings of one corpus.")
-    if crossings is None:
-        crossings = crosstab(results) if len(results) > 1 else []
-    all_tables = [*crossings, *(timeline.table for timeline in timelines)]
+    if cross_tables is None:
+        cross_tables = crosstab(results) if len(results) > 1 else []
+    all_tables = [*cross_tables, *(timeline.table for timeline in timelines)]
     if any(len(side.category_of) != len(texts) for table in all_tables for side in (table.rows, table.columns)):
         raise InputError("A cross table or timeline covers other texts than the results. Make it from these results.")
     row_ids = page_data.sample_rows(results)
     views = [make_view(result) for result in results]
     dimensions = page_data.Dimensions(results)
-    heatmaps = [page_data.make_heatmap(table, dimensions) for table in crossings]
+    heatmaps = [page_data.make_heatmap(table, dimensions) for table in cross_tables]
     timeline_heatmaps = [page_data.make_heatmap(timeline.table, dimensions) for timeline in timelines]
     charted_timelines = list(zip(timeline_heatmaps, timelines, map(page_data.make_charts, timelines), strict=True))
     if any(heatmap.rows >= len(views) for heatmap in timeline_heatmaps):
