@@ -119,6 +119,8 @@ def test_default_namer_was_judged_best():
     ],
 )
 def test_numbers_in_sentences_are_those_of_the_results(pattern, file, path):
-    shown = re.search(pattern, (ROOT / "docs" / "models.md").read_text(encoding="utf-8"))[1]
+    number_shown = re.search(pattern, (ROOT / "docs" / "models.md").read_text(encoding="utf-8"))[1]
     value = update_tables.look_up(json.loads((ROOT / file).read_text(encoding="utf-8")), path)
-    assert float(shown) == round(value / 1000 if path[-1].startswith("milliseconds") else value, len(shown.partition(".")[2]))
+    assert float(number_shown) == round(
+        value / 1000 if path[-1].startswith("milliseconds") else value, len(number_shown.partition(".")[2])
+    )

@@ -22,7 +22,7 @@ ADAPTER = "inbedder/models/small/adapter_model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def built_wheels(tmp_path_factory):
     """The sdist and the wheel that is made of it."""
     folder = tmp_path_factory.mktemp("built")
     ignored = shutil.ignore_patterns(".git", ".venv*", "runs", "site", "dist", "__pycache__", ".*_cache", ".hypothesis")
@@ -42,18 +42,18 @@ def built(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def environment(built):
+def environment(built_wheels):
     """An environment that holds the wheel; its dependencies are lent from this one, since to download them again would show
     nothing about the wheel."""
-    venv.create(built / "env", with_pip=True)
-    python = built / "env" / "bin" / "python"
-    wheel = next(built.glob("*.whl"))
+    venv.create(built_wheels / "env", with_pip=True)
+    python = built_wheels / "env" / "bin" / "python"
+    wheel = next(built_wheels.glob("*.whl"))
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True)
     # What a new environment of Python 3.11 begins with is older than what is lent.
     subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "setuptools"], check=True)
-    site = next((built / "env" / "lib").glob("python*/site-packages"))
+    site = next((built_wheels / "env" / "lib").glob("python*/site-packages"))
     (site / "lent.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-    return built / "env"
+    return built_wheels / "env"
 
 
 @pytest.fixture
@@ -67,16 +67,18 @@ def inbedder(environment, clean, tmp_path):
     """The command of the environment, run in an empty folder."""
 
     def run(*words):
-        done = subprocess.run([environment / "bin" / "inbedder", *words], cwd=tmp_path, env=clean, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        process = subprocess.run(
+            [environment / "bin" / "inbedder", *words], cwd=tmp_path, env=clean, capture_output=True, text=True
+        )
+        assert process.returncode == 0, process.stderr
+        return process.stdout
 
     return run
 
 
 @pytest.mark.slow
-def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built):
-    wheel = next(built.glob("*.whl"))
+def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built_wheels):
+    wheel = next(built_wheels.glob("*.whl"))
     assert wheel.stat().st_size < MOST_BYTES
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
@@ -89,37 +91,37 @@ def test_the_wheel_is_small_and_holds_neither_tests_nor_results(built):
 
 
 @pytest.mark.slow
-def test_the_adapter_of_small_is_a_wheel_of_its_own_that_completes_the_other(built, environment, clean):
-    (wheel,) = (built / "small").glob("inbedder_small-*.whl")
+def test_the_adapter_of_small_completes_the_wheel(built_wheels, environment, clean):
+    (wheel,) = (built_wheels / "small").glob("inbedder_small-*.whl")
     assert [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name] == [ADAPTER]
-    assert ADAPTER not in zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    assert ADAPTER not in zipfile.ZipFile(next(built_wheels.glob("*.whl"))).namelist()
     python = environment / "bin" / "python"
     load = [python, "-c", "from inbedder.models.bundled import resolve_name; print(resolve_name('small'))"]
-    before = subprocess.run(load, cwd=built, env=clean, capture_output=True, text=True)
+    before = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
     assert "Run once: inbedder models install small" in before.stderr
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, env=clean)
-    after = subprocess.run(load, cwd=built, env=clean, capture_output=True, text=True)
+    after = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
     assert after.stdout.strip().endswith("models/small"), after.stderr
     subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "inbedder-small"], check=True, env=clean)
 
 
 @pytest.mark.slow
-def test_the_sdist_holds_what_git_holds(built):
+def test_the_sdist_holds_what_git_holds(built_wheels):
     """But for what concerns the repository alone."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("no git")
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames()}
-    missing = [name for name in listed.stdout.splitlines() if (ROOT / name).exists() and name not in held]
+    with tarfile.open(next(built_wheels.glob("*.tar.gz"))) as archive:
+        names_in_archive = {name.partition("/")[2] for name in archive.getnames()}
+    missing = [name for name in listed.stdout.splitlines() if (ROOT / name).exists() and name not in names_in_archive]
     assert [name for name in missing if not name.startswith(".")] == []
 
 
 @pytest.mark.slow
-def test_what_was_built_can_be_published(built):
+def test_what_was_built_can_be_published(built_wheels):
     pytest.importorskip("twine")
     checked = subprocess.run(
-        [sys.executable, "-m", "twine", "check", "--strict", *built.glob("*.whl"), *built.glob("*.tar.gz")],
+        [sys.executable, "-m", "twine", "check", "--strict", *built_wheels.glob("*.whl"), *built_wheels.glob("*.tar.gz")],
         capture_output=True,
         text=True,
     )

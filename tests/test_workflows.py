@@ -12,14 +12,14 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_actions_are_pinned_by_commit_and_say_their_version(path):
-    used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
-    assert used
-    assert [line for line in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
+    actions = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
+    assert actions
+    assert [line for line in actions if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line)] == []
 
 
 def test_one_action_has_one_commit():
-    used = {line for path in WORKFLOWS for line in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))}
-    assert len({name.split("@")[0] for name in used}) == len(used)
+    actions = {line for path in WORKFLOWS for line in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8"))}
+    assert len({name.split("@")[0] for name in actions}) == len(actions)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

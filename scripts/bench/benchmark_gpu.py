@@ -92,7 +92,7 @@ WAYS: dict[str, Callable[[Path, str], Way]] = {
 
 
 @contextmanager
-def free_memory_after() -> Iterator[None]:
+def hold_memory() -> Iterator[None]:
     """Give the GPU's memory back after a way, so that each has it for itself."""
     try:
         yield
@@ -116,7 +116,7 @@ def measure(folder: Path, device: str, rows: list[str], rounds: int) -> dict[str
     for way, build in WAYS.items():
         if way == "vllm" and (device == "cpu" or not find_spec("vllm")):
             continue
-        with free_memory_after():
+        with hold_memory():
             encode, times = build(folder, device), []
             for _ in range(rounds + 1):
                 start = time.perf_counter()

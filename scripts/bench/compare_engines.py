@@ -176,7 +176,9 @@ def make_quality_measure(plain: InBedder) -> Callable[[InBedder], dict[str, floa
             )
             for task in build_tasks(Data(None), ["written"])
         }
-        share_of_first_words = np.mean([one == other for one, other in zip(list_first_words(model), first_words, strict=True)])
+        share_of_first_words = np.mean(
+            [one == expected for one, expected in zip(list_first_words(model), first_words, strict=True)]
+        )
         return {
             "min_cosine": round(cosines.min().item(), 4),
             "mean_cosine": round(cosines.mean().item(), 5),
@@ -193,9 +195,9 @@ def list_first_words(model: InBedder) -> list[str]:
     return [answer.split(" ")[0] for answer in model.answer(reviews, ASKED)]
 
 
-def open_engines(only: str) -> tuple[dict[str, Any], dict[str, str]]:
+def open_engines(name_part: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Open the engines that were asked for and warm each up; of those that cannot be opened, note why."""
-    chosen_engines = {NAIVE} | {name for name in BUILDERS if only in name}
+    chosen_engines = {NAIVE} | {name for name in BUILDERS if name_part in name}
     if any(name.startswith("inbedder") for name in chosen_engines):
         chosen_engines.add(FLOAT32)
     ways: dict[str, Any] = {}

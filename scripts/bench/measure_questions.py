@@ -60,7 +60,7 @@ def main() -> None:
     for question in dict.fromkeys([*questions, *TOPIC, *PROBLEM, *RESULT, *ASPECTS]):
         vectors = np.asarray(model.encode(PROBES, question))
         rows.append((float(compute_row_cosines(vectors, generic).mean()), question, compute_base_weight(vectors, generic)))
-    table = [[question, f"{near:.2f}", f"{weight:.2f}"] for near, question, weight in sorted(rows, reverse=True)]
+    table = [[question, f"{nearness:.2f}", f"{weight:.2f}"] for nearness, question, weight in sorted(rows, reverse=True)]
     table = [["question", "mean cosine", "weight"], *table]
     command = f"python scripts/bench/measure_questions.py --model {options.model} -o {options.output}"
     options.output.write_text(json.dumps({"command": command, "table": table}, indent=1) + "\n", encoding="utf-8")

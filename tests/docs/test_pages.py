@@ -47,6 +47,10 @@ NOT_RUN = {
     "inbedder evaluate --task csts --data csts_validation.csv": "asks for the authors' data",
     "inbedder evaluate --data DATA": "asks for data that are not shipped",
     "inbedder evaluate --hub": "asks for data of the hub",
+    "from bertopic import": "asks for a package of its own environment: tests/integrations/",
+    "from sentence_transformers import": "asks for a model of the hub",
+    "from InstructorEmbedding import": "asks for a package that is not installed",
+    'model = InBedder("hkunlp/': "asks for a model of the hub",
     'model = ConditionalEncoder.load("runs/csts-bi")': "takes two minutes: tests/conditional/",
 }
 """Beginnings of commands, and lines of Python blocks, that a test cannot run, and why."""

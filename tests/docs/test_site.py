@@ -110,7 +110,10 @@ def test_the_options_page_is_linked_by_its_path(site_pages, url, link):
 
 
 def test_the_site_holds_data_that_a_page_links_to(site_pages):
-    linked_files = {path.relative_to(ROOT).as_posix() for path in site_pages._list_linked_files(ROOT / "docs" / "concepts" / "how-it-works.md")}
+    linked_files = {
+        path.relative_to(ROOT).as_posix()
+        for path in site_pages._list_linked_files(ROOT / "docs" / "concepts" / "how-it-works.md")
+    }
     assert {"docs/pictures/two_questions.png", "finetune/results/mini_questions.json"} <= linked_files
 
 

@@ -23,26 +23,26 @@ A girl sings on stage,A girl sings at home,The place.,1
 def test_c_sts_is_measured_on_the_users_own_csv(tmp_path):
     path = tmp_path / "csts_validation.csv"
     path.write_text(CSV)
-    task, asked = build_tasks(Data(path))
-    assert asked.info.name == "C-STS (csts_validation.csv), as a question"
-    assert asked.get_first_input()[1] == "What is the colour of the vehicle?"
-    assert [one.info.name for one in build_tasks(Data(path), ["csts"])] == [task.info.name, asked.info.name]
+    task, as_questions = build_tasks(Data(path))
+    assert as_questions.info.name == "C-STS (csts_validation.csv), as a question"
+    assert as_questions.get_first_input()[1] == "What is the colour of the vehicle?"
+    assert [one.info.name for one in build_tasks(Data(path), ["csts"])] == [task.info.name, as_questions.info.name]
     assert task.get_first_input() == ("A man rides a red bike", "The colour of the vehicle.")
-    seen = []
+    calls = []
 
     def encode(texts, instructions):
-        seen.extend(zip(texts, instructions, strict=True))
+        calls.extend(zip(texts, instructions, strict=True))
         return ignorant([f"{one} {text}" for text, one in zip(texts, instructions, strict=True)], "")
 
     scores = task.evaluate(encode)
-    assert seen[5] == ("A man drives a red car", "The colour of the vehicle.")
-    vectors = ignorant([f"{one} {text}" for text, one in seen], "")
+    assert calls[5] == ("A man drives a red car", "The colour of the vehicle.")
+    vectors = ignorant([f"{one} {text}" for text, one in calls], "")
     cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(vectors[:5], vectors[5:], strict=True)]
     assert scores["cosine_spearman"] == pytest.approx(100 * spearmanr(cosines, [5, 2, 5, 1, 1]).statistic)
     assert scores["cosine_pearson"] == pytest.approx(100 * pearsonr(cosines, [5, 2, 5, 1, 1]).statistic)
 
 
-def test_an_embedder_that_ignores_conditions_cannot_tell_the_two_faces_of_a_pair_apart(tmp_path):
+def test_ignored_conditions_score_nothing_on_contrasting_pairs(tmp_path):
     (tmp_path / "c.csv").write_text("\n".join(CSV.splitlines()[:5]))
     assert read_csts(tmp_path / "c.csv").evaluate(ignorant)["cosine_spearman"] < 60
 
@@ -111,16 +111,16 @@ def test_a_missing_sentence_is_named():
 
 
 def test_the_authors_set_comes_from_the_hub_at_its_pinned_revision(monkeypatch):
-    asked = {}
+    as_questions = {}
 
     def load_dataset(path, config, revision, split):
-        asked.update(path=path, config=config, revision=revision, split=split)
+        as_questions.update(path=path, config=config, revision=revision, split=split)
         return [{"sentence1": "a", "sentence2": "b", "instruction": "c?", "score": score} for score in (0.0, 1.0)]
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     task = load_instruct_stsb("InstructSTSB")
-    assert asked["path"] == "BrandonZYW/InstructSTSB"
-    assert task.info.revision == asked["revision"] == "34dda81eca082ba6b3a259899fe9ae435b6ea1ae"
+    assert as_questions["path"] == "BrandonZYW/InstructSTSB"
+    assert task.info.revision == as_questions["revision"] == "34dda81eca082ba6b3a259899fe9ae435b6ea1ae"
 
 
 def test_without_the_hub_the_error_says_what_to_do(monkeypatch):

@@ -35,7 +35,7 @@ def test_criteria_that_never_vary_apart_are_refused():
         draw_triplets(["a", "b"], ["x", "y"])
 
 
-def test_an_embedder_that_ignores_instructions_is_right_about_one_where_it_is_wrong_about_the_other(task):
+def test_ignored_instructions_win_one_criterion_and_lose_the_other(task):
     vectors = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     scores = task.evaluate(lambda texts, _: vectors[[int(text) for text in texts]])
     assert scores["kind"] + scores["mood"] == pytest.approx(100)

@@ -17,7 +17,7 @@ ROWS = [
 ]
 
 
-def test_rows_without_text_or_label_and_repeated_texts_are_left_out_and_counted():
+def test_incomplete_rows_and_repeated_texts_are_left_out_and_counted():
     corpus = make_corpus("toy", ROWS, CRITERIA)
     assert corpus.texts == ["a b", "c d", "e f"]
     assert corpus.labels == (["x", "y", "x"], ["good", "bad", "bad"])

@@ -32,13 +32,13 @@ def examples(tmp_path):
         ("Rating-4", 4.0),
     ],
 )
-def test_the_first_number_is_the_rating_and_what_is_out_of_format_is_replaced(answer, rating):
+def test_the_first_number_is_the_rating_other_answers_are_replaced(answer, rating):
     assert parse_answers([answer]).ratings == [rating]
 
 
 def test_answers_out_of_format_are_counted():
-    read = parse_answers(["none", "2", "12", "", "5.0"])
-    assert (read.without_number, read.outside, read.ratings) == (2, 1, [3, 2, 3, 3, 5])
+    parsed = parse_answers(["none", "2", "12", "", "5.0"])
+    assert (parsed.without_number, parsed.outside, parsed.ratings) == (2, 1, [3, 2, 3, 3, 5])
 
 
 def test_a_context_holds_instruction_and_whole_contrasting_pairs(examples):
@@ -54,13 +54,13 @@ def test_a_context_holds_instruction_and_whole_contrasting_pairs(examples):
 
 
 def test_a_query_never_sees_its_own_pair(examples):
-    own = {"sentence1": examples[0].sentence1, "sentence2": examples[0].sentence2, "condition": "The size"}
+    own_row = {"sentence1": examples[0].sentence1, "sentence2": examples[0].sentence2, "condition": "The size"}
     for seed in range(5):
-        assert "red bike" not in render_context(own, examples, "none", 2, "causal", seed)
-        swapped = own | {"sentence1": own["sentence2"], "sentence2": own["sentence1"]}
+        assert "red bike" not in render_context(own_row, examples, "none", 2, "causal", seed)
+        swapped = own_row | {"sentence1": own_row["sentence2"], "sentence2": own_row["sentence1"]}
         assert "red bike" not in render_context(swapped, examples, "none", 2, "causal", seed)
     with pytest.raises(InputError, match="4 examples need 2 contrasting pairs beside the query's own; there are 1"):
-        render_context(own, examples, "none", 4, "causal")
+        render_context(own_row, examples, "none", 4, "causal")
 
 
 SHORT = (
@@ -78,12 +78,15 @@ def test_prompts_are_those_of_the_authors_code_byte_for_byte(make_model, family,
     model, kind = load_generative(make_model(family)), {"t5": "seq2seq", "opt": "causal"}[family]
     row = QUERY | {"sentence1": " A cat {naps} "}
     prompt = model.prompt(render_query(row, kind), render_context(row, examples[:2], "short", 2, kind))
-    shown = [FORMS[family].format(one.sentence1, one.sentence2, one.condition, float(one.label)) for one in examples[:2]]
+    lines_shown = [FORMS[family].format(one.sentence1, one.sentence2, one.condition, float(one.label)) for one in examples[:2]]
     query = FORMS[family].format("A cat {naps}", "A dog barks", "the animal", "")
-    assert prompt == SHORT + "\n".join([*shown, query])
+    assert prompt == SHORT + "\n".join([*lines_shown, query])
     tokens = model.backbone.tokenizer(prompt)["input_ids"]
-    whole = PromptTokenizer(model.backbone.tokenizer, model.tokenizer.template, 1000)  # the tiny models take fewer tokens
-    assert whole([render_query(row, kind)], [render_context(row, examples[:2], "short", 2, kind)])[0].ids.tolist() == tokens
+    # the tiny models take fewer tokens
+    whole_prompt = PromptTokenizer(model.backbone.tokenizer, model.tokenizer.template, 1000)
+    assert (
+        whole_prompt([render_query(row, kind)], [render_context(row, examples[:2], "short", 2, kind)])[0].ids.tolist() == tokens
+    )
 
 
 def test_a_masked_model_is_refused(make_model):
@@ -91,16 +94,16 @@ def test_a_masked_model_is_refused(make_model):
         load_generative(make_model("bert"))
 
 
-def test_every_instruction_and_number_of_examples_is_a_cell_and_finished_ones_are_kept(make_model, tmp_path):
-    lines = [f"{one},{other},{condition},{label}" for one, other in ("ab", "cd") for condition, label in (("e", 5), ("f", 1))]
+def test_each_instruction_and_number_of_shots_is_a_cell_that_resumes(make_model, tmp_path):
+    lines = [f"{one},{second},{condition},{label}" for one, second in ("ab", "cd") for condition, label in (("e", 5), ("f", 1))]
     (tmp_path / "c.csv").write_text("\n".join([CSV.splitlines()[0], *lines]))
     options = ["--model", make_model("t5"), "--data", str(tmp_path / "c.csv"), "-o", str(tmp_path / "f.json")]
-    chosen = ["--instruction", "none", "--instruction", "short", "--shots", "0", "--shots", "2"]
+    options_chosen = ["--instruction", "none", "--instruction", "short", "--shots", "0", "--shots", "2"]
     for _ in range(2):
-        result = CliRunner().invoke(app, [*options, *chosen], catch_exceptions=False)
+        result = CliRunner().invoke(app, [*options, *options_chosen], catch_exceptions=False)
         assert result.exit_code == 0, result.output
     cells = load_cells(tmp_path / "f.json")
-    names = [f"{options[1]}, {how} instruction, {count} shots" for how in ("none", "short") for count in (0, 2)]
+    names = [f"{options[1]}, {style} instruction, {count} shots" for style in ("none", "short") for count in (0, 2)]
     assert [cell.model for cell in cells] == names
     assert cells[0].metadata["replacement"] == 3.0 and cells[0].metadata["rows"] == 4
     assert set(cells[0].scores) == {"spearman", "pearson", "percent_without_number", "percent_outside_scale"}

@@ -8,9 +8,9 @@ from tests.evaluation.test_tasks import QUESTIONS, ROWS, ignorant, one_hot
 WORDS = {"tag": "Toy", "simple": {"kind": "kind", "mood": "mood"}}
 
 
-def test_gibberish_puts_runs_of_letters_in_the_place_of_words_as_the_reproduction_does():
-    asked = ["Represent the image caption: ", "Represent a comment: ", "Represent the statement: "]
-    assert make_gibberish(asked) == ["AAAAAAAAA BBB CCCCC DDDDDDD: ", "AAAAAAAAA E FFFFFFF: ", "AAAAAAAAA BBB GGGGGGGGG: "]
+def test_gibberish_replaces_words_by_runs_of_letters():
+    instructions = ["Represent the image caption: ", "Represent a comment: ", "Represent the statement: "]
+    assert make_gibberish(instructions) == ["AAAAAAAAA BBB CCCCC DDDDDDD: ", "AAAAAAAAA E FFFFFFF: ", "AAAAAAAAA BBB GGGGGGGGG: "]
 
 
 def test_gibberish_keeps_instructions_apart_behind_the_alphabet():
@@ -35,6 +35,6 @@ def test_levels_are_scored_by_what_the_embedder_makes_of_them():
 
 
 def test_every_known_corpus_has_its_words():
-    assert set(read_detail_instructions()) == {known.name.lower() for known in read_sets() if known.kind == "corpus"}
+    assert set(read_detail_instructions()) == {known_set.name.lower() for known_set in read_sets() if known_set.kind == "corpus"}
     for words in read_detail_instructions().values():
         assert words["tag"] and len(words["simple"]) == 2

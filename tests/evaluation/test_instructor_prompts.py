@@ -7,7 +7,7 @@ from inbedder_evaluation.embedders import make_embedders, use_training_prompts
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.sweeps import _make_gibberish_embedder
 
-QUESTIONS = sorted({question for asked in read_prompts("evaluation").values() for question in asked.values()})
+QUESTIONS = sorted({question for instructed in read_prompts("evaluation").values() for question in instructed.values()})
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -27,17 +27,17 @@ def test_no_instruction_and_one_in_these_words_stay_as_they_are(instruction):
     assert to_instructor_prompt(instruction) == instruction
 
 
-def test_an_instructor_model_is_asked_in_its_words_and_others_in_the_tests_own(make_model):
+def test_instructor_models_are_asked_in_their_training_words(make_model):
     question = "How does the customer feel?"
     model = InBedder(make_model("headless-bert"), backbone="instructor")
-    asked, none = make_embedders(model)
-    assert asked.prompt("late", question) == "Represent the banking customer message for classifying the emotion: late"
-    assert none.prompt("late", question) == "late"
+    instructed, uninstructed = make_embedders(model)
+    assert instructed.prompt("late", question) == "Represent the banking customer message for classifying the emotion: late"
+    assert uninstructed.prompt("late", question) == "late"
     as_written = make_embedders(model, verbatim=True)[0]
     assert as_written.prompt("late", question) == f"{question}late"
-    assert as_written.revision != asked.revision
-    per_text = asked.encode(["late", "lost"], [question, "What is said?"])
-    np.testing.assert_allclose(per_text[0], asked.encode(["late"], question)[0], atol=1e-6)
+    assert as_written.revision != instructed.revision
+    per_text = instructed.encode(["late", "lost"], [question, "What is said?"])
+    np.testing.assert_allclose(per_text[0], instructed.encode(["late"], question)[0], atol=1e-6)
     assert not np.allclose(per_text[0], as_written.encode(["late"], question)[0], atol=1e-3)
     assert question in make_embedders(make_model("bert"))[0].prompt("late", question)
 

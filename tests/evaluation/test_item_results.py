@@ -51,20 +51,20 @@ def all_tasks(folder):
 
 def test_the_main_score_of_every_task_follows_from_its_items(tmp_path):
     for task in all_tasks(tmp_path):
-        found = task.evaluate_items(ignorant, 0)
-        assert found.scores == task.evaluate(ignorant, 0)
-        every = np.arange(len(found.units))
-        assert all(len(values) == len(every) for values in found.columns.values())
-        assert found.main_score(every) == pytest.approx(found.scores[task.info.main_score], abs=1e-6), task.info.name
-        assert 1 < len(set(found.units)) <= len(every)
+        outcomes = task.evaluate_items(ignorant, 0)
+        assert outcomes.scores == task.evaluate(ignorant, 0)
+        every = np.arange(len(outcomes.units))
+        assert all(len(values) == len(every) for values in outcomes.columns.values())
+        assert outcomes.main_score(every) == pytest.approx(outcomes.scores[task.info.main_score], abs=1e-6), task.info.name
+        assert 1 < len(set(outcomes.units)) <= len(every)
 
 
 def test_a_clustering_of_mteb_keeps_no_items(tmp_path):
     rows = [{"text": f"{label} {i}", "label": label} for label in "abc" for i in range(10)]
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)
-    found = load_standard_task("clustering", "banking77", tmp_path).evaluate_items(ignorant)
-    assert found.statistic == "" and found.scores["v_measure"] > 0
-    assert compute_interval(found) is None
+    outcomes = load_standard_task("clustering", "banking77", tmp_path).evaluate_items(ignorant)
+    assert outcomes.statistic == "" and outcomes.scores["v_measure"] > 0
+    assert compute_interval(outcomes) is None
 
 
 def test_rows_of_one_pair_are_one_unit():
@@ -75,14 +75,14 @@ def test_rows_of_one_pair_are_one_unit():
 
 
 def test_a_draw_takes_units_whole():
-    drawn = []
+    samples = []
 
     def statistic(items):
-        drawn.append(items)
+        samples.append(items)
         return float(len(items))
 
     resample_units([0, 0, 0, 1, 1, 2], statistic)
-    counts = np.stack([np.bincount(items, minlength=6) for items in drawn])
+    counts = np.stack([np.bincount(items, minlength=6) for items in samples])
     assert (counts[:, 0] == counts[:, 1]).all() and (counts[:, 1] == counts[:, 2]).all() and (counts[:, 3] == counts[:, 4]).all()
     assert (counts[:, [0, 3, 5]].sum(1) == 3).all()
 
@@ -95,13 +95,13 @@ def test_the_interval_of_a_success_rate_is_the_binomials():
     assert high == pytest.approx(100 * won.mean() + 1.96 * deviation, abs=0.8)
 
 
-def test_the_interval_is_the_same_each_time_and_wider_where_items_hang_together():
+def test_the_interval_is_reproducible_and_wider_for_dependent_items():
     won = np.random.default_rng(1).random(100) < 0.5
-    apart = compute_success_rates({"kind": won}, {"kind": list(range(100))})
+    independent = compute_success_rates({"kind": won}, {"kind": list(range(100))})
     repeated = compute_success_rates({"kind": np.repeat(won, 4)}, {"kind": np.repeat(np.arange(100), 4).tolist()})
     as_if_apart = compute_success_rates({"kind": np.repeat(won, 4)}, {"kind": list(range(400))})
-    assert compute_interval(apart) == compute_interval(apart) == compute_interval(repeated)
-    assert np.ptp(compute_interval(as_if_apart)) < 0.7 * np.ptp(compute_interval(apart))
+    assert compute_interval(independent) == compute_interval(independent) == compute_interval(repeated)
+    assert np.ptp(compute_interval(as_if_apart)) < 0.7 * np.ptp(compute_interval(independent))
 
 
 def test_one_unit_has_no_interval():

@@ -40,21 +40,21 @@ def test_a_model_runs_on_mtebs_own_task_class_and_into_mtebs_cache(make_model, t
     result = mteb.evaluate(encoder, task, cache=cache, show_progress_bar=False)
     score = result.task_results[0].scores["test"][0]["main_score"]
     assert 0 <= score <= 1
-    again = cache.load_task_result("banking77 clustering", encoder.mteb_model_meta)
-    assert again.scores["test"][0]["main_score"] == pytest.approx(score)
+    reloaded = cache.load_task_result("banking77 clustering", encoder.mteb_model_meta)
+    assert reloaded.scores["test"][0]["main_score"] == pytest.approx(score)
 
 
 def test_texts_seen_before_are_not_computed_again():
-    asked = []
+    prompts = []
 
     def encode(texts):
-        asked.extend(texts)
+        prompts.extend(texts)
         return ignorant(texts, "")
 
     encoder = FunctionEncoder(encode)
     encoder.remember(["a", "b", "a"])
     vectors = encoder.encode(make_loader(["b", "c"]))
-    assert asked == ["a", "b", "c"]
+    assert prompts == ["a", "b", "c"]
     np.testing.assert_array_equal(vectors, ignorant(["b", "c"], ""))
 
 
@@ -90,13 +90,13 @@ class Instructed(AbsEncoder):
 
 def test_a_model_with_its_own_prompt_form_runs_in_it(monkeypatch):
     monkeypatch.setattr(mteb_encoder, "load_mteb_model", lambda _name: Instructed())
-    left_out, in_front, own = make_mteb_embedders("toy/instructed")
+    left_out, in_front, own_prompt = make_mteb_embedders("toy/instructed")
     np.testing.assert_array_equal(left_out.encode(["a"], "Why?"), ignorant(["a"], ""))
     np.testing.assert_array_equal(in_front.encode(["a"], "Why?"), ignorant(["Why? a"], ""))
     expected = ignorant([f"Instruct: {one}\nQuery: {text}" for text, one in (("a", "Why?"), ("b", "How?"), ("c", "Why?"))], "")
-    np.testing.assert_array_equal(own.encode(["a", "b", "c"], ["Why?", "How?", "Why?"]), expected)
-    np.testing.assert_array_equal(own.encode(["a"], "Why?"), expected[:1])
-    assert own.prompt("a", "Why?") == "Instruct: Why?\nQuery: a"
+    np.testing.assert_array_equal(own_prompt.encode(["a", "b", "c"], ["Why?", "How?", "Why?"]), expected)
+    np.testing.assert_array_equal(own_prompt.encode(["a"], "Why?"), expected[:1])
+    assert own_prompt.prompt("a", "Why?") == "Instruct: Why?\nQuery: a"
 
 
 def test_an_unknown_model_is_an_error_that_says_what_to_give():
@@ -104,7 +104,7 @@ def test_an_unknown_model_is_an_error_that_says_what_to_give():
         make_mteb_embedders("nobody/nothing")
 
 
-def test_another_way_of_reading_has_another_revision_so_that_mteb_keeps_them_apart(make_model):
+def test_other_options_have_another_revision_in_mteb(make_model):
     model = InBedder(make_model("bert"))
     ways = [model, model.with_pooling("avg-all"), model.with_pooling(layer=1)]
     revisions = [MtebEncoder(one).mteb_model_meta.revision for one in ways]

@@ -25,7 +25,7 @@ def test_a_model_comes_by_its_name():
     assert model.mteb_model_meta.name == "inbedder/mini"
 
 
-def test_our_tasks_come_by_their_names_and_those_that_are_shipped_hold_their_rows():
+def test_tasks_are_found_by_name_and_shipped_ones_hold_rows():
     names = [task.metadata.name for task in registry.TASKS]
     assert [task.metadata.name for task in mteb.get_tasks(tasks=names)] == names
     shipped = ["ShippedIntentEmotionEmotion", "ShippedIntentEmotionIntent", "ShippedInstructSTSB"]

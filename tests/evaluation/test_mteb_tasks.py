@@ -44,24 +44,24 @@ def test_an_oracle_gets_one_and_ties_are_failures():
 
 
 def test_every_pair_is_encoded_under_its_own_instruction():
-    asked = []
+    prompts = []
 
     class Recorder(FunctionEncoder):
         def encode(self, inputs, *, task_metadata, **options):
-            asked.append(task_metadata.prompt)
+            prompts.append(task_metadata.prompt)
             return super().encode(inputs)
 
     rows = [{"sentence1": "a", "sentence2": f"b{i}", "instruction": f"{i % 2}?", "score": i} for i in range(4)]
     score(Recorder(lambda texts: ignorant(texts, "")), InstructSTSBTask().with_rows(rows))
-    assert asked == ["0?", "1?"]
+    assert prompts == ["0?", "1?"]
 
 
 def test_the_papers_sets_are_pinned_and_carry_its_instructions():
     for task in TASKS:
-        about = task.metadata
-        assert about.dataset["path"].startswith("BrandonZYW/")
-        assert len(about.dataset["revision"]) == 40
-        assert about.prompt.endswith("?")
+        metadata = task.metadata
+        assert metadata.dataset["path"].startswith("BrandonZYW/")
+        assert len(metadata.dataset["revision"]) == 40
+        assert metadata.prompt.endswith("?")
 
 
 def test_nyt_is_turned_into_what_mtebs_clustering_reads(monkeypatch):

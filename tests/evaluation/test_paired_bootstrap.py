@@ -42,19 +42,19 @@ def measured(corpus, tmp_path_factory):
 
 
 def test_a_better_model_is_better_beyond_the_choice_of_items(measured):
-    found = compare(measured[0], "oracle", "dull", measured[1])
-    assert [(row.task, row.vectors) for row in found] == [
+    comparisons = compare(measured[0], "oracle", "dull", measured[1])
+    assert [(row.task, row.vectors) for row in comparisons] == [
         (task, kind) for task in ("toy triplets", "toy two-criteria clustering") for kind in ("raw", "centred")
     ]
-    for row in found:
+    for row in comparisons:
         assert row.difference == pytest.approx(row.first - row.second, abs=0.011)
         assert row.interval[0] > 20 and row.p == 0.002
 
 
 def test_comparing_the_other_way_round_turns_the_signs(measured):
-    one, other = compare(measured[0], "oracle", "dull", measured[1])[0], compare(measured[0], "dull", "oracle", measured[1])[0]
-    assert other.difference == -one.difference and other.p == one.p
-    assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]), abs=0.011)
+    one, reverse = compare(measured[0], "oracle", "dull", measured[1])[0], compare(measured[0], "dull", "oracle", measured[1])[0]
+    assert reverse.difference == -one.difference and reverse.p == one.p
+    assert reverse.interval == pytest.approx((-one.interval[1], -one.interval[0]), abs=0.011)
 
 
 def test_equal_models_do_not_differ(corpus, tmp_path):
@@ -71,9 +71,9 @@ def test_models_that_differ_by_chance_are_rarely_told_apart(tmp_path):
     noise = [lambda texts, _: draw.normal(size=(len(texts), 6)).astype(np.float32) for _ in range(6)]
     embedders = [model(f"m{i}", encode) for i, encode in enumerate(noise)]
     cells = run(embedders, [task], tmp_path / "r.json", items=tmp_path / "items")
-    found = [compare(cells, f"m{i}", f"m{i + 1}", tmp_path / "items")[0] for i in range(0, 6, 2)]
-    assert sum(row.p < 0.05 for row in found) <= 1
-    assert all((row.interval[0] <= 0 <= row.interval[1]) or row.p < 0.06 for row in found)
+    comparisons = [compare(cells, f"m{i}", f"m{i + 1}", tmp_path / "items")[0] for i in range(0, 6, 2)]
+    assert sum(row.p < 0.05 for row in comparisons) <= 1
+    assert all((row.interval[0] <= 0 <= row.interval[1]) or row.p < 0.06 for row in comparisons)
 
 
 def test_a_task_without_items_is_compared_by_its_scores_alone(tmp_path):
@@ -94,7 +94,7 @@ def test_models_are_found_by_what_was_given(measured):
         compare(measured[0], "dull", "other", measured[1])
 
 
-def test_cells_whose_items_are_gone_are_measured_again_only_when_they_are_needed(corpus, tmp_path):
+def test_cells_without_items_are_measured_again_only_when_needed(corpus, tmp_path):
     task, path, items = ContrastTriplets(corpus, count=20), tmp_path / "r.json", tmp_path / "items"
     run([model("toy", Counting())], [task], path)
     encode = Counting()
@@ -119,8 +119,8 @@ def test_scores_without_a_seed_carry_an_interval_in_cells_and_tables(measured):
 def test_the_command_line_measures_and_compares_two_models(make_model, tmp_path):
     folders = [str(make_model("bert")), str(make_model("opt"))]
     command = ["evaluate", "--task", "stsb", "--compare", *folders, "-o", str(tmp_path / "r.json")]
-    said = CliRunner().invoke(cli, command, catch_exceptions=False).output
-    assert "compared item by item" in said and "95% interval" in said
+    output = CliRunner().invoke(cli, command, catch_exceptions=False).output
+    assert "compared item by item" in output and "95% interval" in output
     content = json.loads((tmp_path / "r.comparison.json").read_text())
     assert [content["first"], content["second"]] == folders
     assert [row["vectors"] for row in content["tasks"]] == ["raw", "centred"]

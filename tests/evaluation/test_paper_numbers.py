@@ -55,8 +55,8 @@ def test_every_published_task_is_one_that_the_hub_offers(monkeypatch):
     rows = [{**row, "anchor": "a", "positive": "b", "negative": "c"} for row in rows]
     rows = [{**row, "sentence1": "a", "sentence2": "b", "instruction": "c?", "score": i % 2} for i, row in enumerate(rows)]
     monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_options: rows)
-    offered = {task.info.name.split(", ")[0] for task in build_tasks(Data(hub=True, protocol="paper"))}
-    assert {task for model in read_published_models() for task in model["scores"]} <= offered
+    task_names = {task.info.name.split(", ")[0] for task in build_tasks(Data(hub=True, protocol="paper"))}
+    assert {task for model in read_published_models() for task in model["scores"]} <= task_names
 
 
 def test_evaluate_with_the_hub_checks_itself_against_the_papers_numbers(make_model, tmp_path, monkeypatch):
@@ -69,10 +69,10 @@ def test_evaluate_with_the_hub_checks_itself_against_the_papers_numbers(make_mod
     arguments = ["evaluate", "--hub", "--protocol", "paper", "--task", "IntentEmotion", "--model", model]
     result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "r.json")], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    (found,) = (
+    (row,) = (
         one for one in load_cells(tmp_path / "r.json") if (one.task, one.model, one.vectors) == ("IntentEmotion", model, "raw")
     )
     table = result.output.split("expected (the paper's numbers) and found")[1].splitlines()
     line = next(line for line in table if " IntentEmotion " in line)
-    assert line.split()[2:4] == ["90.0", f"{found.scores['harmonic_mean']:.1f}"]
+    assert line.split()[2:4] == ["90.0", f"{row.scores['harmonic_mean']:.1f}"]
     assert line.endswith(("yes", "no"))

@@ -23,7 +23,7 @@ def test_the_nearest_training_examples_are_scored_by_their_queries(tmp_path):
     scores = PromptRetrieval(tmp_path, k=2).evaluate(encode)
     assert scores == {"sql_f1_at_1": 100, "sql_f1_at_2": 75, "same_template_at_1": 100}
 
-    def wrong(texts, instruction):
+    def encode_wrongly(texts, instruction):
         return encode(texts, instruction) @ np.diag([0.01, 1]).astype(np.float32)
 
-    assert PromptRetrieval(tmp_path, k=2).evaluate(wrong)["same_template_at_1"] == 0
+    assert PromptRetrieval(tmp_path, k=2).evaluate(encode_wrongly)["same_template_at_1"] == 0

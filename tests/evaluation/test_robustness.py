@@ -36,9 +36,9 @@ def test_deltas_are_differences_of_means():
     assert correct == pytest.approx(100)
     assert scores["delta_ci_means"] == pytest.approx(correct - incorrect)
     assert scores["delta_ii_means"] == pytest.approx(implicit - incorrect)
-    wrong = max(scores["incorrect_0"], scores["incorrect_1"])
-    assert scores["delta_ci_min_max"] == pytest.approx(100 - wrong)
-    assert scores["delta_ii_min_max"] == pytest.approx(scores["implicit_1"] - wrong)
+    worst_incorrect = max(scores["incorrect_0"], scores["incorrect_1"])
+    assert scores["delta_ci_min_max"] == pytest.approx(100 - worst_incorrect)
+    assert scores["delta_ii_min_max"] == pytest.approx(scores["implicit_1"] - worst_incorrect)
     assert (scores["correct_min"], scores["correct_mean"], scores["correct_max"]) == pytest.approx((100, 100, 100))
     assert 0 < scores["delta_ii_means"] < scores["delta_ci_means"]
 
@@ -48,19 +48,23 @@ def test_a_model_that_ignores_instructions_has_no_delta():
     assert [scores[name] for name in DELTAS] == [0, 0, 0, 0]
 
 
-def test_the_two_definitions_of_a_delta_are_a_difference_of_means_and_the_least_minus_the_greatest():
+def test_delta_is_a_difference_of_means_or_of_extremes():
     values = {"correct": [50.0, 70.0], "implicit": [40.0, 60.0], "incorrect": [10.0, 45.0]}
     assert compute_deltas(values) == dict(zip(DELTAS, (32.5, 22.5, 5.0, -5.0), strict=True))
 
 
 def write_instructions(tmp_path):
-    asked = {f"{kind}_instructions": [f"{kind} {i}?" for i in range(2)] for kind in KINDS}
-    content = {"FewRel": {"instruction": "Why?", **asked}, "NYTTopic": asked, "NYTLocation": {"instruction": "Where?"}}
+    instructions = {f"{kind}_instructions": [f"{kind} {i}?" for i in range(2)] for kind in KINDS}
+    content = {
+        "FewRel": {"instruction": "Why?", **instructions},
+        "NYTTopic": instructions,
+        "NYTLocation": {"instruction": "Where?"},
+    }
     (tmp_path / "i.json").write_text(json.dumps(content))
     return tmp_path / "i.json"
 
 
-def test_the_authors_sets_come_from_the_hub_with_the_instructions_of_a_file(monkeypatch, tmp_path):
+def test_the_authors_sets_need_the_hub_and_a_file_of_instructions(monkeypatch, tmp_path):
     asked_for = []
 
     def load(path, config, **options):
@@ -72,11 +76,11 @@ def test_the_authors_sets_come_from_the_hub_with_the_instructions_of_a_file(monk
     assert [task.info.name for task in tasks] == ["NYTTopic robustness", "FewRel robustness"]
     assert asked_for == [("BrandonZYW/NYTClustering", "topic", "462fb544"), ("BrandonZYW/FewRelClustering", None, "d951bf6c")]
     assert tasks[1].get_first_input() == ("a 0", "correct 0?")
-    scores = tasks[1].evaluate(lambda texts, _asked: one_hot([text[0] for text in texts]), seed=0)
+    scores = tasks[1].evaluate(lambda texts, _instruction: one_hot([text[0] for text in texts]), seed=0)
     assert scores["correct_mean"] == pytest.approx(100) and scores["delta_ci_min_max"] == 0
 
 
-def test_without_a_file_of_instructions_the_authors_robustness_sets_are_not_offered(tmp_path):
+def test_robustness_sets_need_a_file_of_instructions(tmp_path):
     with pytest.raises(InputError, match="No task is called FewRel robustness"):
         build_tasks(Data(hub=True), ["FewRel robustness"])
     with pytest.raises(InputError, match="add --hub"):
@@ -93,21 +97,21 @@ def test_a_file_without_instructions_is_named(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    ("data", "asked", "message"),
+    ("data", "instructions", "message"),
     [
         (DATA, {**ASKED, "implicit": []}, "has no implicit instructions"),
         (LabelledTexts("toy", TEXTS, ["a"] * 24, "toy", "none"), ASKED, "1 classes in 24 texts"),
         (LabelledTexts("toy", TEXTS, TEXTS, "toy", "none"), ASKED, "24 classes in 24 texts"),
     ],
 )
-def test_what_cannot_be_measured_is_refused(data, asked, message):
+def test_what_cannot_be_measured_is_refused(data, instructions, message):
     with pytest.raises(InputError, match=message):
-        InstructionRobustness(data, asked)
+        InstructionRobustness(data, instructions)
 
 
 def test_every_shipped_criterion_has_ten_of_each_kind():
     for criteria in read_robustness_instructions().values():
-        for asked in criteria.values():
-            assert [len(asked[kind]) for kind in ("correct", "implicit", "incorrect")] == [10, 10, 10]
-            every = [one for kind in ("correct", "implicit", "incorrect") for one in asked[kind]]
+        for instructions in criteria.values():
+            assert [len(instructions[kind]) for kind in ("correct", "implicit", "incorrect")] == [10, 10, 10]
+            every = [one for kind in ("correct", "implicit", "incorrect") for one in instructions[kind]]
             assert len(set(every)) == 30

@@ -71,9 +71,9 @@ def test_an_interrupted_run_never_computes_a_finished_cell_again(clustering, tmp
     with pytest.raises(KeyboardInterrupt):
         run([embedder(Counting(), "first"), embedder(Counting(fail_at=1), "second")], [clustering], path, seeds=[0])
     assert {cell.model for cell in load_cells(path)} == {"first"}
-    again = Counting()
-    cells = run([embedder(again, "first"), embedder(Counting(), "second")], [clustering], path, seeds=[0])
-    assert again.calls == 0
+    second_run = Counting()
+    cells = run([embedder(second_run, "first"), embedder(Counting(), "second")], [clustering], path, seeds=[0])
+    assert second_run.calls == 0
     assert [cell.model for cell in cells] == ["first", "first", "second", "second"]
 
 
@@ -111,8 +111,8 @@ def test_an_encoder_that_scores_pairs_is_measured_on_pairs_alone(make_model, clu
     assert (cell.main_score, cell.vectors, cell.scores["spearman"]) == ("spearman", "raw", round(expected, 2))
     assert "..." in cell.first_prompt
     command = ["evaluate", "--task", "stsb", "--model", str(tmp_path / kind), "-o", str(tmp_path / "c.json")]
-    said = CliRunner().invoke(cli, command, catch_exceptions=False).output
-    assert "raw vectors" in said and "centred vectors" not in said
+    output = CliRunner().invoke(cli, command, catch_exceptions=False).output
+    assert "raw vectors" in output and "centred vectors" not in output
     with pytest.raises(InputError, match="scores pairs and has no vector for one text"):
         run(make_embedders(str(tmp_path / kind)), [clustering], tmp_path / "r.json")
     with pytest.raises(ModelError, match=r"Evaluate it: inbedder evaluate"):
@@ -154,7 +154,7 @@ def test_tables_show_the_newest_weights_of_a_model(clustering, tmp_path):
     assert "±" not in make_table(cells)[1][1]
 
 
-def test_an_embedder_that_ignores_instructions_is_asked_once_and_gives_one_array(tmp_path):
+def test_an_uninstructed_embedder_encodes_once(tmp_path):
     from inbedder_evaluation.tasks.robustness import InstructionRobustness
     from tests.evaluation.test_robustness import ASKED, DATA
 

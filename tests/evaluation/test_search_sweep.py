@@ -37,7 +37,7 @@ def test_recall_counts_relevant_rows_out_of_those_that_fit():
 def test_rereading_all_candidates_is_reading_all_rows():
     draw = np.random.default_rng(0)
     vectors = {name: draw.normal(size=(40, 8)).astype(np.float32) for name in ("base", "instructed", "guided")}
-    vectors = {name: held / np.linalg.norm(held, axis=1, keepdims=True) for name, held in vectors.items()}
+    vectors = {name: values / np.linalg.norm(values, axis=1, keepdims=True) for name, values in vectors.items()}
     corpus = SimpleNamespace(labels=([str(row % 3) for row in range(40)], []))
     scores = measure(corpus, 0, vectors, np.arange(40), "base")
     assert all(scores[f"rerank {count}"] == scores["instructed"] for count in CANDIDATES)
@@ -50,6 +50,6 @@ def test_reranking_two_hundred_comes_within_five_percent_of_reading_all(row):
 
 
 @pytest.mark.parametrize("criterion", ["polarity", "airline"])
-def test_reranking_wins_a_third_where_generic_vectors_do_not_hold_the_criterion(criterion):
+def test_reranking_wins_a_third_where_generic_vectors_miss_the_criterion(criterion):
     (scores,) = [row["scores"] for row in RESULTS if row["criterion"] == criterion]
     assert scores["rerank 200, weight auto"] >= 1.3 * scores["base"]

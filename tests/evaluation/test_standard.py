@@ -39,21 +39,21 @@ def test_clustering_gives_an_oracle_a_hundred_and_asks_once(tmp_path):
     rows = [{"text": f"{label} {i}", "label": label} for label in "abc" for i in range(10)]
     write(tmp_path / "banking77" / "test.jsonl.gz", rows)
     task = load_standard_task("clustering", "banking77", tmp_path)
-    asked = []
+    prompts = []
 
     def oracle(texts, instruction):
-        asked.append(instruction)
+        prompts.append(instruction)
         return one_hot([text[0] for text in texts])
 
     assert task.seeded
     assert task.evaluate(oracle, seed=3)["v_measure"] == pytest.approx(100)
-    assert asked == ["What does the customer need?"]
+    assert prompts == ["What does the customer need?"]
     assert task.evaluate(ignorant, seed=0) == task.evaluate(ignorant, seed=0)
     assert task.evaluate(ignorant, seed=0) != task.evaluate(ignorant, seed=1)
 
 
 @pytest.mark.parametrize("name", ["sentconv_mr", "sentconv_sst5"])
-def test_a_probe_reads_labels_off_the_vectors_with_or_without_a_training_file(tmp_path, name):
+def test_a_probe_works_with_and_without_a_training_file(tmp_path, name):
     rows = [{"text": f"{label} {i}", "label": label} for label in (0, 1) for i in range(20)]
     for file in (find_set("classification", name).file, find_set("classification", name).train):
         if file:
@@ -92,10 +92,10 @@ def test_a_folder_offers_what_it_holds_and_reads_only_what_is_chosen(tmp_path):
 
 
 def test_rerankings_are_mtebs_own_tasks_with_the_papers_instruction():
-    for known in read_sets():
-        if known.kind != "reranking":
+    for known_set in read_sets():
+        if known_set.kind != "reranking":
             continue
-        task = load_mteb_task("reranking", known.name)
+        task = load_mteb_task("reranking", known_set.name)
         assert task.task.metadata.dataset["revision"]
         assert task.get_first_input()[1] in ("What does the user want?", "What is the paper about based on the title?")
 
@@ -111,20 +111,20 @@ def test_a_reranking_ranks_by_cosine():
     task = load_mteb_task("reranking", "AskUbuntuDupQuestions")
     task.task.dataset, task.task.data_loaded = {"default": {"test": data}}, True
 
-    def near(word):
+    def encode_word(word):
         return lambda rows, _instruction: np.array([[1, 0] if row in ("cat", word) else [0, 1] for row in rows], np.float32)
 
-    assert task.evaluate(near("cats"))["map_at_1000"] == pytest.approx(100)
-    assert task.evaluate(near("dogs"))["map_at_1000"] == pytest.approx(50)
+    assert task.evaluate(encode_word("cats"))["map_at_1000"] == pytest.approx(100)
+    assert task.evaluate(encode_word("dogs"))["map_at_1000"] == pytest.approx(50)
 
 
 def test_a_reranking_of_a_local_file_gives_an_oracle_a_hundred(tmp_path):
     rows = [{"query": f"{label} asked", "positive": [f"{label} one"], "negative": ["z two", "z three"]} for label in "ab"]
     write(tmp_path / "askubuntu_dup_questions" / "test.jsonl.gz", rows)
-    (offered,) = build_tasks(Data(tmp_path), ["reranking"])
-    scores = offered.evaluate(lambda texts, _: np.array([np.eye(26)["abz".index(text[0])] for text in texts], dtype=np.float32))
+    (task,) = build_tasks(Data(tmp_path), ["reranking"])
+    scores = task.evaluate(lambda texts, _: np.array([np.eye(26)["abz".index(text[0])] for text in texts], dtype=np.float32))
     assert scores["map_at_1000"] == pytest.approx(100)
-    backwards = offered.evaluate(lambda texts, _: np.array([[-1.0 if " one" in t else 1.0] for t in texts], dtype=np.float32))
+    backwards = task.evaluate(lambda texts, _: np.array([[-1.0 if " one" in t else 1.0] for t in texts], dtype=np.float32))
     assert backwards["map_at_1000"] == pytest.approx(100 / 3, abs=0.01)
 
 
@@ -151,7 +151,7 @@ def test_the_authors_clusterings_come_from_the_hub_at_pinned_revisions(monkeypat
     assert task.evaluate(lambda texts, _one: one_hot([text[0] for text in texts]))["v_measure"] == pytest.approx(100)
 
 
-def test_twenty_newsgroups_is_mtebs_own_task_with_the_papers_instruction_and_the_mean_over_its_sets():
+def test_twenty_newsgroups_is_mtebs_task_with_the_papers_instruction():
     (task,) = build_tasks(Data(hub=True), ["TwentyNewsgroups clustering"])
     assert task.task.metadata.dataset == {
         "path": "mteb/twentynewsgroups-clustering",
@@ -160,14 +160,14 @@ def test_twenty_newsgroups_is_mtebs_own_task_with_the_papers_instruction_and_the
     clear = {"sentences": [f"{label} {i}" for label in "ab" for i in range(6)], "labels": ["a"] * 6 + ["b"] * 6}
     mixed = {"sentences": [f"{label} {i} again" for label in "ab" for i in range(6)], "labels": ["a", "b"] * 6}
     task.task.dataset, task.task.data_loaded = DatasetDict({"test": Dataset.from_list([clear, mixed])}), True
-    asked = []
+    prompts = []
 
     def oracle(texts, instruction):
-        asked.append((len(texts), instruction))
+        prompts.append((len(texts), instruction))
         return one_hot([text[0] for text in texts])
 
     assert task.evaluate(oracle)["v_measure"] == pytest.approx(50)
-    assert asked == [(24, "Categorize the topic of the news article.")]
+    assert prompts == [(24, "Categorize the topic of the news article.")]
 
 
 def test_results_quote_no_post_to_a_newsgroup(tmp_path):

@@ -48,7 +48,7 @@ def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
     assert (tmp_path / "f.png").exists()
 
 
-def test_uninformative_words_are_stopwords_common_phrases_and_the_instructions_own():
+def test_uninformative_words_are_stopwords_phrases_and_the_instruction():
     words = list_uninformative_words("Which product is it?")
     assert {"the", "based", "product", "Which", "Based on ", "Sure! ", "Which product is it?"} <= set(words)
 
@@ -60,12 +60,12 @@ def test_the_states_of_the_authors_phrases_are_left_out(make_model):
     assert {token for phrase in phrases for token in phrase} <= set(tokens)
 
 
-def test_aggregations_of_drawn_answers_and_of_another_template_are_models_of_their_own(make_model, tmp_path):
+def test_sampled_answers_and_templates_are_models_of_their_own(make_model, tmp_path):
     options = ("--temperature", "0.6", "--top-p", "0.9", "--template", "llama-2-chat-inst", "--max-new-tokens", "4")
     sweep("poolings", "--model", make_model("llama"), *options, "--task", "stsb", "-o", tmp_path / "p.json")
     cells = load_cells(tmp_path / "p.json")
-    read = {cell.model.split(", ", 1)[1] for cell in cells}
-    assert {"1st-gen", "avg-ppt", *(f"{name}, 1 answer at T=0.6" for name in ("avg-gen", "last-gen", "avg-all"))} <= read
+    names = {cell.model.split(", ", 1)[1] for cell in cells}
+    assert {"1st-gen", "avg-ppt", *(f"{name}, 1 answer at T=0.6" for name in ("avg-gen", "last-gen", "avg-all"))} <= names
     assert cells[0].first_prompt.startswith("[INST] Your task") and cells[0].first_prompt.endswith("### Your Answer: [/INST]")
 
 
@@ -95,8 +95,8 @@ def test_precisions_of_one_model_are_told_apart(make_model, tmp_path):
 def test_gibberish_reaches_the_model_in_the_place_of_the_instruction(make_model, tmp_path):
     sweep("gibberish", "--model", make_model("bert"), "--task", "stsb", "-o", tmp_path / "g.json")
     cells = [cell for cell in load_cells(tmp_path / "g.json") if cell.vectors == "raw"]
-    real, meaningless, none = (cell.first_prompt for cell in cells)
-    assert len({real, meaningless, none}) == 3
+    real, meaningless, without_instruction = (cell.first_prompt for cell in cells)
+    assert len({real, meaningless, without_instruction}) == 3
     assert "AAAA" in meaningless
     assert cells[0].model_revision != cells[1].model_revision
     assert len({cell.scores[cell.main_score] for cell in cells}) == 3

@@ -22,7 +22,7 @@ def ignorant(texts, _instruction):
     return np.stack([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]).astype(np.float32)
 
 
-def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
+def test_intent_emotion_scores_an_oracle_100_and_one_vector_0():
     task = load_intent_emotion()
 
     def oracle(texts, _instruction):
@@ -34,7 +34,7 @@ def test_intent_emotion_gives_an_oracle_a_hundred_and_the_same_vector_nothing():
     assert task.evaluate(constant)["harmonic_mean"] == 0
 
 
-def test_an_embedder_that_ignores_instructions_gets_what_it_deserves_in_intent_emotion():
+def test_intent_emotion_scores_ignored_instructions_low():
     scores = load_intent_emotion().evaluate(ignorant)
     assert scores["emotion"] + scores["intent"] == pytest.approx(100)
 
@@ -45,7 +45,7 @@ def test_intent_emotion_needs_both_criteria():
         IntentEmotion([row], load_intent_emotion().info)
 
 
-def test_instruct_stsb_gives_an_oracle_a_hundred_and_an_ignorant_embedder_nothing():
+def test_instruct_stsb_scores_an_oracle_100_and_ignorance_0():
     task = load_instruct_stsb()
 
     def oracle(texts, _instructions):

@@ -20,7 +20,7 @@ def noisy(texts, instruction, loudness=0.4):
     return np.concatenate([one_hot([text[0] for text in texts]), loudness * noise], axis=1)
 
 
-def test_means_over_wordings_lift_the_worst_where_each_wording_has_noise_of_its_own():
+def test_means_over_noisy_wordings_lift_the_worst():
     scores = WordingMeans(DATA, WORDINGS).evaluate(noisy, seed=0)
     assert list(scores) == [
         "mean_of_all", "single_mean", "single_worst", "mean_of_3_mean", "mean_of_3_worst", "mean_of_5_mean", "mean_of_5_worst"
@@ -43,7 +43,7 @@ def test_too_few_wordings_or_nothing_to_group_are_refused():
         WordingMeans(LabelledTexts("toy", TEXTS, ["a"] * 30, "toy", "none"), WORDINGS)
 
 
-def test_drawn_wordings_change_with_the_seed_and_the_data_decide_the_revision():
+def test_the_seed_samples_wordings_and_the_data_set_the_revision():
     task = WordingMeans(DATA, WORDINGS)
     assert task.info.main_score == "mean_of_3_worst"
     assert task.info.revision == WordingMeans(DATA, WORDINGS).info.revision != WordingMeans(DATA, WORDINGS[:9]).info.revision

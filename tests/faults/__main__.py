@@ -5,8 +5,8 @@
 
 A fault is *survived* when all is right after it: the exit code that is documented, no output or a whole one, no file left over, a
 result equal to that of an undisturbed run, or an error that names the cure where none can be had. *Lost* is work or data that is
-gone though it need not be, and an end that nobody explains; *silently wrong* is a wrong result without an error. The exit code is
-1 when anything is lost or silently wrong.
+gone though it need not be, and an end that nobody explains; *undetected* is a wrong result without an error. The exit code is
+1 when anything is lost or undetected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Of the command line.
 
     Returns:
-        Its exit code: 0 when nothing was lost or silently wrong.
+        Its exit code: 0 when nothing was lost or undetected.
     """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=FULL_MINUTES, help="about how long it takes on 2 cores")
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.output:
         options.output.write_text(json.dumps(report(tallies, memory, options, started), indent=1) + "\n", encoding="utf-8")
     total = total_of(tallies)
-    return int(bool(total["lost"] or total["silently_wrong"] or (memory and not memory["flat"])))
+    return int(bool(total["lost"] or total["undetected"] or (memory and not memory["flat"])))
 
 
 def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], dict[str, Any]]:
@@ -129,7 +129,7 @@ def run_lane(kinds: Sequence[Kind], options: argparse.Namespace, folder: Path, e
             continue
         numbers = kind.numbers(options.minutes) if options.number is None else [options.number]
         tallies.append(run_kind(kind, numbers, options.seed, folder, end))
-        bad_ends = [*tallies[-1].lost, *tallies[-1].wrong]
+        bad_ends = [*tallies[-1].lost, *tallies[-1].undetected]
         print("\n".join([table_of(tallies[-1:]).splitlines()[1], *bad_ends]), file=sys.stderr, flush=True)
     return tallies
 
@@ -163,9 +163,9 @@ def report(tallies: Sequence[Tally], memory: dict[str, Any], options: argparse.N
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "minutes": round((time.monotonic() - started) / 60, 1),
         "total": total_of(tallies),
-        "kinds": [tally.about() for tally in tallies],
+        "kinds": [tally.to_json() for tally in tallies],
         "lost": [case for tally in tallies for case in tally.lost],
-        "silently_wrong": [case for tally in tallies for case in tally.wrong],
+        "undetected": [case for tally in tallies for case in tally.undetected],
         "memory": memory,
     }
 

@@ -19,7 +19,7 @@ class Lost(Exception):  # noqa: N818 - an outcome
     """Work or data were lost, a file was left over, or nobody was told what to do: a wrong exit code, a raw error."""
 
 
-class SilentlyWrong(Exception):  # noqa: N818 - an outcome
+class UndetectedError(Exception):
     """A result that is not the right one came without an error."""
 
 
@@ -78,13 +78,13 @@ class Tally:
 
     kind: str
     """Name of the kind."""
-    tried: int = 0
+    attempts: int = 0
     """Faults that were made."""
     survived: int = 0
     """Those after which all was right."""
     lost: list[str] = field(default_factory=list)
     """Descriptions of those that lost something."""
-    wrong: list[str] = field(default_factory=list)
+    undetected: list[str] = field(default_factory=list)
     """Descriptions of those that gave a wrong result without an error."""
     not_possible: str = ""
     """Why some or all could not be made."""
@@ -93,10 +93,10 @@ class Tally:
     seconds: float = 0.0
     """How long they took."""
 
-    def about(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As a table of json."""
-        counts: dict[str, Any] = {"kind": self.kind, "tried": self.tried, "survived": self.survived}
-        counts |= {"lost": len(self.lost), "silently_wrong": len(self.wrong), "seconds": round(self.seconds, 1)}
+        counts: dict[str, Any] = {"kind": self.kind, "attempts": self.attempts, "survived": self.survived}
+        counts |= {"lost": len(self.lost), "undetected": len(self.undetected), "seconds": round(self.seconds, 1)}
         if self.not_possible:
             counts["not_possible_here"] = self.not_possible
         if self.left_out:
@@ -137,15 +137,15 @@ def _judge(kind: Kind, fault: Fault, tally: Tally) -> None:
     except NotPossible as reason:
         tally.not_possible = str(reason)
         return
-    except SilentlyWrong as reason:
-        tally.wrong.append(_description(fault, str(reason)))
+    except UndetectedError as reason:
+        tally.undetected.append(_description(fault, str(reason)))
     except Lost as reason:
         tally.lost.append(_description(fault, str(reason)))
     except Exception as error:  # a raw error tells nobody what to do
         tally.lost.append(_description(fault, f"raised {type(error).__name__}: {' '.join(str(error).split())[:300]}"))
     else:
         tally.survived += 1
-    tally.tried += 1
+    tally.attempts += 1
 
 
 def _description(fault: Fault, reason: str) -> str:
@@ -163,24 +163,24 @@ def table_of(tallies: Sequence[Tally]) -> str:
         Lines of equal columns; below them the descriptions of what was lost or wrong.
     """
     width = max([len(tally.kind) for tally in tallies] + [13])
-    lines = [f"{'kind of fault':{width}}  {'tried':>6} {'survived':>9} {'lost':>5} {'silently wrong':>15} {'seconds':>8}"]
+    lines = [f"{'kind of fault':{width}}  {'attempts':>6} {'survived':>9} {'lost':>5} {'undetected':>15} {'seconds':>8}"]
     for tally in tallies:
-        counts = f"{tally.tried:6d} {tally.survived:9d} {len(tally.lost):5d} {len(tally.wrong):15d} {tally.seconds:8.0f}"
+        counts = f"{tally.attempts:6d} {tally.survived:9d} {len(tally.lost):5d} {len(tally.undetected):15d} {tally.seconds:8.0f}"
         reasons = f"  not possible here: {tally.not_possible}" if tally.not_possible else ""
         reasons += f"  no time left for {tally.left_out}" if tally.left_out else ""
         lines.append(f"{tally.kind:{width}}  {counts}{reasons}")
     total = total_of(tallies)
-    lines.append(f"{'all':{width}}  {total['tried']:6d} {total['survived']:9d} {total['lost']:5d} {total['silently_wrong']:15d}")
+    lines.append(f"{'all':{width}}  {total['attempts']:6d} {total['survived']:9d} {total['lost']:5d} {total['undetected']:15d}")
     lines += [f"lost: {case}" for tally in tallies for case in tally.lost]
-    lines += [f"silently wrong: {case}" for tally in tallies for case in tally.wrong]
+    lines += [f"undetected: {case}" for tally in tallies for case in tally.undetected]
     return "\n".join(lines)
 
 
 def total_of(tallies: Sequence[Tally]) -> dict[str, int]:
     """Sums over all kinds."""
     return {
-        "tried": sum(tally.tried for tally in tallies),
+        "attempts": sum(tally.attempts for tally in tallies),
         "survived": sum(tally.survived for tally in tallies),
         "lost": sum(len(tally.lost) for tally in tallies),
-        "silently_wrong": sum(len(tally.wrong) for tally in tallies),
+        "undetected": sum(len(tally.undetected) for tally in tallies),
     }

@@ -14,7 +14,7 @@ from inbedder.cache.integrity import remove
 from inbedder.cache.store import Store
 from inbedder.errors import InputError, ModelError
 from inbedder.io.tables import open_texts, read_table
-from tests.faults.campaign import Fault, Kind, Lost, SilentlyWrong
+from tests.faults.campaign import Fault, Kind, Lost, UndetectedError
 from tests.faults.stage import FAMILIES, INSTRUCTION, Stage, check_vectors, damage, load, texts_of
 
 PARTS = ("", "-wal", "-shm")
@@ -41,7 +41,7 @@ class Damages:
         cached_model.encode(TEXTS[50:], INSTRUCTION)
         shutil.copytree(stage.folder / "live-cache", self.cache)
         with closing(sqlite3.connect(stage.folder / "live-cache" / DATABASE_FILE)) as connection:
-            self.about = json.loads(connection.execute("SELECT about FROM spaces").fetchone()[0])
+            self.space = json.loads(connection.execute("SELECT about FROM spaces").fetchone()[0])
             self.entries = dict(connection.execute("SELECT key, data FROM entries"))
 
     def kinds(self) -> list[Kind]:
@@ -69,9 +69,9 @@ class Damages:
             fault.note(f"refused ({str(error)[:80]})")
             remove(folder / DATABASE_FILE)
         else:
-            read_back = Store(folder).get(self.about, list(self.entries))
+            read_back = Store(folder).get(self.space, list(self.entries))
             if any(self.entries[key] != data for key, data in read_back.items()):
-                raise SilentlyWrong("an entry is not what was kept")
+                raise UndetectedError("an entry is not what was kept")
             fault.note(f"{len(read_back)} of {len(self.entries)} entries found")
             check_vectors(model.encode(TEXTS, INSTRUCTION), self.right, "a run with the damaged cache")
             if model.store is not None and model.store.verify():
@@ -132,4 +132,4 @@ class Damages:
         for texts_found, reader in ((read_back, "read_table"), (streamed, "open_texts")):
             if texts_found is not None and texts_found != right:
                 differing = sum(a != b for a, b in zip(texts_found, right, strict=False))
-                raise SilentlyWrong(f"{reader} gave {len(texts_found)} texts, {differing} of them other ones than were written")
+                raise UndetectedError(f"{reader} gave {len(texts_found)} texts, {differing} of them other ones than were written")

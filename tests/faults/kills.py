@@ -21,7 +21,7 @@ import numpy as np
 
 from inbedder.cache.store import Store
 from inbedder.errors import ModelError
-from tests.faults.campaign import Fault, Kind, Lost, SilentlyWrong
+from tests.faults.campaign import Fault, Kind, Lost, UndetectedError
 from tests.faults.forked_runs import CODES, PATIENCE, PRELOADED, Done, catches, end_one, run_inbedder
 from tests.faults.stage import INSTRUCTION, ROOT, Stage, load, same_file
 
@@ -144,7 +144,7 @@ class Kills:
 
         Raises:
             Lost: When one is missing.
-            SilentlyWrong: When one differs.
+            UndetectedError: When one differs.
         """
         right, _ = self.undisturbed(name)
         for output in self.commands[name][1]:
@@ -154,7 +154,7 @@ class Kills:
                     raise Lost(f"{output} is missing")
                 continue
             if not same_file(path, right / output, loosely):
-                raise SilentlyWrong(f"{output} differs from that of an undisturbed run")
+                raise UndetectedError(f"{output} differs from that of an undisturbed run")
 
     def kill(self, fault: Fault, name: str, *, cached: bool) -> None:
         """End a run at a random moment, look at what is left, and go on."""
@@ -194,7 +194,7 @@ class Kills:
 
         Raises:
             Lost: When the exit code is another one, an earlier output is gone, a temporary file is left, or the cache is damaged.
-            SilentlyWrong: When a half output is left.
+            UndetectedError: When a half output is left.
         """
         if run.code != CODES[signal.Signals(signal_sent)]:
             raise Lost(f"exit code {run.code}: {run.output[-300:]}")
@@ -283,7 +283,7 @@ class Kills:
         if rerun.code != 0:
             raise Lost(f"going on ended with {rerun.code}: {rerun.output[-300:]}")
         if not np.array_equal(self.vectors_of(output), self.vectors_of(right)):
-            raise SilentlyWrong("the resumed run learned something else")
+            raise UndetectedError("the resumed run learned something else")
 
     def vectors_of(self, model: Path) -> Any:
         """The vectors of a few texts."""
@@ -296,4 +296,4 @@ class Kills:
         except ModelError:
             return
         if not np.array_equal(vectors, self.vectors_of(right)):
-            raise SilentlyWrong("a half-saved model loads and is another one")
+            raise UndetectedError("a half-saved model loads and is another one")

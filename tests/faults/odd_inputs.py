@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 
 from inbedder.errors import InputError
 from inbedder.io.tables import open_texts, read_table
-from tests.faults.campaign import Fault, Kind, Lost, SilentlyWrong
+from tests.faults.campaign import Fault, Kind, Lost, UndetectedError
 from tests.faults.stage import INSTRUCTION, ROOT, Stage, load, texts_of
 
 ODD = ROOT / "tests" / "data" / "odd"
@@ -60,7 +60,7 @@ def check_odd(path: Path, expected: dict[str, Any]) -> None:
         expected: How many texts it gives, or "refused", as it is ("texts") and with bad rows left out ("skip_bad").
 
     Raises:
-        SilentlyWrong: When it gives another number of texts, or none and no error, or whole and streamed texts differ.
+        UndetectedError: When it gives another number of texts, or none and no error, or whole and streamed texts differ.
     """
     for key, skip_bad in (("texts", False), ("skip_bad", True)):
         try:
@@ -73,9 +73,9 @@ def check_odd(path: Path, expected: dict[str, Any]) -> None:
         except InputError:
             streamed = None
         if all_texts != streamed:
-            raise SilentlyWrong(f"{key}: read_table and open_texts differ: {_count(all_texts)} and {_count(streamed)}")
+            raise UndetectedError(f"{key}: read_table and open_texts differ: {_count(all_texts)} and {_count(streamed)}")
         if _count(all_texts) != expected[key]:
-            raise SilentlyWrong(f"{key}: {_count(all_texts)} instead of {expected[key]}")
+            raise UndetectedError(f"{key}: {_count(all_texts)} instead of {expected[key]}")
 
 
 def _count(texts: list[str] | None) -> int | str:
@@ -116,7 +116,7 @@ class Threads:
             results = list(pool.map(lambda call: _call(model, use, *call), calls))
         num_wrong = sum(not np.array_equal(a, b) for a, b in zip(results, right, strict=True))
         if num_wrong:
-            raise SilentlyWrong(f"{num_wrong} of {len(calls)} calls differ from those of one thread")
+            raise UndetectedError(f"{num_wrong} of {len(calls)} calls differ from those of one thread")
         if model.store is not None and (model.store.verify() or model.store.info()[0]["entries"] != len(calls)):
             raise Lost("the cache that eight threads wrote is damaged or lacks entries")
 

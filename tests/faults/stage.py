@@ -20,7 +20,7 @@ from transformers.utils import logging
 
 from inbedder import InBedder
 from inbedder.models.checksums import write_checksums
-from tests.faults.campaign import SilentlyWrong
+from tests.faults.campaign import UndetectedError
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "data" / "golden"
@@ -111,13 +111,13 @@ def check_vectors(vectors: NDArray[np.float32], right: NDArray[np.float32], labe
         what: What gave them.
 
     Raises:
-        SilentlyWrong: When they differ.
+        UndetectedError: When they differ.
     """
     if vectors.shape != right.shape:
-        raise SilentlyWrong(f"{label} gave vectors of shape {vectors.shape}, not {right.shape}")
+        raise UndetectedError(f"{label} gave vectors of shape {vectors.shape}, not {right.shape}")
     difference = float(np.abs(vectors - right).max())
     if not difference <= ROUNDING * float(np.abs(right).max()):  # so that NaN differs
-        raise SilentlyWrong(f"{label} gave vectors that are off by {difference:.3g}")
+        raise UndetectedError(f"{label} gave vectors that are off by {difference:.3g}")
 
 
 def damage(path: Path, draw: random.Random) -> str:

@@ -43,11 +43,11 @@ def tally_of(faults, folder, do, numbers=range(4), seed=0):
 
 def test_a_fault_that_returns_was_survived_and_leaves_no_folder(faults, tmp_path):
     tally = tally_of(faults, tmp_path, lambda fault: (fault.folder / "left").write_text("x") and None)
-    assert (tally.tried, tally.survived, tally.lost, tally.wrong) == (4, 4, [], [])
+    assert (tally.attempts, tally.survived, tally.lost, tally.undetected) == (4, 4, [], [])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_deliberately_wrong_case_is_counted_as_wrong_and_can_be_made_again(faults, stage, tmp_path):
+def test_a_wrong_case_is_counted_and_can_be_reproduced(faults, stage, tmp_path):
     right = np.ones((2, 3), np.float32)
 
     def do(fault):
@@ -55,11 +55,11 @@ def test_a_deliberately_wrong_case_is_counted_as_wrong_and_can_be_made_again(fau
         stage.check_vectors(right * (1.01 if fault.number == 2 else 1), right, "the model")
 
     tally = tally_of(faults, tmp_path, do, seed=7)
-    assert (tally.tried, tally.survived, len(tally.wrong), tally.lost) == (4, 3, 1, [])
-    assert "the model gave vectors that are off by 0.01" in tally.wrong[0]
-    assert "--seed 7 --only 'a kind' --number 2" in tally.wrong[0]
-    assert tally_of(faults, tmp_path, do, numbers=[2], seed=7).wrong == tally.wrong
-    assert tally_of(faults, tmp_path, do, numbers=[2], seed=8).wrong != tally.wrong
+    assert (tally.attempts, tally.survived, len(tally.undetected), tally.lost) == (4, 3, 1, [])
+    assert "the model gave vectors that are off by 0.01" in tally.undetected[0]
+    assert "--seed 7 --only 'a kind' --number 2" in tally.undetected[0]
+    assert tally_of(faults, tmp_path, do, numbers=[2], seed=7).undetected == tally.undetected
+    assert tally_of(faults, tmp_path, do, numbers=[2], seed=8).undetected != tally.undetected
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 1.001])
@@ -68,13 +68,13 @@ def test_vectors_that_differ_are_wrong(faults, stage, bad):
     stage.check_vectors(right * np.float32(1.000001), right, "it")
     vectors = right.copy()
     vectors[1, 2] = bad
-    with pytest.raises(faults.SilentlyWrong):
+    with pytest.raises(faults.UndetectedError):
         stage.check_vectors(vectors, right, "it")
-    with pytest.raises(faults.SilentlyWrong, match="shape"):
+    with pytest.raises(faults.UndetectedError, match="shape"):
         stage.check_vectors(right[:1], right, "it")
 
 
-def test_losses_and_raw_errors_are_lost_and_what_is_not_possible_is_not_tried(faults, tmp_path):
+def test_losses_are_counted_and_impossible_faults_are_skipped(faults, tmp_path):
     ends = [faults.Lost("gone"), KeyError("raw"), faults.NotPossible("no mounts"), None]
 
     def do(fault):
@@ -82,7 +82,7 @@ def test_losses_and_raw_errors_are_lost_and_what_is_not_possible_is_not_tried(fa
             raise ends[fault.number]
 
     tally = tally_of(faults, tmp_path, do)
-    assert (tally.tried, tally.survived, len(tally.lost), tally.not_possible) == (3, 1, 2, "no mounts")
+    assert (tally.attempts, tally.survived, len(tally.lost), tally.not_possible) == (3, 1, 2, "no mounts")
     assert "gone" in tally.lost[0]
     assert "raised KeyError" in tally.lost[1]
     table = faults.table_of([tally])
@@ -92,8 +92,8 @@ def test_losses_and_raw_errors_are_lost_and_what_is_not_possible_is_not_tried(fa
 
 def test_faults_for_which_no_time_is_left_are_not_called_survived(faults, tmp_path):
     tally = faults.run_kind(faults.Kind("a kind", 3, lambda _: None), range(3), 0, tmp_path, end=0.0)
-    assert (tally.tried, tally.survived, tally.left_out) == (0, 0, 3)
-    assert tally.about()["no_time_left_for"] == 3
+    assert (tally.attempts, tally.survived, tally.left_out) == (0, 0, 3)
+    assert tally.to_json()["no_time_left_for"] == 3
 
 
 def test_a_short_campaign_takes_an_even_part_of_each_kind(faults):
@@ -117,11 +117,11 @@ def test_damage_is_decided_by_the_seed_and_changes_the_file(stage, tmp_path):
     assert b"" in vectors
 
 
-def test_an_odd_file_that_gives_another_number_of_texts_is_silently_wrong(faults, uses, tmp_path):
+def test_an_odd_file_that_gives_another_number_of_texts_is_undetected(faults, uses, tmp_path):
     (tmp_path / "t.csv").write_text("text,stars\nI love cats,5\n,4\n")
     uses.check_odd(tmp_path / "t.csv", {"texts": "refused", "skip_bad": 1})
     for expected in ({"texts": 2, "skip_bad": 1}, {"texts": "refused", "skip_bad": 2}):
-        with pytest.raises(faults.SilentlyWrong, match="instead of"):
+        with pytest.raises(faults.UndetectedError, match="instead of"):
             uses.check_odd(tmp_path / "t.csv", expected)
 
 
@@ -137,7 +137,7 @@ def test_outputs_are_compared_exactly_or_up_to_rounding(stage, tmp_path):
     assert not same_file(tmp_path / "short.npy", tmp_path / "right.npy", loosely=True)
 
 
-def test_a_run_that_ends_before_the_signal_is_no_fault_and_one_that_ignores_it_is_lost(faults, tmp_path):
+def test_a_run_that_ignores_the_signal_is_lost(faults, tmp_path):
     runs = importlib.import_module("tests.faults.forked_runs")
     fault = faults.Fault("a kind", 0, 0, tmp_path)
     speeds = iter((0.5, 0.25, 0.125))
@@ -159,22 +159,22 @@ def test_a_run_that_ends_before_the_signal_is_no_fault_and_one_that_ignores_it_i
 
 def test_the_exit_code_tells_of_a_bad_end(faults, monkeypatch, tmp_path, capsys):
     main_module = importlib.import_module("tests.faults.__main__")
-    tallies = [faults.Tally("a kind", tried=2, survived=2)]
+    tallies = [faults.Tally("a kind", attempts=2, survived=2)]
     monkeypatch.setattr(main_module, "campaign", lambda _options, _folder: (tallies, {}))
     monkeypatch.setenv("FAULTS_FOLDER", str(tmp_path))
     assert main_module.main(["-o", str(tmp_path / "results.json")]) == 0
-    tallies.append(faults.Tally("another", tried=1, wrong=["a case"]))
+    tallies.append(faults.Tally("another", attempts=1, undetected=["a case"]))
     assert main_module.main(["-o", str(tmp_path / "results.json")]) == 1
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results["total"] == {"tried": 3, "survived": 2, "lost": 0, "silently_wrong": 1}
-    assert results["silently_wrong"] == ["a case"]
-    assert "silently wrong: a case" in capsys.readouterr().out
+    assert results["total"] == {"attempts": 3, "survived": 2, "lost": 0, "undetected": 1}
+    assert results["undetected"] == ["a case"]
+    assert "undetected: a case" in capsys.readouterr().out
 
 
 def test_the_committed_results_hold_a_whole_campaign_and_nothing_lost():
     results = json.loads((SCRIPTS / "results" / "faults.json").read_text())
-    assert results["total"]["tried"] == results["total"]["survived"] >= 1500
-    assert results["lost"] == results["silently_wrong"] == []
+    assert results["total"]["attempts"] == results["total"]["survived"] >= 1500
+    assert results["lost"] == results["undetected"] == []
     assert not any("no_time_left_for" in kind for kind in results["kinds"])
     assert results["memory"]["lines"] == 1_000_000
     assert results["memory"]["flat"]
@@ -185,4 +185,4 @@ def test_a_lane_leaves_out_kinds_that_were_not_asked_for(faults, tmp_path):
     kinds = [faults.Kind(name, 2, lambda _: None) for name in ("damaged cache", "kill")]
     options = Namespace(only="damaged", number=1, minutes=15, seed=0)
     tallies = main_module.run_lane(kinds, options, tmp_path, sys.maxsize)
-    assert [(tally.kind, tally.tried) for tally in tallies] == [("damaged cache", 1)]
+    assert [(tally.kind, tally.attempts) for tally in tallies] == [("damaged cache", 1)]

@@ -70,7 +70,7 @@ def test_the_curve_ends_with_all_pairs_and_keeps_finished_cells(make_model, rows
     experiment(*options, "--size", "2", "--size", "3")
     cells = load_cells(tmp_path / "c.json")
     assert cells[:24] == first and len(cells) == 36
-    assert [cell.about["pairs"] for cell in cells if cell.model.startswith("bi")][::2] == [2, 2, 4, 4, 3, 3]
+    assert [cell.metadata["pairs"] for cell in cells if cell.model.startswith("bi")][::2] == [2, 2, 4, 4, 3, 3]
     assert {cell.model for cell in first} >= {"bi-encoder, 2 pairs", "bi-encoder, trained"}
     assert make_table(cells)[1][1].count("±") == 1  # the seeds of one size are one model
     assert (tmp_path / "c_curve.png").read_bytes().startswith(PNG)
@@ -98,7 +98,7 @@ def test_only_the_named_encoders_are_trained(make_model, rows, tmp_path):
     cells = load_cells(tmp_path / "r.json")
     assert {cell.model for cell in cells} == {"tri-encoder on mini, quad+mse, 800 pairs", names[1]}
     assert {cell.task for cell in cells} == {"C-STS (rows.csv)", "C-STS (rows.csv), validation"}
-    assert all(cell.about["pairs"] == 3 for cell in cells)
+    assert all(cell.metadata["pairs"] == 3 for cell in cells)
 
 
 def test_missing_files_are_named(rows):
