@@ -1,4 +1,4 @@
-"""Conditional similarity: how alike two sentences are under a condition (C-STS)."""
+"""Conditional similarity: how similar two sentences are under a condition (C-STS)."""
 
 from inbedder.conditional.encoder import ConditionalEncoder
 

@@ -1,19 +1,19 @@
-"""Encoders of conditional similarity: how alike are two sentences under a condition (C-STS, Deshpande et al. 2023, section 4.1).
+"""Encoders of conditional similarity (C-STS, Deshpande et al. 2023, section 4.1).
 
-With f a BERT-like backbone and its pooler, s1 and s2 the sentences, c the condition, t the MLP (or nothing)::
+With f a BERT-like backbone and its pooler, s1 and s2 the sentences, c the condition, t the MLP (or the identity)::
 
     cross   y = w . t(f([CLS] s1 [SEP] s2 [SEP] c [SEP])) + b        a scalar
             y = w . (t(f1) / |t(f1)| * t(f2) / |t(f2)|) + b          pooler "spans": f1, f2 the means over s1 and over s2
-    bi      y = cos(t(f(c: s1)), t(f(c: s2)))                        "c: s" is the template's; input "pair", the authors':
-            f([CLS] s [SEP] c [SEP])
+    bi      y = cos(t(f(c: s1)), t(f(c: s2)))                        "c: s" is the rendered template; with input "pair",
+            f([CLS] s [SEP] c [SEP])                                 as the authors do
     tri     y = cos(g(s1, c), g(s2, c))
             g(s, c) = t(f(s)) * W f(c)                               combine "hadamard"
             g(s, c) = act(V [t(f(s)), W f(c)])                       combine "mlp"
 
 The bi- and the tri-encoder are symmetric in the two sentences; the cross-encoder reads them in order and is not. W, a linear map
-of the condition, is in the authors' code; the paper does not tell. Pooler "spans" is ours: with w = 1 at the start, the scalar
-begins as a cosine, which few rows can turn into a rating. A backbone reads no segment ids, as in the authors' code, which was run
-on RoBERTa alone. ``encoding`` says what a saved model looks like.
+of the condition, is in the authors' code but not in the paper. Pooler "spans" is ours: with w = 1 initially, the scalar starts as
+a cosine, which few rows can turn into a rating. The backbones read no segment ids, as in the authors' code, which was run only on
+RoBERTa. ``config`` describes a saved model.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ __all__ = ["BiEncoder", "ConditionalEncoder", "CrossEncoder", "TriEncoder", "col
 
 
 class CrossEncoder(ConditionalEncoder, kind="cross"):
-    """Sentences and condition in one input, read in order; a scalar comes out (the cosine's bounds do not hold for it)."""
+    """An encoder that reads sentences and condition in one input and returns a scalar, which cosine bounds do not limit."""
 
     parts = 1
 
     def __init__(self, backbone: Any, tokenizer: PreTrainedTokenizerBase, encoding: Encoding) -> None:
-        """Put a scalar head on a backbone; arguments and errors as for ``ConditionalEncoder``."""
+        """Add a scalar head to a backbone; see ``ConditionalEncoder`` for arguments and errors."""
         super().__init__(backbone, tokenizer, encoding)
         linear = nn.Linear(self.width, 1)
         if encoding.pooler == "spans":
@@ -53,128 +53,134 @@ class CrossEncoder(ConditionalEncoder, kind="cross"):
         self.scalar = nn.Sequential(nn.Dropout(self._dropout), linear)
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
-        """[CLS] sentence1 [SEP] sentence2 [SEP] condition [SEP], the longer sentence cut first."""
+        """Tokenize n pairs to [CLS] sentence1 [SEP] sentence2 [SEP] condition [SEP], cutting the longer sentence first."""
         if self.encoding.reads == "condition":
-            alone, cut = self._alone(conditions)
-            return [(ids,) for ids in alone], sum(cut)
-        texts = [self._plain(first), self._plain(second)]
-        plain_conditions = self._plain(conditions) if self.encoding.reads == "all" else [None] * len(first)
+            inputs, is_cut = self._tokenize_single(conditions)
+            return [(ids,) for ids in inputs], sum(is_cut)
+        first_ids, second_ids = self._tokenize(first), self._tokenize(second)
+        condition_ids = self._tokenize(conditions) if self.encoding.reads == "all" else [None] * len(first)
         rows: list[Parts] = []
-        cuts = 0
-        for text, other, condition, written in zip(*texts, plain_conditions, conditions, strict=True):
-            behind = [] if condition is None else [condition]
-            room = self.encoding.max_length - 3 - sum(len(part) + 1 for part in behind)
+        num_cut = 0
+        for ids1, ids2, ids3, condition in zip(first_ids, second_ids, condition_ids, conditions, strict=True):
+            last_part = [] if ids3 is None else [ids3]
+            room = self.encoding.max_length - 3 - sum(len(ids) + 1 for ids in last_part)
             if room < 2:
-                raise self._too_long(written)
-            kept = min(len(text), max(room - len(other), (room + 1) // 2))
-            rows.append((self._joined(text[:kept], other[: room - kept], *behind),))
-            cuts += len(text) + len(other) > room
-        return rows, cuts
+                raise self._make_length_error(condition)
+            length1 = min(len(ids1), max(room - len(ids2), (room + 1) // 2))
+            rows.append((self._join(ids1[:length1], ids2[: room - length1], *last_part),))
+            num_cut += len(ids1) + len(ids2) > room
+        return rows, num_cut
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
-        """The scalar of each pair, shape (n,), from one vector of the whole input or one of each sentence."""
+        """Score n pairs, shape (n,), from one vector of the whole input or one of each sentence."""
         vectors = [self.transform(feature) for feature in features]
         joined = vectors[0] if len(vectors) == 1 else F.normalize(vectors[0], dim=-1) * F.normalize(vectors[1], dim=-1)
         scores: Tensor = self.scalar(joined).squeeze(-1)
         return scores
 
-    def _features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
+    def _extract_features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
         if self.encoding.pooler != "spans":
-            return super()._features(input_ids, attention_mask)
+            return super()._extract_features(input_ids, attention_mask)
         states = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
-        return [masked_mean(states, span) for span in self._spans(input_ids, attention_mask.bool())]
+        return [masked_mean(states, span) for span in self._mark_sentences(input_ids, attention_mask.bool())]
 
-    def _spans(self, ids: Tensor, mask: Tensor) -> Iterator[Tensor]:
-        """Where the two sentences stand, bool, (n, positions) each; an empty one is its [SEP]."""
-        ends = ids == self.tokenizer.sep_token_id
-        special = ends | (ids == self.tokenizer.cls_token_id)
-        before = ends.cumsum(-1) - ends.long()
+    def _mark_sentences(self, ids: Tensor, mask: Tensor) -> Iterator[Tensor]:
+        """Yield the positions of each of the two sentences, bool, (n, positions); those of an empty sentence are its [SEP]."""
+        is_sep = ids == self.tokenizer.sep_token_id
+        is_special = is_sep | (ids == self.tokenizer.cls_token_id)
+        num_seps_before = is_sep.cumsum(-1) - is_sep.long()
         for part in (0, 1):
-            whole = mask & (before == part)
-            words = whole & ~special
-            yield torch.where(words.any(-1, keepdim=True), words, whole & ends)
+            in_part = mask & (num_seps_before == part)
+            words = in_part & ~is_special
+            yield torch.where(words.any(-1, keepdim=True), words, in_part & is_sep)
 
 
 class BiEncoder(ConditionalEncoder, kind="bi"):
-    """Each sentence with the condition, as the template puts them or as a pair of texts; the cosine comes out."""
+    """An encoder that reads each sentence with the condition, in a template or as a pair of texts, and returns the cosine."""
 
     parts = 2
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
-        """Two inputs of each pair of sentences (``Encoding.input``)."""
-        (left, cut), (right, also) = (self._side(sentences, conditions) for sentences in (first, second))
-        return list(zip(left, right, strict=True)), sum(a or b for a, b in zip(cut, also, strict=True))
+        """Tokenize n pairs to two inputs each (``Encoding.input``)."""
+        (first_ids, first_cut), (second_ids, second_cut) = (
+            self._tokenize_with_conditions(sentences, conditions) for sentences in (first, second)
+        )
+        return list(zip(first_ids, second_ids, strict=True)), sum(a or b for a, b in zip(first_cut, second_cut, strict=True))
 
-    def _side(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
-        """The sentences alone, each with its condition as a pair of texts, or in the rendered template."""
+    def _tokenize_with_conditions(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
+        """Tokenize sentences by themselves, each with its condition as a pair of texts, or in the rendered template."""
         if self.encoding.reads == "sentences":
-            return self._alone(sentences)
+            return self._tokenize_single(sentences)
         if self.encoding.input == "pair":
-            return self._paired(sentences, conditions)
-        masks = NUM_MASKS if self.encoding.pooler == "masks" else 0
-        prompts = PromptTokenizer(self.tokenizer, get_template(self.encoding.template), self.encoding.max_length, masks)
-        rows = prompts(sentences, conditions)
-        return [row.ids for row in rows], [row.is_cut for row in rows]
+            return self._tokenize_pairs(sentences, conditions)
+        num_masks = NUM_MASKS if self.encoding.pooler == "masks" else 0
+        tokenizer = PromptTokenizer(self.tokenizer, get_template(self.encoding.template), self.encoding.max_length, num_masks)
+        prompts = tokenizer(sentences, conditions)
+        return [prompt.ids for prompt in prompts], [prompt.is_cut for prompt in prompts]
 
-    def _paired(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
-        """[CLS] sentence [SEP] condition [SEP], with as many [SEP] in the middle as the tokenizer's own pairs have."""
-        special = self.tokenizer.num_special_tokens_to_add(pair=True)
+    def _tokenize_pairs(self, sentences: Sequence[str], conditions: Sequence[str]) -> tuple[list[Ids], list[bool]]:
+        """Tokenize to [CLS] sentence [SEP] condition [SEP], with as many [SEP] in the middle as the tokenizer uses in pairs."""
+        num_special = self.tokenizer.num_special_tokens_to_add(pair=True)
         pairs: list[Ids] = []
-        cut: list[bool] = []
-        for ids, condition, written in zip(self._plain(sentences), self._plain(conditions), conditions, strict=True):
-            room = self.encoding.max_length - special - len(condition)
+        is_cut: list[bool] = []
+        inputs = zip(self._tokenize(sentences), self._tokenize(conditions), conditions, strict=True)
+        for sentence_ids, condition_ids, condition in inputs:
+            room = self.encoding.max_length - num_special - len(condition_ids)
             if room < 1:
-                raise self._too_long(written)
-            pairs.append(self._joined(ids[:room], condition, between=special - 2))
-            cut.append(len(ids) > room)
-        return pairs, cut
+                raise self._make_length_error(condition)
+            pairs.append(self._join(sentence_ids[:room], condition_ids, num_seps=num_special - 2))
+            is_cut.append(len(sentence_ids) > room)
+        return pairs, is_cut
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
-        """The cosine of each pair, shape (n,)."""
-        left, right = (self.transform(feature).float() for feature in features)
-        return F.cosine_similarity(left, right, dim=-1)
+        """Compute the cosine of each pair, shape (n,)."""
+        first, second = (self.transform(feature).float() for feature in features)
+        return F.cosine_similarity(first, second, dim=-1)
 
 
 class TriEncoder(ConditionalEncoder, kind="tri"):
-    """Sentences and condition apart; the condition is combined with each sentence, and the cosine comes out."""
+    """An encoder that reads sentences and condition separately, combines the condition with each, and returns the cosine."""
 
     parts = 3
 
     def __init__(self, backbone: Any, tokenizer: PreTrainedTokenizerBase, encoding: Encoding) -> None:
-        """Put the condition's map, and for "mlp" the combining one, on a backbone; all else as for ``ConditionalEncoder``."""
+        """Add the condition's map and, for "mlp", the combining map to a backbone; see ``ConditionalEncoder`` for the rest."""
         super().__init__(backbone, tokenizer, encoding)
         self.condition = nn.Sequential(nn.Dropout(self._dropout), nn.Linear(self.width, self.width))
-        self.both = self._mlp(2 * self.width) if encoding.combine == "mlp" else None
+        self.both = self._make_mlp(2 * self.width) if encoding.combine == "mlp" else None
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
-        """Each text on its own."""
-        (left, cut), (right, also), (condition_ids, long) = (self._alone(texts) for texts in (first, second, conditions))
-        if any(long):
-            raise self._too_long(conditions[long.index(True)])
-        return list(zip(left, right, condition_ids, strict=True)), sum(a or b for a, b in zip(cut, also, strict=True))
+        """Tokenize n pairs to three inputs each."""
+        first_ids, first_cut = self._tokenize_single(first)
+        second_ids, second_cut = self._tokenize_single(second)
+        condition_ids, condition_cut = self._tokenize_single(conditions)
+        if any(condition_cut):
+            raise self._make_length_error(conditions[condition_cut.index(True)])
+        num_cut = sum(a or b for a, b in zip(first_cut, second_cut, strict=True))
+        return list(zip(first_ids, second_ids, condition_ids, strict=True)), num_cut
 
     def score(self, features: Sequence[Tensor]) -> Tensor:
-        """The cosine of each pair's sentences, both combined with the condition; shape (n,)."""
+        """Compute the cosine of each pair's sentences, both combined with the condition; shape (n,)."""
         condition = self.condition(features[2])
-        left, right = (self._combined(self.transform(feature), condition).float() for feature in features[:2])
-        return F.cosine_similarity(left, right, dim=-1)
+        first, second = (self._combine(self.transform(feature), condition).float() for feature in features[:2])
+        return F.cosine_similarity(first, second, dim=-1)
 
-    def _features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
-        """Both rows of a pair share their sentences and conditions come again and again, so each distinct text is read once."""
-        at = len(input_ids) // self.parts * 2
-        first, second = self._read_once(input_ids[:at], attention_mask[:at]).chunk(2)
-        return first, second, self._read_once(input_ids[at:], attention_mask[at:])
+    def _extract_features(self, input_ids: Tensor, attention_mask: Tensor) -> Sequence[Tensor]:
+        """Read each distinct text once: both rows of a pair have the same sentences, and conditions repeat."""
+        border = len(input_ids) // self.parts * 2
+        first, second = self._read_once(input_ids[:border], attention_mask[:border]).chunk(2)
+        return first, second, self._read_once(input_ids[border:], attention_mask[border:])
 
     def _read_once(self, ids: Tensor, mask: Tensor) -> Tensor:
-        used = mask.any(0)
-        ids, mask = ids[:, used], mask[:, used]
-        distinct, place = ids.unique(dim=0, return_inverse=True)
+        columns = mask.any(0)
+        ids, mask = ids[:, columns], mask[:, columns]
+        distinct_ids, distinct_index = ids.unique(dim=0, return_inverse=True)
         rows = torch.arange(len(ids), device=ids.device)
-        first = rows.new_full((len(distinct),), len(ids)).scatter_reduce(0, place, rows, "amin")
-        return self._pooled(distinct, mask[first])[place]
+        first_rows = rows.new_full((len(distinct_ids),), len(ids)).scatter_reduce(0, distinct_index, rows, "amin")
+        return self._pool(distinct_ids, mask[first_rows])[distinct_index]
 
-    def _combined(self, sentence: Tensor, condition: Tensor) -> Tensor:
+    def _combine(self, sentence: Tensor, condition: Tensor) -> Tensor:
         if self.both is None:
             return sentence * condition
-        both: Tensor = self.both(torch.cat([sentence, condition], -1))
-        return both
+        combined: Tensor = self.both(torch.cat([sentence, condition], -1))
+        return combined

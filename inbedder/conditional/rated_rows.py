@@ -1,13 +1,13 @@
-"""Rows of conditional similarity: two sentences, a condition, and how alike they are under it, from 1 to 5.
+"""Rows of conditional similarity: two sentences, a condition, and their similarity under it, from 1 to 5.
 
 The columns are those of C-STS (Deshpande et al. 2023): sentence1, sentence2, condition, label. Its files are encrypted and may
-not be handed on: ask for the password by the form that https://github.com/princeton-nlp/c-sts links (it comes by mail at once),
-run the authors' ``extract.sh``, and name ``csts_train.csv`` and ``csts_validation.csv`` in a recipe (their test file hides its
-labels: all are -1). ``finetune/written`` holds rows written for this project (CC BY 4.0), with two columns more: pair (two rows
-each, one rated higher and one lower) and split (train, validation, test; a pair is in one of them).
+not be redistributed: request the password with the form that https://github.com/princeton-nlp/c-sts links (it arrives by mail at
+once), run the authors' ``extract.sh``, and set ``csts_train.csv`` and ``csts_validation.csv`` in a recipe (the test file hides
+its labels: all are -1). ``finetune/written`` contains rows written for this project (CC BY 4.0), with two more columns: pair (two
+rows each, one rated higher and one lower) and split (train, validation or test; a pair is in one of them).
 
-Sentences that stand in the other order in another row are the same pair. The re-annotated training split (EMNLP 2025,
-https://github.com/LivNLP/CSTS-reannotation) has such rows, and pairs whose two ratings are equal; it is read whole.
+The same two sentences in either order are the same pair. The re-annotated training split (EMNLP 2025,
+https://github.com/LivNLP/CSTS-reannotation) has such rows, and pairs with two equal ratings; all of them are read.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ TEXT_COLUMNS = ("sentence1", "sentence2", "condition")
 COLUMNS = (*TEXT_COLUMNS, "label")
 MIN_RATING, MAX_RATING = 1.0, 5.0
 """The scale of ratings."""
-REPAIR_ADVICE = "Mend or delete the row (a recipe leaves such rows out with data.skip_bad=true)."
+REPAIR_ADVICE = "Correct or delete the row (a recipe leaves such rows out with data.skip_bad=true)."
 
 
 @dataclass(frozen=True)
 class RatedPair:
-    """Two sentences under a condition."""
+    """Two sentences, a condition and a rating."""
 
     sentence1: str
-    """One sentence."""
+    """The first sentence."""
     sentence2: str
-    """The other."""
+    """The second sentence."""
     condition: str
-    """In which respect they are compared."""
+    """The aspect in which the sentences are compared."""
     label: float
-    """How alike they are in that respect, 1 to 5."""
+    """Similarity in that aspect, from 1 to 5."""
     pair: str
-    """What stands for the two sentences: the column ``pair``, or the sentences themselves, in whatever order."""
+    """The identity of the two sentences: the column ``pair``, or the sentences themselves in a fixed order."""
     row: int
-    """Row number in the file, from 1, the header not counted."""
+    """Row number in the file, from 1, without the header."""
 
 
 def read_rated_pairs(path: Path | str, split: str | None = None, *, skip_bad: bool = False) -> list[RatedPair]:
@@ -56,43 +56,43 @@ def read_rated_pairs(path: Path | str, split: str | None = None, *, skip_bad: bo
 
     Args:
         path: A .csv, .tsv, .jsonl or .parquet file with the columns sentence1, sentence2, condition and label.
-        split: Where the file has a column ``split``, only rows of this split; None for all.
-        skip_bad: Leave out rows that lack a text or a rating from 1 to 5, instead of stopping at the first.
+        split: If the file has a column ``split``, read only rows of this split; None reads all.
+        skip_bad: Leave out rows without a text or a rating from 1 to 5, instead of raising an error at the first.
 
     Returns:
         The rows.
 
     Raises:
-        InputError: When a column is missing, a cell is empty (NaN), a rating is none or outside 1 to 5, or all are hidden; the
-            message names file, row and column.
+        InputError: When a column is missing, a cell is empty (NaN), a rating is missing or outside 1 to 5, or all ratings are
+            hidden; the message names file, row and column.
     """
     records: list[tuple[int, Any]] = list(stream_rows(str(path)))
-    present = list(dict.fromkeys(name for _, record in records if not isinstance(record, BadRow) for name in record))
-    missing = [column for column in COLUMNS if column not in present]
+    columns = list(dict.fromkeys(name for _, record in records if not isinstance(record, BadRow) for name in record))
+    missing = [column for column in COLUMNS if column not in columns]
     if missing:
         raise InputError(
-            f"{path} lacks the column {', '.join(missing)}; it has {format_names(present) or 'no row'}. "
+            f"{path} lacks the column {', '.join(missing)}; it has {format_names(columns) or 'no rows'}. "
             f"Conditional similarity needs {', '.join(COLUMNS)}."
         )
-    if split is not None and "split" in present:
+    if split is not None and "split" in columns:
         records = _select_split(path, records, split)
     if all(not isinstance(record, BadRow) and str(record.get("label")).strip() in ("-1", "-1.0") for _, record in records):
-        raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Give the validation file.")
+        raise InputError(f"{path} hides its labels (all are -1), as the test file of C-STS does. Use the validation file.")
     reasons = [_explain_bad_row(record) for _, record in records]
-    bad = [(number, reason) for (number, _), reason in zip(records, reasons, strict=True) if reason]
-    if bad and not skip_bad:
-        raise InputError(f"{path}: row {bad[0][0]} {bad[0][1]}. {REPAIR_ADVICE}")
-    if bad:
-        logger.warning("%s: %d bad rows were left out.", path, len(bad))
+    bad_rows = [(number, reason) for (number, _), reason in zip(records, reasons, strict=True) if reason]
+    if bad_rows and not skip_bad:
+        raise InputError(f"{path}: row {bad_rows[0][0]} {bad_rows[0][1]}. {REPAIR_ADVICE}")
+    if bad_rows:
+        logger.warning("%s: %d bad rows were left out.", path, len(bad_rows))
     return [_parse_row(number, record) for (number, record), reason in zip(records, reasons, strict=True) if not reason]
 
 
 def _select_split(path: Path | str, records: Sequence[tuple[int, Any]], split: str) -> list[tuple[int, Any]]:
-    chosen = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
-    if not chosen:
-        others = format_names(list(dict.fromkeys(record.get("split") for _, record in records)))
-        raise InputError(f"{path} holds no row of the split {split!r}, only of {others}. Rename one in the column split.")
-    return chosen
+    selected = [(number, record) for number, record in records if isinstance(record, BadRow) or record.get("split") == split]
+    if not selected:
+        splits = format_names(list(dict.fromkeys(record.get("split") for _, record in records)))
+        raise InputError(f"{path} has no row of the split {split!r}, only of {splits}. Rename one in the column split.")
+    return selected
 
 
 def _explain_bad_row(record: Mapping[str, Any] | BadRow) -> str | None:
@@ -114,58 +114,58 @@ def _explain_bad_row(record: Mapping[str, Any] | BadRow) -> str | None:
 def _parse_row(number: int, record: Mapping[str, Any]) -> RatedPair:
     first, second, condition = (str(record[column]).strip() for column in TEXT_COLUMNS)
     pair = record.get("pair")
-    unnamed = pair is None or pair != pair or not str(pair).strip()
-    name = " / ".join(map(repr, sorted((first, second)))) if unnamed else str(pair)
+    is_unnamed = pair is None or pair != pair or not str(pair).strip()
+    name = " / ".join(map(repr, sorted((first, second)))) if is_unnamed else str(pair)
     return RatedPair(first, second, condition, float(record["label"]), name, number)
 
 
 def group_by_pair(rows: Sequence[RatedPair]) -> dict[str, list[int]]:
-    """The rows about the same two sentences, in whichever order they stand.
+    """Group the rows of the same two sentences, in either order.
 
     Args:
         rows: The rows.
 
     Returns:
-        Places of the rows by pair, the higher rating first.
+        Indices of the rows by pair, the highest rating first.
 
     Raises:
-        InputError: When rows of one ``pair`` hold different sentences.
+        InputError: When rows of one ``pair`` have different sentences.
     """
-    found: dict[str, list[int]] = defaultdict(list)
-    for place, row in enumerate(rows):
-        first = rows[found[row.pair][0]] if row.pair in found else row
+    indices_by_pair: dict[str, list[int]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        first = rows[indices_by_pair[row.pair][0]] if row.pair in indices_by_pair else row
         if {first.sentence1, first.sentence2} != {row.sentence1, row.sentence2}:
             raise InputError(
-                f"Rows {first.row} and {row.row} are of pair {row.pair} but hold different sentences. Name them as two pairs."
+                f"Rows {first.row} and {row.row} are of pair {row.pair} but have different sentences. Name them as two pairs."
             )
-        found[row.pair].append(place)
-    return {pair: sorted(places, key=lambda place: -rows[place].label) for pair, places in found.items()}
+        indices_by_pair[row.pair].append(index)
+    return {pair: sorted(indices, key=lambda index: -rows[index].label) for pair, indices in indices_by_pair.items()}
 
 
 def is_ordered(rows: Sequence[RatedPair]) -> bool:
-    """Whether the rows of a pair say which of two conditions is rated higher, as Quad and few-shot examples need it.
+    """Whether the rows of a pair order two conditions by rating, as Quad and few-shot examples need it.
 
     Args:
         rows: All rows of one pair.
 
     Returns:
-        True for two rows of different ratings. Equal ratings, one row, and more than two (which of them belong together is not
-        known) have no order.
+        True for two rows of different ratings. Equal ratings, one row, or more than two rows (which of them belong together is
+        unknown) have no order.
     """
     return len(rows) == 2 and rows[0].label != rows[1].label
 
 
 def select_contrasting(rows: Sequence[RatedPair]) -> list[RatedPair]:
-    """The rows of the pairs that have an order (``is_ordered``).
+    """Select the rows of the pairs that have an order (``is_ordered``).
 
     Args:
         rows: The rows.
 
     Returns:
-        The rows of whole pairs, pair after pair, the higher rating first.
+        The rows, pair by pair, with the higher rating first.
 
     Raises:
-        InputError: When rows of one ``pair`` hold different sentences.
+        InputError: When rows of one ``pair`` have different sentences.
     """
-    pairs = [[rows[place] for place in places] for places in group_by_pair(rows).values()]
+    pairs = [[rows[index] for index in indices] for indices in group_by_pair(rows).values()]
     return [row for pair_rows in pairs if is_ordered(pair_rows) for row in pair_rows]

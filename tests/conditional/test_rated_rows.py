@@ -30,7 +30,7 @@ def write(tmp_path, text=CSV, name="c.csv"):
 
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
-def test_rows_come_from_every_kind_of_table(tmp_path, kind):
+def test_every_table_format_is_read(tmp_path, kind):
     rows = read_rated_pairs(write(tmp_path))
     names = ("sentence1", "sentence2", "condition", "label")
     write_records([{name: getattr(row, name) for name in names} for row in rows], tmp_path / f"t.{kind}")
@@ -46,15 +46,15 @@ def test_rows_come_from_every_kind_of_table(tmp_path, kind):
             "respect,label",
             r"lacks the column condition; it has 'sentence1', 'sentence2', 'respect', 'label'",
         ),
-        ("vehicle,2", "vehicle,7", r"c.csv: row 2 has the rating 7 in column 'label', outside 1 to 5. Mend or delete the row"),
+        ("vehicle,2", "vehicle,7", r"c.csv: row 2 has the rating 7 in column 'label', outside 1 to 5. Correct or delete the row"),
         ("vehicle,2", "vehicle,0.5", "row 2 has the rating 0.5 in column 'label', outside 1 to 5"),
         ("vehicle,2", "vehicle,", "row 2 has '' in column 'label', not a rating"),
         ("vehicle,2", "vehicle,nan", "row 2 has 'nan' in column 'label', not a rating"),
         ("What the animals do", " ", r"row 3 has no text in column 'condition' \(it is empty\)"),
-        ("vehicle,2", "vehicle,2,9", r"row 2 cannot be read: 5 cells under 4 columns, set apart by ','. Mend"),
+        ("vehicle,2", "vehicle,2,9", r"row 2 cannot be read: 5 cells under 4 columns, delimited by ','. Correct"),
     ],
 )
-def test_what_cannot_be_used_is_named_and_may_be_left_out(tmp_path, old, new, message):
+def test_bad_rows_are_reported_and_can_be_left_out(tmp_path, old, new, message):
     path = write(tmp_path, CSV.replace(old, new))
     with pytest.raises(InputError, match=message):
         read_rated_pairs(path)
@@ -62,7 +62,7 @@ def test_what_cannot_be_used_is_named_and_may_be_left_out(tmp_path, old, new, me
         assert len(read_rated_pairs(path, skip_bad=True)) == 3
 
 
-def test_an_empty_cell_of_a_typed_table_is_named(tmp_path):
+def test_an_empty_cell_of_a_typed_table_is_reported(tmp_path):
     lines = [{"sentence1": "a", "sentence2": None, "condition": "c", "label": 3}]
     with pytest.raises(InputError, match=r"row 1 has no text in column 'sentence2' \(it is empty \(NaN\)\)"):
         read_rated_pairs(write(tmp_path, json.dumps(lines[0]) + "\n", "c.jsonl"))
@@ -71,34 +71,34 @@ def test_an_empty_cell_of_a_typed_table_is_named(tmp_path):
         read_rated_pairs(write(tmp_path, json.dumps(lines[0]) + "\n", "d.jsonl"))
 
 
-def test_hidden_labels_are_told(tmp_path):
+def test_hidden_labels_are_reported(tmp_path):
     hidden = "\n".join(line[: line.rfind(",")] + ",-1" for line in CSV.splitlines()[1:])
     with pytest.raises(InputError, match="hides its labels"):
         read_rated_pairs(write(tmp_path, f"{CSV.splitlines()[0]}\n{hidden}\n"))
 
 
-def test_a_column_split_chooses_rows(tmp_path):
+def test_a_column_split_selects_rows(tmp_path):
     lines = CSV.splitlines()
-    text = "\n".join([f"split,{lines[0]}", *(f"train,{one}" for one in lines[1:3]), *(f"test,{one}" for one in lines[3:])])
+    text = "\n".join([f"split,{lines[0]}", *(f"train,{line}" for line in lines[1:3]), *(f"test,{line}" for line in lines[3:])])
     path = write(tmp_path, text)
     assert [row.row for row in read_rated_pairs(path, "test")] == [3, 4]
     assert len(read_rated_pairs(path)) == 4
-    with pytest.raises(InputError, match=r"holds no row of the split 'validation', only of 'train', 'test'. Rename one"):
+    with pytest.raises(InputError, match=r"has no row of the split 'validation', only of 'train', 'test'. Rename one"):
         read_rated_pairs(path, "validation")
 
 
 def test_a_pair_is_its_sentences_unless_a_column_names_it(tmp_path):
     assert list(group_by_pair(read_rated_pairs(write(tmp_path))).values()) == [[0, 1], [3, 2]]  # the higher rating first
     lines = CSV.splitlines()
-    path = write(tmp_path, "\n".join([f"pair,{lines[0]}", *(f"p1,{one}" for one in lines[1:])]))
-    with pytest.raises(InputError, match="Rows 1 and 3 are of pair p1 but hold different sentences"):
+    path = write(tmp_path, "\n".join([f"pair,{lines[0]}", *(f"p1,{line}" for line in lines[1:])]))
+    with pytest.raises(InputError, match="Rows 1 and 3 are of pair p1 but have different sentences"):
         group_by_pair(read_rated_pairs(path))
 
 
 SWAPPED = CSV.replace("Two dogs sleep,Two cats run,What", "Two cats run,Two dogs sleep,What")
 
 
-def test_swapped_sentences_are_one_pair_unless_they_are_named_as_two(tmp_path):
+def test_swapped_sentences_are_one_pair_unless_named_as_two(tmp_path):
     rows = read_rated_pairs(write(tmp_path, SWAPPED))
     assert list(group_by_pair(rows).values()) == [[0, 1], [3, 2]]
     assert [(row.sentence1, row.label) for row in select_contrasting(rows)[2:]] == [("Two dogs sleep", 5), ("Two cats run", 1)]
@@ -110,7 +110,7 @@ def test_swapped_sentences_are_one_pair_unless_they_are_named_as_two(tmp_path):
     assert list(group_by_pair(read_rated_pairs(write(tmp_path, "\n".join(two_pairs))))) == ["a", "b", "c"]
 
 
-# Made up, with what the re-annotated split has: gzip, ratings with a point, equal ratings, a swapped pair of four rows.
+# Invented rows with the features of the re-annotated split: decimal ratings, equal ratings, a swapped pair of four rows.
 REANNOTATED = """sentence1,sentence2,condition,label
 A man rides a red bike,A man drives a red car,The colour of the vehicle,5.0
 A man rides a red bike,A man drives a red car,The kind of vehicle,2.0
@@ -123,7 +123,7 @@ A boy writes,A girl reads,the deed,1.0
 """
 
 
-def test_a_file_like_the_reannotated_split_is_read_whole(tmp_path):
+def test_a_file_like_the_reannotated_split_is_read_completely(tmp_path):
     path = tmp_path / "c.csv.gz"
     path.write_bytes(gzip.compress(REANNOTATED.encode()))
     rows = read_rated_pairs(path)
@@ -134,7 +134,7 @@ def test_a_file_like_the_reannotated_split_is_read_whole(tmp_path):
     assert sorted(PairSampler(rows)) == list(range(8))
 
 
-def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
+def test_a_missing_value_of_a_jsonl_row_is_that_rows_error(tmp_path):
     row = {"sentence1": "a", "sentence2": "b", "condition": "c", "label": 3, "split": "test", "pair": float("nan")}
     rows = [
         {key: value for key, value in row.items() if key not in ("label", "split")},
@@ -142,7 +142,7 @@ def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
         row | {"sentence1": "d", "pair": " "},
     ]
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "c.jsonl")
-    assert [one.pair for one in read_rated_pairs(path, "test")] == ["'a' / 'b'", "'b' / 'd'"]
+    assert [pair_row.pair for pair_row in read_rated_pairs(path, "test")] == ["'a' / 'b'", "'b' / 'd'"]
     with pytest.raises(InputError, match="row 1 has None in column 'label', not a rating"):
         read_rated_pairs(path)
 
@@ -157,49 +157,49 @@ def test_what_one_row_of_a_jsonl_file_lacks_is_that_rows_fault(tmp_path):
 )
 def test_one_row_equal_ratings_and_three_rows_have_no_order(tmp_path, old, new):
     rows = read_rated_pairs(write(tmp_path, CSV.replace(old, new)))
-    pairs = [[rows[place] for place in places] for places in group_by_pair(rows).values()]
+    pairs = [[rows[index] for index in indices] for indices in group_by_pair(rows).values()]
     assert [is_ordered(pair_rows) for pair_rows in pairs] == [True, False]
     assert [row.row for row in select_contrasting(rows)] == [1, 2]
     assert [row.row for row, higher in zip(rows, mark_higher_rated(rows), strict=True) if higher] == [1]
 
 
-def test_whole_pairs_come_with_the_higher_rating_first(tmp_path):
+def test_contrasting_pairs_have_the_higher_rating_first(tmp_path):
     assert [row.label for row in select_contrasting(read_rated_pairs(write(tmp_path)))] == [5, 2, 5, 1]
 
 
-def many(count, tmp_path):
+def make_rows(count, tmp_path):
     lines = [f"a {i},b {i},{c},{label}" for i in range(count) for c, label in (("x", 1), ("y", 4))]
     return read_rated_pairs(write(tmp_path, "\n".join([CSV.splitlines()[0], *lines])))
 
 
-def test_pairs_are_drawn_whole_by_seed_and_larger_draws_hold_smaller_ones(tmp_path):
-    rows = many(20, tmp_path)
+def test_larger_samples_of_pairs_contain_smaller_ones(tmp_path):
+    rows = make_rows(20, tmp_path)
     small, large = ({row.pair for row in sample_pairs(rows, count, seed=3)} for count in (5, 10))
     assert len(small) == 5 and small < large
-    assert all(len(places) == 2 for places in group_by_pair(sample_pairs(rows, 5, seed=3)).values())
+    assert all(len(indices) == 2 for indices in group_by_pair(sample_pairs(rows, 5, seed=3)).values())
     assert small != {row.pair for row in sample_pairs(rows, 5, seed=4)}
     assert sample_pairs(rows, None) == rows
     with pytest.raises(InputError, match="Cannot sample 21 pairs from 20"):
         sample_pairs(rows, 21)
 
 
-def test_development_rows_are_set_aside_by_pair_whatever_order_and_name_the_sentences_have(tmp_path):
+def test_development_rows_are_split_off_by_pair(tmp_path):
     head = CSV.splitlines()[0]
     lines = [f"p{i}{c},{a},{b},{c},{label}" for i in range(20) for a, b, c, label in
              ((f"a {i}", f"b {i}", "x", 1), (f"b {i}", f"a {i}", "y", 4))]  # fmt: skip
     rows = read_rated_pairs(write(tmp_path, "\n".join([f"pair,{head}", *lines])))
-    learned, aside = split_development(rows, 5)
-    assert (len(learned), len(aside)) == (30, 10)
-    assert not {get_sentences(row) for row in learned} & {get_sentences(row) for row in aside}
-    assert sorted(row.row for row in learned + aside) == list(range(1, 41))
-    assert split_development(rows, 5)[1] == aside != split_development(rows, 5, seed=1)[1]
+    training, development = split_development(rows, 5)
+    assert (len(training), len(development)) == (30, 10)
+    assert not {get_sentences(row) for row in training} & {get_sentences(row) for row in development}
+    assert sorted(row.row for row in training + development) == list(range(1, 41))
+    assert split_development(rows, 5)[1] == development != split_development(rows, 5, seed=1)[1]
     with pytest.raises(InputError, match=r"data.development_pairs=20 leaves none of 20 pairs for training"):
         split_development(rows, 20)
 
 
-def test_every_row_comes_once_and_no_pair_is_split_between_batches(tmp_path):
-    rows = many(11, tmp_path)
-    del rows[3], rows[7]  # two rows are left alone
+def test_every_row_is_sampled_once_and_no_pair_spans_two_batches(tmp_path):
+    rows = make_rows(11, tmp_path)
+    del rows[3], rows[7]  # leaves two rows without a partner
     sampler = PairSampler(rows, seed=1)
     first = list(sampler)
     assert sorted(first) == list(range(20)) and len(sampler) == 20
@@ -211,14 +211,14 @@ def test_every_row_comes_once_and_no_pair_is_split_between_batches(tmp_path):
     assert list(sampler) != first
 
 
-def test_whole_pairs_stand_higher_before_lower(tmp_path):
-    rows = many(6, tmp_path)
+def test_the_sampler_puts_the_higher_rating_first(tmp_path):
+    rows = make_rows(6, tmp_path)
     order = list(PairSampler(rows))
-    assert [rows[place].label for place in order] == [4, 1] * 6
+    assert [rows[index].label for index in order] == [4, 1] * 6
     assert all(rows[a].pair == rows[b].pair for a, b in zip(order[::2], order[1::2], strict=True))
 
 
-def test_a_file_lies_in_the_folder_or_is_a_shipped_one(tmp_path):
+def test_a_file_is_found_in_the_folder_or_among_those_shipped(tmp_path):
     assert find_file("opinions.yaml", tmp_path) == WRITTEN_FOLDER / "opinions.yaml"
     (tmp_path / "opinions.yaml").touch()
     assert find_file("opinions.yaml", tmp_path) == tmp_path / "opinions.yaml"

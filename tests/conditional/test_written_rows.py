@@ -30,17 +30,17 @@ def rows(name):
 
 @pytest.fixture(scope="module")
 def pairs(rows):
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for row in rows:
-        found[int(row["pair"])].append(row)
-    return found
+        groups[int(row["pair"])].append(row)
+    return groups
 
 
-def words(sentence):
+def split_words(sentence):
     return frozenset(re.findall(r"\w+", sentence.lower()))
 
 
-def test_the_columns_are_those_that_the_readme_names(rows):
+def test_the_columns_are_those_of_the_readme(rows):
     assert all(list(row) == ["pair", "split", "sentence1", "sentence2", "condition", "label"] for row in rows)
     assert all(value and value == value.strip() for row in rows for value in row.values())
 
@@ -53,7 +53,7 @@ def test_each_pair_has_two_conditions_and_the_first_is_rated_higher(pairs, name)
         assert int(high["label"]) > int(low["label"])
 
 
-def test_ratings_are_whole_numbers_from_one_to_five_and_all_are_used(rows):
+def test_all_ratings_from_one_to_five_are_used(rows):
     assert {row["label"] for row in rows} == set("12345")
 
 
@@ -62,19 +62,19 @@ def test_splits_are_by_pair_and_of_the_stated_sizes(pairs, name):
     assert Counter(two[0]["split"] for two in pairs.values()) == SPLITS[name]
 
 
-def test_no_sentence_is_used_twice_and_none_is_nearly_another(pairs):
+def test_no_two_sentences_are_equal_or_nearly_equal(pairs):
     sentences = [two[0][column] for two in pairs.values() for column in ("sentence1", "sentence2")]
     assert len({sentence.lower() for sentence in sentences}) == len(sentences)
-    words_of = CountVectorizer(binary=True, token_pattern=r"\w+").fit_transform(sentences).astype(np.int32)
-    shared = (words_of @ words_of.T).tocoo()
-    sizes = words_of.sum(1).A1
+    word_counts = CountVectorizer(binary=True, token_pattern=r"\w+").fit_transform(sentences).astype(np.int32)
+    shared = (word_counts @ word_counts.T).tocoo()
+    sizes = word_counts.sum(1).A1
     jaccard = shared.data / (sizes[shared.row] + sizes[shared.col] - shared.data)
     assert not [
         (sentences[i], sentences[j]) for i, j in zip(shared.row[jaccard > 0.5], shared.col[jaccard > 0.5], strict=True) if i < j
     ]
 
 
-def test_no_row_is_there_twice(rows):
+def test_no_row_is_repeated(rows):
     assert len({(row["sentence1"], row["sentence2"], row["condition"]) for row in rows}) == len(rows)
 
 
@@ -83,17 +83,17 @@ def test_sentences_have_6_to_25_words_and_conditions_are_short_phrases(rows):
     assert all(len(row["condition"].split()) <= 12 and row["condition"].endswith(".") for row in rows)
 
 
-def test_words_of_a_condition_do_not_tell_the_rating(rows):
+def test_words_of_a_condition_do_not_predict_the_rating(rows):
     ratings = defaultdict(list)
     for row in rows:
-        for word in words(row["condition"]):
+        for word in split_words(row["condition"]):
             ratings[word].append(int(row["label"]))
-    means = {word: sum(some) / len(some) for word, some in ratings.items() if len(some) >= 16}
+    means = {word: sum(values) / len(values) for word, values in ratings.items() if len(values) >= 16}
     assert len(means) > 15
     assert all(2 < mean < 4 for mean in means.values()), means
 
 
-def test_a_ridge_regression_on_the_condition_alone_does_not_predict_the_ratings_of_test(rows):
+def test_conditions_do_not_predict_the_ratings_of_test(rows):
     vectors = InBedder("all-MiniLM-L6-v2").encode([row["condition"] for row in rows]).astype(np.float64)
     labels = np.array([float(row["label"]) for row in rows])
     train, test = (np.array([row["split"] == split for row in rows]) for split in ("train", "test"))
@@ -105,15 +105,15 @@ def test_a_ridge_regression_on_the_condition_alone_does_not_predict_the_ratings_
 
 
 def test_a_second_rating_of_test_captions_agrees_with_the_first():
-    first, second = (pd.read_csv(WRITTEN_FOLDER / f"csts-captions{end}.csv") for end in ("", "-second"))
+    first, second = (pd.read_csv(WRITTEN_FOLDER / f"csts-captions{suffix}.csv") for suffix in ("", "-second"))
     both = second.merge(first[first["split"] == "test"], on=["pair", "condition"], suffixes=("_second", ""))
-    apart = (both["label"] - both["label_second"]).abs()
+    differences = (both["label"] - both["label_second"]).abs()
     assert len(both) == len(second) == 480
-    assert round(100 * (apart == 0).mean()) == 81 and apart.max() == 1
+    assert round(100 * (differences == 0).mean()) == 81 and differences.max() == 1
     assert round(spearman(both["label_second"].to_numpy(), both["label"].tolist())) == 95
 
 
-def test_the_captions_come_in_topics_whose_two_conditions_change_places():
+def test_the_two_conditions_of_a_topic_swap_their_ratings():
     with (WRITTEN_FOLDER / "csts-captions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for first in range(0, len(rows), 4):

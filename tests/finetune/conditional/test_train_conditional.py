@@ -227,7 +227,7 @@ def test_a_run_that_would_fail_does_not_start(make_model, rows, tmp_path, monkey
     ConditionalEncoder.of_base(make_model("bert"), Encoding(kind="tri", max_length=48)).save(tmp_path)
     (tmp_path / "out").mkdir()
     (tmp_path / "conditional.json").rename(tmp_path / "out" / "conditional.json")
-    with pytest.raises(RecipeError, match=r"holds an encoder with another kind. Remove it, or choose another training.output"):
+    with pytest.raises(RecipeError, match=r"contains an encoder with another kind. Remove it, or choose another training.output"):
         start()
     (tmp_path / "out" / "conditional.json").unlink()
     with pytest.raises(RecipeError, match=r"lora does not fit the model: .*nosuch.*Name other lora.target_modules"):
