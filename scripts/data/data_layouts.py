@@ -1,4 +1,4 @@
-"""How the files of each set, as their repositories hold them, become the rows that tasks read. One function per form of file."""
+"""Readers of data sets as their repositories store them, one per file layout; they yield the rows that tasks read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 
 Rows = Iterator[dict[str, Any]]
 Layout = Callable[[Sequence[Path]], Rows]
-SAMPLED = 20_000
-"""Mentions of Few-NERD that are kept."""
+MAX_MENTIONS = 20_000
+"""Number of sampled mentions of Few-NERD."""
 POLARITIES = ("negative", "neutral", "positive")
 
 
-def text_of(path: Path) -> str:
-    """A file's text: UTF-8, or Latin-1 where it is none."""
+def read_text(path: Path) -> str:
+    """Read a file as UTF-8, or as Latin-1 when it is not valid UTF-8."""
     content = path.read_bytes()
     try:
         return content.decode("utf-8-sig")
@@ -27,47 +27,47 @@ def text_of(path: Path) -> str:
         return content.decode("latin-1")
 
 
-def lines_of(path: Path) -> list[str]:
-    """A file's lines, split at line feeds alone and without them."""
-    return text_of(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
+def read_lines(path: Path) -> list[str]:
+    """Read the lines of a file, split at line feeds only."""
+    return read_text(path).replace("\r\n", "\n").removesuffix("\n").split("\n")
 
 
-def table_of(path: Path, delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> list[dict[str, str]]:
-    """The rows of a table whose first line names the columns."""
+def read_table(path: Path, delimiter: str = ",", quoting: int = csv.QUOTE_MINIMAL) -> list[dict[str, str]]:
+    """Read the rows of a table whose first line names the columns."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         return list(csv.DictReader(file, delimiter=delimiter, quoting=quoting))
 
 
-def _stsb(files: Sequence[Path]) -> Rows:
+def _read_stsb(files: Sequence[Path]) -> Rows:
     with files[0].open(encoding="utf-8", newline="") as file:
         for first, second, score in csv.reader(file):
             yield {"sentence1": first, "sentence2": second, "score": float(score)}
 
 
-def _sick(files: Sequence[Path]) -> Rows:
-    for row in table_of(files[0], "\t", csv.QUOTE_NONE):
+def _read_sick(files: Sequence[Path]) -> Rows:
+    for row in read_table(files[0], "\t", csv.QUOTE_NONE):
         yield {"sentence1": row["sentence_A"], "sentence2": row["sentence_B"], "score": float(row["relatedness_score"])}
 
 
-def _sts(files: Sequence[Path]) -> Rows:
-    """Tables of score and two sentences; or SemEval's own pair of files, the sentences and (STS.gs...) the scores."""
+def _read_sts(files: Sequence[Path]) -> Rows:
+    """Read tables of score and two sentences, or SemEval's pairs of files with sentences and (STS.gs...) scores."""
     for path in (path for path in files if ".gs." not in path.name):
-        lines = [line.split("\t") for line in lines_of(path)]
+        lines = [line.split("\t") for line in read_lines(path)]
         if ".input." in path.name:
-            scores = lines_of(path.with_name(path.name.replace(".input.", ".gs.")))
+            scores = read_lines(path.with_name(path.name.replace(".input.", ".gs.")))
             lines = [[score, *line] for score, line in zip(scores, lines, strict=True)]
         for score, first, second, *_ in lines:
             if score.strip():
                 yield {"sentence1": first.strip(), "sentence2": second.strip(), "score": float(score)}
 
 
-def _mrpc(files: Sequence[Path]) -> Rows:
-    for row in table_of(files[0], "\t", csv.QUOTE_NONE):
+def _read_mrpc(files: Sequence[Path]) -> Rows:
+    for row in read_table(files[0], "\t", csv.QUOTE_NONE):
         yield {"sentence1": row["#1 String"], "sentence2": row["#2 String"], "label": int(row["Quality"])}
 
 
-def _amazon(files: Sequence[Path]) -> Rows:
-    """Reviews between tags, which are no XML; positive ones first, domain by domain."""
+def _read_amazon(files: Sequence[Path]) -> Rows:
+    """Read reviews between tags that are not valid XML, domain by domain, positive ones first."""
     for path in sorted(files, key=lambda path: (path.parent.name, path.name != "positive.review")):
         content = path.read_bytes().decode("utf-8", errors="replace")
         for review in re.findall(r"<review>(.*?)</review>", content, re.DOTALL):
@@ -76,65 +76,65 @@ def _amazon(files: Sequence[Path]) -> Rows:
                 yield {"text": text[1].strip(), "domain": path.parent.name, "polarity": path.name.partition(".")[0]}
 
 
-def _airline(files: Sequence[Path]) -> Rows:
-    for row in table_of(files[0]):
-        about = {"airline": row["airline"], "sentiment": row["airline_sentiment"]}
-        yield {"id": row["tweet_id"], "text": row["text"], **about, "negative_reason": row["negativereason"] or None}
+def _read_airline(files: Sequence[Path]) -> Rows:
+    for row in read_table(files[0]):
+        labels = {"airline": row["airline"], "sentiment": row["airline_sentiment"]}
+        yield {"id": row["tweet_id"], "text": row["text"], **labels, "negative_reason": row["negativereason"] or None}
 
 
-def _acos(files: Sequence[Path]) -> Rows:
-    """A text and, behind tabs, its quadruples: span of the aspect, category, polarity, span of the opinion."""
-    for line in lines_of(files[0]):
+def _read_acos(files: Sequence[Path]) -> Rows:
+    """Read lines of a text and its tab-separated quadruples: span of the aspect, category, polarity, span of the opinion."""
+    for line in read_lines(files[0]):
         text, *quadruples = line.split("\t")
         parts = [quadruple.split() for quadruple in quadruples if quadruple]
         sentiments = sorted({POLARITIES[int(polarity)] for _, _, polarity, _ in parts})
         yield {"text": text, "categories": sorted({category for _, category, _, _ in parts}), "sentiments": sentiments}
 
 
-def _clinc(files: Sequence[Path]) -> Rows:
-    rows, domains = (json.loads(text_of(path)) for path in files)
+def _read_clinc(files: Sequence[Path]) -> Rows:
+    rows, domains = (json.loads(read_text(path)) for path in files)
     domain_of = {intent: domain for domain, intents in domains.items() for intent in intents}
     for text, intent in rows["test"]:
         yield {"text": text, "intent": intent, "domain": domain_of[intent]}
 
 
-def _hwu(files: Sequence[Path]) -> Rows:
+def _read_hwu(files: Sequence[Path]) -> Rows:
     for path in files:
-        for row in table_of(path, ";"):
-            about = {"scenario": row["scenario"], "intent": row["intent"], "label": f"{row['scenario']}_{row['intent']}"}
-            yield {"id": row["answerid"], "text": row["answer_from_anno"], "text_user": row["answer_from_user"], **about}
+        for row in read_table(path, ";"):
+            labels = {"scenario": row["scenario"], "intent": row["intent"], "label": f"{row['scenario']}_{row['intent']}"}
+            yield {"id": row["answerid"], "text": row["answer_from_anno"], "text_user": row["answer_from_user"], **labels}
 
 
-def _banking(files: Sequence[Path]) -> Rows:
-    for row in table_of(files[0]):
+def _read_banking(files: Sequence[Path]) -> Rows:
+    for row in read_table(files[0]):
         yield {"text": row["text"], "label": row["category"]}
 
 
-def _newsgroups(files: Sequence[Path]) -> Rows:
+def _read_newsgroups(files: Sequence[Path]) -> Rows:
     for path in files:
-        head, _, body = text_of(path).replace("\r\n", "\n").partition("\n\n")
+        head, _, body = read_text(path).replace("\r\n", "\n").partition("\n\n")
         subject = re.search(r"^Subject: *(.*)$", head, re.MULTILINE)
-        about = {"id": path.name, "label": path.parent.name, "subject": subject[1].strip() if subject else ""}
-        yield {**about, "text": body.strip()}
+        fields = {"id": path.name, "label": path.parent.name, "subject": subject[1].strip() if subject else ""}
+        yield {**fields, "text": body.strip()}
 
 
-def _stackoverflow(files: Sequence[Path]) -> Rows:
-    for text, label in zip(*map(lines_of, files), strict=True):
+def _read_stackoverflow(files: Sequence[Path]) -> Rows:
+    for text, label in zip(*map(read_lines, files), strict=True):
         yield {"text": text.strip(), "label": int(label)}
 
 
-def _fewrel(files: Sequence[Path]) -> Rows:
-    for relation, instances in json.loads(text_of(files[0])).items():
+def _read_fewrel(files: Sequence[Path]) -> Rows:
+    for relation, instances in json.loads(read_text(files[0])).items():
         for instance in instances:
             text, head, tail = " ".join(instance["tokens"]), instance["h"][0], instance["t"][0]
-            asked = f"{text} The relation between {head} and {tail}."
-            yield {"text": text, "head": head, "tail": tail, "relation": relation, "inbedder_style": asked}
+            prompt = f"{text} The relation between {head} and {tail}."
+            yield {"text": text, "head": head, "tail": tail, "relation": relation, "inbedder_style": prompt}
 
 
-def _fewnerd(files: Sequence[Path]) -> Rows:
-    """One row per mention (B- begins it, I- goes on), a drawn part of them in the order of the file."""
+def _read_fewnerd(files: Sequence[Path]) -> Rows:
+    """Read one row per mention (labels B-, I-), and sample some of them in the order of the file."""
     rows = []
-    for lines in text_of(files[0]).strip().split("\n\n"):
+    for lines in read_text(files[0]).strip().split("\n\n"):
         tokens = [line.split("\t") for line in lines.split("\n")]
         text = " ".join(token for token, _ in tokens)
         mentions: list[tuple[str, list[str]]] = []
@@ -145,49 +145,49 @@ def _fewnerd(files: Sequence[Path]) -> Rows:
                 mentions[-1][1].append(token)
         for fine, words in mentions:
             entity = " ".join(words)
-            asked = f"{text} The entity type of {entity}."
-            rows.append({"text": text, "entity": entity, "fine": fine, "inbedder_style": asked})
-    kept = range(len(rows)) if len(rows) <= SAMPLED else sorted(random.Random(0).sample(range(len(rows)), SAMPLED))
-    yield from (rows[place] for place in kept)
+            prompt = f"{text} The entity type of {entity}."
+            rows.append({"text": text, "entity": entity, "fine": fine, "inbedder_style": prompt})
+    indices = range(len(rows)) if len(rows) <= MAX_MENTIONS else sorted(random.Random(0).sample(range(len(rows)), MAX_MENTIONS))
+    yield from (rows[index] for index in indices)
 
 
-def _labelled_lines(files: Sequence[Path]) -> Rows:
-    for line in lines_of(files[0]):
+def _read_labelled_lines(files: Sequence[Path]) -> Rows:
+    for line in read_lines(files[0]):
         label, _, text = line.partition(" ")
         yield {"text": text, "label": int(label)}
 
 
-def _trec(files: Sequence[Path]) -> Rows:
-    for line in lines_of(files[0]):
+def _read_trec(files: Sequence[Path]) -> Rows:
+    for line in read_lines(files[0]):
         fine, _, text = line.partition(" ")
         yield {"text": text.strip(), "coarse": fine.partition(":")[0], "fine": fine}
 
 
-def _as_is(files: Sequence[Path]) -> Rows:
-    """A list in json, or an object per line."""
-    text = gzip.decompress(files[0].read_bytes()).decode() if files[0].suffix == ".gz" else text_of(files[0])
+def _read_as_is(files: Sequence[Path]) -> Rows:
+    """Read a JSON list, or one JSON object per line."""
+    text = gzip.decompress(files[0].read_bytes()).decode() if files[0].suffix == ".gz" else read_text(files[0])
     yield from (
         json.loads(text) if text.lstrip().startswith("[") else (json.loads(line) for line in text.split("\n") if line.strip())
     )
 
 
 LAYOUTS: dict[str, Layout] = {
-    "stsb": _stsb,
-    "sick": _sick,
-    "sts": _sts,
-    "mrpc": _mrpc,
-    "amazon": _amazon,
-    "airline": _airline,
-    "acos": _acos,
-    "clinc": _clinc,
-    "hwu": _hwu,
-    "banking": _banking,
-    "newsgroups": _newsgroups,
-    "stackoverflow": _stackoverflow,
-    "fewrel": _fewrel,
-    "fewnerd": _fewnerd,
-    "labelled_lines": _labelled_lines,
-    "trec": _trec,
-    "as_is": _as_is,
+    "stsb": _read_stsb,
+    "sick": _read_sick,
+    "sts": _read_sts,
+    "mrpc": _read_mrpc,
+    "amazon": _read_amazon,
+    "airline": _read_airline,
+    "acos": _read_acos,
+    "clinc": _read_clinc,
+    "hwu": _read_hwu,
+    "banking": _read_banking,
+    "newsgroups": _read_newsgroups,
+    "stackoverflow": _read_stackoverflow,
+    "fewrel": _read_fewrel,
+    "fewnerd": _read_fewnerd,
+    "labelled_lines": _read_labelled_lines,
+    "trec": _read_trec,
+    "as_is": _read_as_is,
 }
-"""Name in ``data_sources.yaml`` -> the rows of a set's files, in their order."""
+"""Layout in ``data_sources.yaml`` -> function that reads the rows of a set's files, in their order."""

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Says where each set of DATA comes from and under which licence, and lays out what the user has fetched.
+"""List the origin and licence of each data set, and convert fetched data sets to the files that `inbedder evaluate` reads.
 
-python scripts/data/get_data.py                          a table of the sets, and what to fetch
-python scripts/data/get_data.py FETCHED DATA [SET ...]  FETCHED/owner/name are clones; DATA is what inbedder evaluate --data takes
+python scripts/data/get_data.py                          list the data sets and the commands that fetch them
+python scripts/data/get_data.py FETCHED DATA [SET ...]   convert FETCHED/owner/name to DATA, for inbedder evaluate --data DATA
 
-Nothing is downloaded here: many licences allow measuring alone, and who fetches a set accepts its own.
+This script downloads nothing: many licences only allow evaluation, and whoever fetches a data set accepts its licence.
 """
 
 from __future__ import annotations
@@ -26,83 +26,83 @@ from data_layouts import LAYOUTS
 Source = Mapping[str, Any]
 
 
-def sources() -> dict[str, Source]:
-    """What ``data_sources.yaml`` holds, by set."""
+def read_sources() -> dict[str, Source]:
+    """Read ``data_sources.yaml``; returns data set -> source."""
     content = yaml.safe_load(Path(__file__).with_name("data_sources.yaml").read_text(encoding="utf-8"))
     return dict(content)
 
 
-def commands(source: Source) -> list[str]:
-    """The commands that fetch a set."""
+def list_commands(source: Source) -> list[str]:
+    """List the commands that fetch a data set."""
     if "hub" in source:
         return [f"hf download {source['hub']} --repo-type dataset --local-dir FETCHED/{source['hub']}"]
     clone = "git clone https://github.com/{0} FETCHED/{0} && git -C FETCHED/{0} checkout {1}"
     return [clone.format(name, commit) for name, commit in source["clones"].items()]
 
 
-def about(names: Sequence[str]) -> str:
-    """Licence and origin of sets, in lines for a terminal."""
+def describe_sources(names: Sequence[str]) -> str:
+    """Describe the licence and origin of data sets."""
     lines = []
     for name in names:
-        source = sources()[name]
-        lines += [name, f"  licence: {source['licence']}", *(f"  {command}" for command in commands(source))]
+        source = read_sources()[name]
+        lines += [name, f"  licence: {source['licence']}", *(f"  {command}" for command in list_commands(source))]
         lines += [f"  {source['note']}"] if "note" in source else []
     return "\n".join(lines)
 
 
 TRAINING = """
 Training sets of finetune/recipes (--set data.folder=FOLDER): FOLDER/NAME.jsonl.gz holds one object per line, with input (the
-text), instruction (the question), output (the answer) and split. They are listed here and not laid out: where the source has
-labels instead of questions, a question was written for each kind of label.
+text), instruction (the question), output (the answer) and split. This script does not convert them. For sources with labels
+instead of questions, we wrote a question for each kind of label.
 """
 
 
-def about_training() -> str:
-    """Origin and licence of the training sets, a line each."""
-    found = yaml.safe_load(Path(__file__).with_name("training_sources.yaml").read_text(encoding="utf-8"))
-    return TRAINING + "\n".join(f"{name}: https://github.com/{origin}, {licence}" for name, (origin, licence) in found.items())
+def describe_training_sets() -> str:
+    """Describe the origin and licence of each training set."""
+    sources = yaml.safe_load(Path(__file__).with_name("training_sources.yaml").read_text(encoding="utf-8"))
+    return TRAINING + "\n".join(f"{name}: https://github.com/{origin}, {licence}" for name, (origin, licence) in sources.items())
 
 
-def fingerprint(rows: Iterable[Mapping[str, Any]], reads: Sequence[str]) -> str:
-    """The first 16 digits of the SHA-256 of what tasks read of rows, in order."""
+def hash_rows(rows: Iterable[Mapping[str, Any]], reads: Sequence[str]) -> str:
+    """Hash the fields of rows that tasks read, in order; returns the first 16 digits of a SHA-256."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update((json.dumps([row.get(field) for field in reads]) + "\n").encode())
     return digest.hexdigest()[:16]
 
 
-def lay_out(name: str, fetched: Path, data: Path) -> str:
-    """Write the files of one set.
+def convert_files(name: str, fetched: Path, data: Path) -> str:
+    """Write the files of one data set.
 
     Args:
-        name: The set.
+        name: The data set.
         fetched: Folder of the clones.
-        data: Folder of the sets.
+        data: Folder of the data sets.
 
     Returns:
-        A line that says what was done.
+        A line that reports what was written, or what is missing.
     """
-    source = sources()[name]
+    source = read_sources()[name]
     if "files" not in source:
         return f"{name}: {source['note']}"
-    said = []
+    reports = []
     for split, file in source["files"].items():
         parts = [sorted(path for path in fetched.glob(pattern) if path.is_file()) for pattern in file["take"]]
         if not all(parts):
-            missing = next(pattern for pattern, found in zip(file["take"], parts, strict=True) if not found)
-            return f"{name}: FETCHED has no {missing}. Fetch it: {'; '.join(commands(source))}"
-        rows = list(LAYOUTS[file["layout"]]([path for found in parts for path in found]))
+            missing = next(pattern for pattern, paths in zip(file["take"], parts, strict=True) if not paths)
+            return f"{name}: FETCHED has no {missing}. Run: {'; '.join(list_commands(source))}"
+        rows = list(LAYOUTS[file["layout"]]([path for paths in parts for path in paths]))
         _write(rows, data / name / f"{split}.jsonl.gz")
-        said.append(f"{split} {len(rows):,} rows{_compared(rows, source, file)}")
-    return f"{name}: {', '.join(said)}"
+        reports.append(f"{split} {len(rows):,} rows{_compare_rows(rows, source, file)}")
+    return f"{name}: {', '.join(reports)}"
 
 
-def _compared(rows: Sequence[Mapping[str, Any]], source: Source, file: Mapping[str, Any]) -> str:
+def _compare_rows(rows: Sequence[Mapping[str, Any]], source: Source, file: Mapping[str, Any]) -> str:
     if "sha256" not in file:
         return ""
-    if fingerprint(rows, source["reads"]) == file["sha256"]:
-        return " (those of the committed results)"
-    return f" (NOT those of the committed results, which had {file['rows']:,}: figures may differ; another commit?)"
+    if hash_rows(rows, source["reads"]) == file["sha256"]:
+        return " (as in the committed results)"
+    return f" (NOT as in the committed results, which have {file['rows']:,} rows: scores may differ. Check the commit.)"
 
 
 def _write(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -114,20 +114,23 @@ def _write(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the script: 0 for success, 1 where a set was not there, 2 for wrong arguments."""
-    known = sources()
+    """Run the script; returns 0 for success, 1 when a data set is missing, 2 for wrong arguments."""
+    data_sets = read_sources()
     if not arguments:
-        print(about(list(known)))
+        print(describe_sources(list(data_sets)))
         print("\nThen: python scripts/data/get_data.py FETCHED DATA, and inbedder evaluate --data DATA")
-        print(about_training())
+        print(describe_training_sets())
         return 0
-    if len(arguments) == 1 or (wrong := [name for name in arguments[2:] if name not in known]):
-        print(__doc__ if len(arguments) == 1 else f"No set {', '.join(wrong)}. There are: {', '.join(known)}.", file=sys.stderr)
+    if len(arguments) == 1 or (unknown := [name for name in arguments[2:] if name not in data_sets]):
+        message = (
+            f"Unknown data sets: {', '.join(unknown)}. Known data sets: {', '.join(data_sets)}." if arguments[1:] else __doc__
+        )
+        print(message, file=sys.stderr)
         return 2
     fetched, data = map(Path, arguments[:2])
-    said = [lay_out(name, fetched, data) for name in arguments[2:] or known]
-    print("\n".join(said))
-    return int(any("FETCHED has no" in line for line in said))
+    reports = [convert_files(name, fetched, data) for name in arguments[2:] or data_sets]
+    print("\n".join(reports))
+    return int(any("FETCHED has no" in line for line in reports))
 
 
 if __name__ == "__main__":

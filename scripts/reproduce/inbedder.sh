@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The InBedder paper's checkpoints on its own sets: needs the model hub and, for the 7B model, a GPU with 24 GB.
-# Instruction awareness and generic tasks (table 1), aggregations (figure 2), layers (figure 6), filtered words (figure 3).
+# Evaluate the InBedder paper's checkpoints on its data sets. Needs the model hub, and a GPU with 24 GB for the 7B model.
+# Instruction awareness and generic tasks (table 1), poolings (figure 2), filtered words (figure 3), layers (figure 6).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-runs/reproduce_inbedder}
@@ -10,7 +10,7 @@ inbedder evaluate --hub --protocol paper ${models[@]/#/--model } \
     --baseline intfloat/e5-large-v2 --baseline hkunlp/instructor-large -o "$out/results.json" --mteb-results "$out/mteb"
 for model in "${models[@]}"; do
     name=${model##*/}
-    # opt and llama read states of drawn answers there, as the authors' runs do; masked LMs draw none
+    # Causal LMs pool the states of sampled answers, as in the authors' runs; masked LMs sample none.
     python -m inbedder_evaluation.sweeps poolings --model "$model" --temperature 0.6 --top-p 0.9 --re-encoder intfloat/e5-large-v2 \
         -o "$out/$name-poolings.json"
     python -m inbedder_evaluation.sweeps layers --model "$model" -o "$out/$name-layers.json"

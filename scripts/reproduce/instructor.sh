@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# INSTRUCTOR's measurements on local sets (folder DATA, see evaluation/README.md) with its published checkpoint: needs the model hub.
-# INSTRUCTOR is read as its own code reads it (the instruction attended to and not pooled) and asked in its own words
-# (prompts/represent.yaml); its base, GTR, is the baseline. Text evaluation and prompt retrieval (table 9), levels of detail (4.3), the reproduction's gibberish, paraphrase spread (4.2).
+# Evaluate INSTRUCTOR's published checkpoint on local data sets (folder DATA, see evaluation/README.md). Needs the model hub.
+# INSTRUCTOR pools as in its own code (without the instruction) and gets its own instructions (prompts/represent.yaml). Its base, GTR,
+# is the baseline. Text evaluation and prompt retrieval (table 9), levels of detail (section 4.3), robustness to paraphrases (4.2).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 data=${1:?usage: scripts/reproduce/instructor.sh DATA [OUT]}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The training-objective ablation: 100 steps of the default's recipe with both losses, with one of them, and with answers as they are
-# (the paper's "w/o process"), and stripped of NLTK's stopwords, negations among them (the paper's); about 25 minutes on two CPU cores.
-# DATA is the folder of training sets (finetune/recipes/mini.yaml), CORPORA that of the evaluation sets; without it the shipped sets alone are measured.
+# Ablation of the training objective: 100 steps of mini.yaml with both losses, with one of them, with unstripped answers (the paper's
+# "w/o process"), and with NLTK's stopwords stripped, as in the paper. About 25 minutes on two CPU cores.
+# DATA is the folder of training sets (finetune/recipes/mini.yaml), CORPORA that of evaluation sets; without it the shipped sets are used.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 data=${1:?usage: scripts/reproduce/objectives.sh DATA [OUT [CORPORA]]}

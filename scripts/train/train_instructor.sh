@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# An INSTRUCTOR-style model on the bundled base, in a drawn order and in Data-CUBE's: the same rows and steps, at two rates.
+# Train an INSTRUCTOR-style model on the bundled base in a random order and in Data-CUBE's, on the same rows, and evaluate it.
 #     scripts/train/train_instructor.sh DATA
-# DATA holds qa/ and eval/ as the recipe finetune/recipes/instructor-minilm.yaml names them. Models go to runs/instructor, results to
-# finetune/results. What is finished is kept.
+# DATA holds the folders qa/ and eval/ of finetune/recipes/instructor-minilm.yaml. Models go to runs/instructor, results to
+# finetune/results. A rerun keeps finished models.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 data=$1
@@ -10,7 +10,7 @@ runs=runs/instructor
 mkdir -p $runs/tasks
 [ -e DATA ] || ln -s "$data/eval" DATA
 
-# Tasks with labels, from questions over labelled texts: one task per question.
+# Classification tasks from labelled texts: one task per question.
 python - "$data/qa/open" $runs/tasks <<'PYTHON'
 import gzip
 import json
@@ -33,7 +33,7 @@ PYTHON
 ln -sfn "$(realpath "$data/qa")" $runs/qa
 ln -sfn "$(realpath "$data/eval")" $runs/eval
 
-# 85 steps with three seeds, and at a lower rate with one; twice as many steps at the lower rate with one.
+# 85 steps with three seeds; one seed at a lower learning rate, for 85 steps and for twice as many.
 models=()
 for run in drawn-{0,1,2} data-cube-{0,1,2} drawn-2e-5-0 data-cube-2e-5-0 drawn-longer-0 data-cube-longer-0; do
     output=$runs/$run
@@ -45,7 +45,7 @@ for run in drawn-{0,1,2} data-cube-{0,1,2} drawn-2e-5-0 data-cube-2e-5-0 drawn-l
     models+=(--model $output)
 done
 
-# mini's recipe for 100 steps on the same base, where scripts/reproduce/objectives.sh has trained it.
+# 100 steps of mini.yaml on the same base, if scripts/reproduce/objectives.sh has trained them.
 [ ! -e runs/objectives/both ] || models+=(--model runs/objectives/both)
 
 tasks=()

@@ -160,14 +160,14 @@ def test_a_model_trained_whole_is_packed_as_an_adapter(make_model, tmp_path):
             if "word_embeddings" not in name and "position_embeddings" not in name:
                 parameter += 0.1 * torch.randn(parameter.shape, generator=draw)
     width = base.config.hidden_size
-    weights, config = pack_adapter.saved(pack_adapter.low_rank(trained.state_dict(), base, rank=width))
+    weights, config = pack_adapter.export_adapter(pack_adapter.fit_low_rank(trained.state_dict(), base, rank=width))
     save_file(weights, tmp_path / "adapter_model.safetensors")
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     plain = AutoModelForMaskedLM.from_pretrained(folder)
     assert merge_lora(plain, tmp_path)
     expected = trained.state_dict()
     assert all(torch.allclose(tensor, expected[name], atol=1e-5) for name, tensor in plain.state_dict().items())
-    rough = pack_adapter.low_rank(expected, AutoModelForMaskedLM.from_pretrained(folder), rank=width // 4).merge_and_unload()
+    rough = pack_adapter.fit_low_rank(expected, AutoModelForMaskedLM.from_pretrained(folder), rank=width // 4).merge_and_unload()
     name, before = "bert.encoder.layer.0.attention.self.query.weight", AutoModelForMaskedLM.from_pretrained(folder).state_dict()
     assert 0 < (rough.state_dict()[name] - expected[name]).norm() < (expected[name] - before[name]).norm()
 
@@ -184,10 +184,10 @@ def test_the_mean_of_adapters_is_the_mean_of_their_changes():
     draw = torch.Generator().manual_seed(0)
     shapes = {"x.lora_A.weight": (4, 10), "x.lora_B.weight": (12, 4)}
     adapters = [{name: torch.randn(shape, generator=draw) for name, shape in shapes.items()} for _ in range(2)]
-    mean = pack_adapter.mean_adapter(adapters, scale=2.0, rank=8)
+    mean = pack_adapter.average_adapters(adapters, scale=2.0, rank=8)
     expected = sum(one["x.lora_B.weight"] @ one["x.lora_A.weight"] for one in adapters)
     assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
-    rough = pack_adapter.mean_adapter(adapters, scale=2.0, rank=2)
+    rough = pack_adapter.average_adapters(adapters, scale=2.0, rank=2)
     assert rough["x.lora_A.weight"].shape == (2, 10)
 
 
@@ -195,7 +195,7 @@ def test_the_mean_of_adapters_is_the_mean_of_their_changes():
 def test_the_mean_of_packed_models_keeps_their_biases_and_layer_norms():
     folder = bundled.ADAPTERS["mini"]
     packed = load_file(folder / "adapter_model.safetensors")
-    mean, _, _ = pack_adapter.adapter_of([folder, folder], rank=96, base=None)
+    mean, _, _ = pack_adapter.make_adapter([folder, folder], rank=96, base=None)
     assert mean.keys() == packed.keys()
     unadapted_names = [name for name in packed if "lora_" not in name]
     assert unadapted_names
