@@ -196,8 +196,7 @@ def test_a_guided_column_encodes_only_a_sample(tmp_path, tiny, monkeypatch):
         return encode(model, texts, instruction, **options)
 
     monkeypatch.setattr(InBedder, "encode", encode_and_record)
-    monkeypatch.setattr("inbedder.encoding.guided.MIN_COSINE", -1.0)
-    monkeypatch.setattr(index_module.encode_guided, "__kwdefaults__", {"sample": 1000, "seed": 0, "low": -1.0})
+    monkeypatch.setitem(index_module.encode_guided.__kwdefaults__, "min_cosine", -1.0)
     index.instruct(QUESTION, sample=60)
     assert len(encoded_texts) == 61  # one more text gives the dimension
     assert index.info()["instructions"] == [{"instruction": QUESTION, "read": "60", "missing": 0}]
