@@ -66,7 +66,7 @@ def finetune(
         typer.echo(method.preview(settings))
         return
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    logging.getLogger("finetune").setLevel(logging.INFO)
+    logging.getLogger("inbedder_finetune").setLevel(logging.INFO)
     folder = method.finetune(settings)
     embeds = (folder / "inbedder.json").is_file()
     use = f"Use it: inbedder embed INPUT -i '...' --model {folder}" if embeds else f"{folder / 'README.md'} says how to use it."
