@@ -1,8 +1,6 @@
 import csv
-import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +10,6 @@ from tests.cli.test_shared_options import invoke, refused
 REVIEWS = "id,review\n" + "".join(
     f"{i},{text}\n" for i, text in enumerate(["I love cats", "=late box", "top up?", "I love dogs"])
 )
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").splitlines()
-NEW = ("compare-wordings", "--namer", "--one-question")
-SHOWN = [line for line in README if line.startswith("inbedder ") and any(part in line for part in NEW)]
 WORDINGS = ("-i", "What?", "-i", "Which thing is it?", "-i", "Do they love animals?")
 
 
@@ -112,14 +107,3 @@ def test_shaky_groups_are_marked_in_the_terminal_and_stable_ones_are_not(folder,
     assert code == 0, output
     assert output.count("(shaky: 0.50)") == 1
     assert "0.90" not in output
-
-
-def test_the_readme_shows_wordings_one_question_and_namers():
-    assert len(SHOWN) == len(NEW)
-
-
-@pytest.mark.parametrize("line", SHOWN, ids=lambda line: " ".join(line.split()[1:3]))
-def test_the_commands_of_the_readme_run(folder, make_model, line):
-    _, *arguments = shlex.split(line, comments=True)
-    code, output = invoke(*arguments, "--model", make_model("opt"), "-k", "2")
-    assert code == 0, output

@@ -1,6 +1,3 @@
-import shlex
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -90,14 +87,3 @@ def test_names_in_a_table_neither_style_nor_control_the_terminal(folder, monkeyp
     (folder / "calls.csv").write_text("text,kind\n" + "".join(f"a cat {i},[red]\x1b[31m\n" for i in range(6)))
     assert run(monkeypatch, "cluster", "calls.csv", "-i", "What?", "-k", "2", "--by", "kind", "--model", make_model("opt")) == 0
     assert "[red]\\x1b[31m" in capsys.readouterr().out
-
-
-def test_the_command_of_the_readme_runs(tmp_path, monkeypatch, make_model, capsys):
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    command = next(line for line in readme.splitlines() if line.startswith("inbedder cluster") and "--over" in line)
-    monkeypatch.chdir(tmp_path)
-    rows = [f"{text} {i},{i % 5},{day}" for i in range(6) for text, _, day in CALLS]
-    (tmp_path / "reviews.csv").write_text("\n".join(["text,stars,date", *rows]))
-    assert run(monkeypatch, *shlex.split(command, comments=True)[1:], "--model", make_model("opt")) == 0
-    assert " per week of date" in capsys.readouterr().out
-    assert 'id="over-time"' in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,23 +1,17 @@
-"""The commands ``inbedder index`` and ``inbedder search``, and their examples in the README."""
+"""The commands ``inbedder index`` and ``inbedder search``."""
 
 # ruff: noqa: F811 - a fixture that is imported
 import json
-import re
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("lancedb")
 
-from inbedder import cli
 from inbedder.search import Index
 from tests.cli.test_cli import folder, run  # noqa: F401 - a fixture
 
-ROOT = Path(__file__).parents[2]
 QUESTION = "What is the complaint about?"
-SECTION = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Search\n")[2].partition("\n## ")[0]
 
 
 @pytest.fixture
@@ -80,28 +74,3 @@ def test_compact_and_verify_print_their_results(index_folder, monkeypatch, capsy
 def test_invalid_arguments_are_refused(index_folder, monkeypatch, capsys, arguments, code, message):
     assert run(monkeypatch, *arguments) == code
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
-
-
-def test_the_lines_of_the_readme_run(tmp_path, monkeypatch, capsys):
-    (tmp_path / "inbedder").symlink_to(ROOT / "inbedder")
-    monkeypatch.chdir(tmp_path)
-    bash, python = (re.search(rf"```{kind}\n(.*?)```", SECTION, re.DOTALL)[1] for kind in ("bash", "python"))
-    lines = [shlex.split(line) for line in bash.splitlines()]
-    assert [line[:2] for line in lines] == [
-        ["inbedder", "index"],
-        ["inbedder", "search"],
-        ["inbedder", "search"],
-        ["inbedder", "index"],
-    ]
-    output = []
-    for line in lines:
-        monkeypatch.setattr(sys, "argv", line)
-        with pytest.raises(SystemExit) as stop:
-            cli.main()
-        assert stop.value.code == 0
-        output.append(capsys.readouterr().out)
-    assert output[1].count("│") >= 5 * 5
-    assert output[2].count("negative") >= 5
-    assert "400 rows" in output[3]
-    exec(compile(python, "README.md", "exec"), {})
-    assert "answer" in capsys.readouterr().out

@@ -54,7 +54,9 @@ def test_an_output_that_is_the_input_is_refused_before_any_work(folder, command,
         output = input_path.with_name(f"other{input_path.suffix}")
         link(input_path, output)
     first = ("-o", "first.csv") if command == "cluster" else ()
-    assert "is the input itself, which would be overwritten" in refused(command, input_path, *first, "-o", output.name, *NOT_LOADED)
+    assert "is the input itself, which would be overwritten" in refused(
+        command, input_path, *first, "-o", output.name, *NOT_LOADED
+    )
     assert input_path.read_bytes() == content
     assert not (folder / "first.csv").exists()
 
