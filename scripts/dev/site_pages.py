@@ -98,7 +98,7 @@ def describe_integrations(page: str, folder: Path = ROOT / "inbedder" / "integra
     for path in sorted(folder.glob("*.py")):
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
         is_named = f"inbedder.integrations.{path.stem}" in page or f"## {path.stem.replace('_', '-')}\n" in page
-        if path.stem not in ("__init__", "loading") and not is_named:
+        if path.stem not in ("__init__", "shared_models") and not is_named:
             page += f"\n## {path.stem}\n\n`inbedder.integrations.{path.stem}`\n\n```text\n{docstring}\n```\n"
     return page
 

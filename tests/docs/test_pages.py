@@ -42,6 +42,7 @@ NOT_RUN = {
     "torchrun": "asks for four GPUs",
     "accelerate launch": "asks for GPUs",
     "inbedder embed   huge.parquet": "starts Ray: tests/distributed/",
+    'inbedder cluster reviews.csv -i "What went wrong?" --model BrandonZYW/': "asks for a model of the hub",
     "inbedder evaluate --model FOLDER": "asks for a model of the hub",
     "inbedder evaluate --compare FOLDER": "asks for a model of the hub",
     "inbedder evaluate --task csts --data csts_validation.csv": "asks for the authors' data",
@@ -50,6 +51,7 @@ NOT_RUN = {
     "from bertopic import": "asks for a package of its own environment: tests/integrations/",
     "from sentence_transformers import": "asks for a model of the hub",
     "from InstructorEmbedding import": "asks for a package that is not installed",
+    'model = InBedder("BrandonZYW/': "asks for a model of the hub",
     'model = InBedder("hkunlp/': "asks for a model of the hub",
     'model = ConditionalEncoder.load("runs/csts-bi")': "takes two minutes: tests/conditional/",
 }
