@@ -26,7 +26,15 @@ from inbedder.vectors import normalize_vectors
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordingComparison:
-    """One corpus, grouped under m wordings of a question."""
+    """One corpus, grouped under m wordings of a question.
+
+    Example:
+        >>> from inbedder import compare_wordings
+        >>> texts = ["I love cats", "I love dogs", "The parcel is late", "The parcel is lost"]
+        >>> comparison = compare_wordings(texts, ["What is it about?", "What is the topic?"], k=2)
+        >>> comparison.rows()[0]["text"], comparison.labels.shape
+        ('I love cats', (2, 4))
+    """
 
     wordings: list[str]
     """m wordings."""
