@@ -43,7 +43,7 @@ GOLDEN = Path(__file__).parent / "data" / "golden"
 
 
 def byte_level_tokenizer(**special: str) -> PreTrainedTokenizerFast:
-    """As GPT-2's, OPT's and RoBERTa's."""
+    """Train a tokenizer like those of GPT-2, OPT and RoBERTa."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -62,7 +62,7 @@ def byte_level_tokenizer(**special: str) -> PreTrainedTokenizerFast:
 
 
 def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
-    """As BERT's. The vocabulary is written down: one trained here would differ from run to run."""
+    """Build a tokenizer like BERT's. Its vocabulary is not trained, because training would differ from run to run."""
     normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     words = {word for text in CORPUS for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))}
     letters = set("".join(words))
@@ -82,7 +82,7 @@ def wordpiece_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def llama_like_tokenizer() -> PreTrainedTokenizerFast:
-    """As Llama-2's: spaces become a mark in the normalizer, unknown characters become bytes."""
+    """Train a tokenizer like Llama-2's: the normalizer replaces spaces by a mark, and unknown characters become bytes."""
     backend = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     backend.decoder = decoders.Sequence(
@@ -100,7 +100,7 @@ def llama_like_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def t5_like_tokenizer() -> PreTrainedTokenizerFast:
-    """As T5's: an end token after the prompt, none before."""
+    """Train a tokenizer like T5's: an end token after the prompt, none before."""
     tokenizer = llama_like_tokenizer()
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
     return PreTrainedTokenizerFast(
@@ -109,7 +109,7 @@ def t5_like_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def xlm_r_like_tokenizer() -> PreTrainedTokenizerFast:
-    """As XLM-R's: in a Unigram vocabulary a special token is a piece like any other."""
+    """Train a tokenizer like XLM-R's: in a Unigram vocabulary a special token is a piece like any other."""
     backend = Tokenizer(models.Unigram())
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Metaspace()
@@ -142,7 +142,7 @@ _SMALL = {
     "initializer_range": 0.5,
 }
 _WIDE = {"hidden_size": 64, "num_attention_heads": 2}
-"""Heads of 32 numbers, the narrowest that vLLM's attention on a CPU computes."""
+"""Heads of 32 numbers, the narrowest that vLLM's CPU attention supports."""
 _FAMILIES = {
     "opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.5}),
     "gpt2": ("byte-level", "GPT2LMHeadModel", transformers.GPT2Config, {"n_inner": 48}),
@@ -164,7 +164,7 @@ MASKED = ["bert", "roberta", "xlm-roberta"]
 
 @pytest.fixture(scope="session", autouse=True)
 def a_cpu_without_bfloat16():
-    """Tests run in float32 on every machine; those of the choice itself say what the CPU can do."""
+    """Run tests in float32 on every machine; tests of the choice itself set what the CPU supports."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cpu, "get_capabilities", dict, raising=False)
         yield
@@ -172,11 +172,11 @@ def a_cpu_without_bfloat16():
 
 @pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory):
-    """Folder of a tiny random model of a family, made once."""
-    made: dict[str, str] = {}
+    """Create the folder of a tiny random model of a family, once per session."""
+    folders: dict[str, str] = {}
 
     def make(family: str) -> str:
-        if family not in made:
+        if family not in folders:
             tokenizer_name, architecture, config_class, extra = _FAMILIES[family]
             tokenizer = TOKENIZERS[tokenizer_name]()
             settings = dict(_SMALL, vocab_size=len(tokenizer) + 8, **extra)
@@ -188,39 +188,39 @@ def make_model(tmp_path_factory: pytest.TempPathFactory):
             folder = tmp_path_factory.mktemp(family)
             model.save_pretrained(folder)
             tokenizer.save_pretrained(folder)
-            made[family] = str(folder)
-        return made[family]
+            folders[family] = str(folder)
+        return folders[family]
 
     return make
 
 
 @pytest.fixture(scope="session")
 def make_sentence_model(tmp_path_factory, make_model):
-    """Folder of a tiny random checkpoint that sentence-transformers saved, made once."""
+    """Create the folder of a tiny random sentence-transformers checkpoint, once per session."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    made = {}
+    folders = {}
 
     def make(family="headless-bert", mode="mean", include_prompt=False, dense=False):
         key = (family, mode, include_prompt, dense)
-        if key not in made:
+        if key not in folders:
             torch.manual_seed(3)
-            transformer = Transformer(encoder(family, make_model, tmp_path_factory.mktemp("encoder")))
+            transformer = Transformer(make_encoder(family, make_model, tmp_path_factory.mktemp("encoder")))
             modules = [transformer, Pooling(32, mode, include_prompt=include_prompt), *([Dense(32, 16)] if dense else [])]
             folder = tmp_path_factory.mktemp("sentence")
             SentenceTransformer(modules=[*modules, Normalize()], device="cpu").save_pretrained(
                 str(folder), create_model_card=False
             )
-            made[key] = folder
-        return made[key]
+            folders[key] = folder
+        return folders[key]
 
     return make
 
 
-def encoder(family, make_model, folder):
-    """Folder of a tiny model as sentence-transformers takes it: T5's encoder alone, and a padding token for Llama."""
+def make_encoder(family, make_model, folder):
+    """Create a tiny model for sentence-transformers: only the encoder of T5, and a padding token for Llama."""
     if family == "t5":
         tokenizer = TOKENIZERS["t5-like"]()
         torch.manual_seed(7)
@@ -237,13 +237,13 @@ def encoder(family, make_model, folder):
 
 
 def assert_close(a, b, relative=1e-5):
-    """Equal up to rounding, measured at the largest value."""
+    """Assert equality up to rounding, relative to the largest value."""
     scale = max(1.0, float(np.abs(b).max()))
     assert np.abs(np.asarray(a) - np.asarray(b)).max() <= relative * scale
 
 
 def blobs(sizes, seed=0):
-    """Vectors of length 1 around as many axes as there are sizes, float32, shape (sum of sizes, 8)."""
+    """Sample unit vectors around one axis per size, float32, shape (sum of sizes, 8)."""
     rng = np.random.default_rng(seed)
     centres = np.eye(len(sizes), 8, dtype=np.float32)
     rows = np.concatenate([centre + 0.05 * rng.normal(size=(n, 8)) for centre, n in zip(centres, sizes, strict=True)])

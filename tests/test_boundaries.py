@@ -1,4 +1,4 @@
-"""Every option survives every boundary: there it changes vectors as it does in memory, or it is refused by name."""
+"""Every option survives every boundary: it changes vectors as it does in memory, or it is refused by name."""
 
 import json
 import pickle
@@ -22,7 +22,7 @@ from tests.conftest import assert_close
 QUESTION = "What animals do they love?"
 TEXTS = ["I love cats", "I love dogs and cats", "The delivery was late, the box was crushed, the lamp inside works fine. " * 4]
 SHORT = {"max_length": 48}
-"""So that the last text is cut."""
+"""Options that cut the last text."""
 DECODED = {"pooling": "avg-gen", "max_new_tokens": 4}
 CASES = {
     "backbone": ("masked", {}, {"backbone": "embedding"}),
@@ -45,16 +45,16 @@ CASES = {
     "beside": ("masked", {}, {"beside": "second"}),
     "normalize": ("masked", {}, {"normalize": True}),
 }
-"""By option: the kind of model, the options that are held fixed, and a value of the option that changes vectors."""
+"""By option: the kind of model, the fixed options, and a value of the option that changes vectors."""
 WITHOUT_EFFECT = {"model", "device", "revision", "trust_remote_code", "cache", "cache_size", "text_memory", "max_batch_tokens"}
 """Options that change no vector of a folder on a CPU."""
 PYTHON_ONLY = {"temperature", "top_p", "seed"}
-"""Options that the command line does not offer: there the names are those of answers that are printed."""
+"""Options that the command line does not have."""
 
 
 @pytest.fixture(scope="module")
 def folders(make_model, tmp_path_factory):
-    """A masked LM, the same with a base encoder, a causal LM, a second model, and one whose second model is the masked one."""
+    """Folders of a masked LM, the same with a base encoder, a causal LM, a second model, and a causal LM with a second model."""
     names = {"masked": make_model("bert"), "causal": make_model("opt"), "second": make_model("roberta")}
     for name, settings in {
         "based": {"base_encoder": make_model("headless-bert")},
@@ -68,7 +68,7 @@ def folders(make_model, tmp_path_factory):
 
 
 class Case:
-    """One option: a model with a fixed value of it, and with a changed one."""
+    """One option: a model with its fixed value, and with a changed one."""
 
     def __init__(self, option, folders):
         kind, fixed, change = CASES[option]
@@ -79,15 +79,15 @@ class Case:
             change = {"filter_words": tuple(words[:8])}
         self.changed = fixed | change
 
-    def vectors(self, **more):
-        return InBedder(self.folder, **self.changed, **more).encode(TEXTS, QUESTION)
+    def embed(self, **options):
+        return InBedder(self.folder, **self.changed, **options).encode(TEXTS, QUESTION)
 
     def expect(self, vectors, relative=1e-4):
-        """The vectors are those of a model in memory."""
-        assert_close(vectors, self.vectors(), relative)
+        """Assert that vectors equal those of a model in memory."""
+        assert_close(vectors, self.embed(), relative)
 
-    def refused(self):
-        """The error names the option."""
+    def expect_error(self):
+        """Expect an error that names the option."""
         words = {"backbone": "backbone|bfloat16|files", "beside": "second_model", "template": "template pattern"}
         return pytest.raises(InputError, match=words.get(self.option, self.option.split("_")[0]))
 
@@ -107,7 +107,7 @@ def test_every_option_has_a_case():
     assert CASES.keys() | WITHOUT_EFFECT == options
 
 
-def test_in_memory_the_option_changes_vectors_and_the_spec(case):
+def test_in_memory_the_option_changes_vectors_and_spec(case):
     plain, changed = InBedder(case.folder, **case.fixed), InBedder(case.folder, **case.changed)
     before, after = plain.encode(TEXTS, QUESTION), changed.encode(TEXTS, QUESTION)
     assert before.shape != after.shape or np.abs(before - after).max() > 1e-4
@@ -115,11 +115,13 @@ def test_in_memory_the_option_changes_vectors_and_the_spec(case):
     assert plain.spec.differences(changed.spec, exact=True)
 
 
-def test_a_bound_on_the_tokens_of_a_pass_changes_no_vector_and_reaches_every_model(folders, monkeypatch):
+def test_max_batch_tokens_changes_no_vector_and_reaches_every_model(folders, monkeypatch):
     model = InBedder(folders["paired"], max_batch_tokens=64)
     expected = InBedder(folders["paired"]).encode(TEXTS * 4, QUESTION)
     sizes, embed = [], model.backbone.embed
-    monkeypatch.setattr(model.backbone, "embed", lambda prompts, *rest: sizes.append(len(prompts)) or embed(prompts, *rest))
+    monkeypatch.setattr(
+        model.backbone, "embed", lambda prompts, *arguments: sizes.append(len(prompts)) or embed(prompts, *arguments)
+    )
     assert_close(model.encode(TEXTS * 4, QUESTION), expected)
     assert sum(sizes) == len(set(TEXTS)) and sizes[0] == 1
     assert model.second_model.options.encoding.max_batch_tokens == 64
@@ -127,12 +129,12 @@ def test_a_bound_on_the_tokens_of_a_pass_changes_no_vector_and_reaches_every_mod
 
 
 def test_without_a_question_lengths_reach_the_base_encoder(folders):
-    plain = InBedder(folders["based"], **SHORT).encode(TEXTS)
-    cut = InBedder(folders["based"], **SHORT, truncation_side="left").encode(TEXTS)
+    cut_at_end = InBedder(folders["based"], **SHORT).encode(TEXTS)
+    cut_at_start = InBedder(folders["based"], **SHORT, truncation_side="left").encode(TEXTS)
     base = InBedder(folders["based"]).base_encoder
-    assert_close(cut, base.replace(**SHORT, truncation_side="left").encode(TEXTS))
-    assert_close(plain, base.replace(**SHORT).encode(TEXTS))
-    assert np.abs(plain - cut).max() > 1e-3
+    assert_close(cut_at_start, base.replace(**SHORT, truncation_side="left").encode(TEXTS))
+    assert_close(cut_at_end, base.replace(**SHORT).encode(TEXTS))
+    assert np.abs(cut_at_end - cut_at_start).max() > 1e-3
 
 
 def test_without_a_question_the_general_purpose_vector_is_the_same(case):
@@ -151,14 +153,14 @@ def test_several_questions_at_once(case):
 def test_a_cache_of_the_unchanged_model(case, tmp_path):
     InBedder(case.folder, **case.fixed, cache=tmp_path).encode(TEXTS, QUESTION)
     for _ in range(2):
-        case.expect(case.vectors(cache=tmp_path))
+        case.expect(case.embed(cache=tmp_path))
 
 
 def test_copies_pickles_and_replace(case):
     model = InBedder(case.folder, **case.changed)
-    for other in (copy(model), deepcopy(model), pickle.loads(pickle.dumps(model)), model.to("cpu")):
-        assert other.spec == model.spec
-        case.expect(other.encode(TEXTS, QUESTION))
+    for variant in (copy(model), deepcopy(model), pickle.loads(pickle.dumps(model)), model.to("cpu")):
+        assert variant.spec == model.spec
+        case.expect(variant.encode(TEXTS, QUESTION))
     changes = {name: value for name, value in case.changed.items() if name in EncodingOptions.__dataclass_fields__}
     if changes.keys() == case.changed.keys():
         replaced = InBedder(case.folder, **case.fixed).replace(**changes)
@@ -169,7 +171,7 @@ def test_copies_pickles_and_replace(case):
             model.replace(**{case.option: None})
 
 
-def test_a_second_model_is_read_with_the_lengths_of_the_first(folders):
+def test_a_second_model_uses_the_lengths_of_the_first(folders):
     options = {**SHORT, "truncation_side": "left"}
     both = InBedder(folders["paired"], **options)
     parts = [InBedder(folders[name], **options).encode(TEXTS, QUESTION) for name in ("causal", "masked")]
@@ -177,14 +179,14 @@ def test_a_second_model_is_read_with_the_lengths_of_the_first(folders):
     assert_close(InBedder(folders["paired"]).replace(**options).encode(TEXTS, QUESTION), concatenate_vectors(*parts))
 
 
-def test_kept_groups_and_assign(case, tmp_path):
+def test_saved_groups_and_assign(case, tmp_path):
     model = InBedder(case.folder, **case.changed)
     cluster(TEXTS, QUESTION, model, k=1).save(tmp_path / "groups")
     grouping = Grouping.load(tmp_path / "groups")
     assert grouping.assign(TEXTS).labels.tolist() == [0] * len(TEXTS)
     if case.option != "dtype":
         case.expect(grouping.model.encode(TEXTS, QUESTION))
-        with case.refused():
+        with case.expect_error():
             Grouping.load(tmp_path / "groups", InBedder(case.folder, **case.fixed))
 
 
@@ -194,7 +196,7 @@ def test_an_index_that_is_created_and_opened(case, tmp_path):
     opened = index_module.Index.open(tmp_path / "index")
     if case.option != "dtype":
         case.expect(opened.model.encode(TEXTS, QUESTION))
-        with case.refused():
+        with case.expect_error():
             index_module.Index.open(tmp_path / "index", InBedder(case.folder, **case.fixed))
 
 
@@ -209,11 +211,11 @@ def test_an_export_that_sentence_transformers_loads(case, tmp_path):
     loaded = sentence_transformers.SentenceTransformer(
         str(tmp_path / "out"), device="cpu", trust_remote_code=True, model_kwargs={"dtype": "auto"}
     )
-    near = normalize_vectors(loaded.encode(TEXTS, prompt=_prompt_of(model))) * normalize_vectors(case.vectors())
-    assert near.sum(axis=1).min() > (0.99 if case.option in ("dtype", "max_length") else 1 - 1e-4)
+    products = normalize_vectors(loaded.encode(TEXTS, prompt=_make_prompt(model))) * normalize_vectors(case.embed())
+    assert products.sum(axis=1).min() > (0.99 if case.option in ("dtype", "max_length") else 1 - 1e-4)
 
 
-def _prompt_of(model):
+def _make_prompt(model):
     if model.backbone.kind != "embedding":
         return QUESTION
     return model.template.render("", QUESTION).string
@@ -231,7 +233,7 @@ def test_a_worker_of_a_job(case, tmp_path):
     case.expect(np.array(worker(table)["embedding"].to_pylist(), dtype=np.float32))
     assert _describe_options(case.folder, case.changed) != _describe_options(case.folder, case.fixed)
     if case.option != "dtype":
-        with case.refused():
+        with case.expect_error():
             Embedder(tmp_path, {"model": case.folder, **case.fixed}, encode, 1)(table)
 
 
@@ -246,13 +248,13 @@ def test_a_server(case, tmp_path):
     settings = Settings(model=[f"tiny={case.folder}"], **_as_settings(case.changed))
     models = {name: InBedder(path, **settings.get_model_options()) for name, path in settings.named_models.items()}
     with TestClient(make_app(models, settings), base_url="http://127.0.0.1:8765") as client:
-        sent = client.post("/v1/embeddings", json={"input": TEXTS, "instruction": QUESTION, "normalized": False})
+        response = client.post("/v1/embeddings", json={"input": TEXTS, "instruction": QUESTION, "normalized": False})
         entry = client.get("/v1/models").json()["data"][0]
-    case.expect([row["embedding"] for row in sent.json()["data"]])
+    case.expect([row["embedding"] for row in response.json()["data"]])
     assert entry["spec_key"] == InBedder(case.folder, **case.changed).spec.key()
 
 
-def test_a_measurement(case):
+def test_an_evaluation(case):
     from inbedder_evaluation.embedders import make_embedders
 
     plain, changed = (make_embedders(case.folder, verbatim=True, **options)[0] for options in (case.fixed, case.changed))
@@ -276,13 +278,13 @@ def test_an_adapter(case, adapter):
         from inbedder.integrations.langchain import InstructedEmbeddings as Adapter
     else:
         from inbedder.integrations.llama_index import InstructedEmbedding as Adapter
-    vectors = Adapter(instruction=QUESTION, model=model)
-    found = vectors.embed_documents(TEXTS) if adapter == "langchain" else vectors.get_text_embedding_batch(TEXTS)
-    assert_close(normalize_vectors(np.array(found)), normalize_vectors(case.vectors()), 1e-4)
+    embeddings = Adapter(instruction=QUESTION, model=model)
+    adapter_vectors = embeddings.embed_documents(TEXTS) if adapter == "langchain" else embeddings.get_text_embedding_batch(TEXTS)
+    assert_close(normalize_vectors(np.array(adapter_vectors)), normalize_vectors(case.embed()), 1e-4)
 
 
-def flags_of(options):
-    """Command-line flags of options."""
+def make_flags(options):
+    """Return the command-line flags of options."""
     by_name = {option.name: option for kind in (ModelOptions, EncodingOptions, Reencoding) for option in fields(kind)}
     flags = []
     for name, value in options.items():
@@ -307,12 +309,12 @@ def test_the_command_line(case, tmp_path, monkeypatch):
         result = CliRunner().invoke(app, [*command, f"--{sorted(PYTHON_ONLY & options.keys())[0].replace('_', '-')}", "1"])
         assert result.exit_code == 2 and "No such option" in result.output
         return
-    result = CliRunner().invoke(app, [*command, *flags_of(options)])
+    result = CliRunner().invoke(app, [*command, *make_flags(options)])
     assert result.exit_code == 0, result.output
     case.expect(np.load("vectors.npy"))
 
 
-def test_a_default_that_is_given_is_not_the_same_as_none_given(folders, tmp_path, monkeypatch):
+def test_an_explicit_default_differs_from_no_option(folders, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.txt").write_text("\n".join(TEXTS) + "\n")
     cluster(TEXTS, QUESTION, InBedder(folders["masked"], **SHORT), k=1).save(tmp_path / "groups")
@@ -327,14 +329,14 @@ COMMANDS = ["embed", "answer", "cluster", "compare-wordings", "assign", "evaluat
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_offers_the_same_options(command):
+def test_every_command_has_the_same_options(command):
     group = typer.main.get_command(app)
     for name in command.split():
         group = group.commands[name]
-    offered = {flag for parameter in group.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+    command_flags = {flag for parameter in group.params for flag in (*parameter.opts, *parameter.secondary_opts)}
     expected = {option.name for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
     expected -= {"model", "reencoding", *PYTHON_ONLY}
     options = {option.name: option for kind in (ModelOptions, EncodingOptions) for option in fields(kind)}
     for name in expected:
         flags = get_option_info(options[name]).flags or (f"--{name.replace('_', '-')}",)
-        assert {flag for both in flags for flag in both.split("/")} <= offered, name
+        assert {flag for both in flags for flag in both.split("/")} <= command_flags, name

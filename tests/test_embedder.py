@@ -34,26 +34,28 @@ def test_odd_texts_are_embedded(model, text):
 
 
 def test_ten_megabytes_are_cut_with_one_warning_that_counts(model):
-    with pytest.warns(UserWarning, match=r"2 of 3 texts were cut at their end to fit max_length=\d+ tokens") as caught:
+    with pytest.warns(UserWarning, match=r"2 of 3 texts were cut at their end to fit max_length=\d+ tokens") as warning_list:
         vectors = model.encode(["long " * 2_000_000, "short", "x" * 10_000_000], "What?")
-    assert len(caught) == 1
+    assert len(warning_list) == 1
     assert np.isfinite(vectors).all()
 
 
-def test_texts_cut_at_their_start_keep_their_end_and_are_kept_apart_in_a_cache(make_model, tmp_path):
+def test_the_truncation_side_decides_vectors_and_cache_entries(make_model, tmp_path):
     texts = ["dogs " * 100 + "I love cats", "I love cats"]
-    right, left = (InBedder(make_model("opt"), max_length=60, truncation_side=side, cache=tmp_path) for side in ("right", "left"))
+    cut_at_end, cut_at_start = (
+        InBedder(make_model("opt"), max_length=60, truncation_side=side, cache=tmp_path) for side in ("right", "left")
+    )
     with pytest.warns(UserWarning, match="1 of 2 texts were cut at their end"):
-        from_start = right.encode(texts, "What?")
+        from_start = cut_at_end.encode(texts, "What?")
     with pytest.warns(UserWarning, match="1 of 2 texts were cut at their start"):
-        from_end = left.encode(texts, "What?")
+        from_end = cut_at_start.encode(texts, "What?")
     assert np.abs(from_start[0] - from_end[0]).max() > 1e-3
     assert np.array_equal(from_start[1], from_end[1])
-    shown = left.tokenizer.tokenizer.decode(left.tokenizer(texts[:1], ["What?"])[0].ids)
-    assert "### Input:" in shown and "I love cats\n\n### Instruction:\nWhat?" in shown
+    prompt = cut_at_start.tokenizer.tokenizer.decode(cut_at_start.tokenizer(texts[:1], ["What?"])[0].ids)
+    assert "### Input:" in prompt and "I love cats\n\n### Instruction:\nWhat?" in prompt
 
 
-def test_an_instruction_for_each_text_gives_what_one_at_a_time_gives(model):
+def test_one_instruction_per_text(model):
     vectors = model.encode(["a", "b"], ["What?", "Why?"])
     assert np.abs(vectors[1] - model.encode("b", "Why?")).max() < 1e-5
 
@@ -66,7 +68,7 @@ def test_encode_many_stacks_the_instructions(model):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), None, 3, b"bytes"])
-def test_an_entry_that_is_no_text_is_named(model, bad):
+def test_an_entry_that_is_not_a_text_is_reported(model, bad):
     with pytest.raises(InputError, match=r"texts: entry 1 is .*not a string"):
         model.encode(["fine", bad], "What?")
 
@@ -103,19 +105,19 @@ NAN, ENDLESS = float("nan"), float("inf")
     ],
     ids=str,
 )
-def test_options_without_a_meaning_are_refused_before_the_model_runs(model, monkeypatch, options):
+def test_invalid_options_are_refused_before_the_model_runs(model, monkeypatch, options):
     monkeypatch.setattr(model.backbone, "answer", None)
     with pytest.raises(InputError, match=rf"{[*options][-1]}.* not |top_p <= 1|temperature >= 0"):
         model.answer("a", "What?", **options)
 
 
-def test_whole_numbers_of_numpy_are_whole_numbers(model):
+def test_integers_of_numpy_are_accepted(model):
     answers = model.answer(["a", "b"], "What?", n=np.int64(2), temperature=1.0, seed=np.uint32(3), batch_size=np.int32(1))
     assert answers == model.answer(["a", "b"], "What?", n=2, temperature=1.0, seed=3)
 
 
 @pytest.mark.parametrize("bad", [{"max_length": 1.5}, {"max_length": "64"}, {"max_new_tokens": True}, {"layer": "1"}], ids=str)
-def test_settings_of_a_model_without_a_meaning_are_refused(make_model, bad):
+def test_invalid_settings_of_a_model_are_refused(make_model, bad):
     with pytest.raises(InputError, match=f"{next(iter(bad))} must be a whole number"):
         InBedder(make_model("opt"), **bad)
 
@@ -131,15 +133,15 @@ def test_a_column_of_a_table_is_a_list_of_texts(model):
     columns = [pandas.Series(TEXTS, index=range(9, 2, -1)), pyarrow.array(TEXTS), pyarrow.chunked_array([TEXTS[:3], TEXTS[3:]])]
     for column in (*columns, np.array(TEXTS), np.array(TEXTS, dtype=object), tuple(TEXTS), iter(TEXTS)):
         np.testing.assert_array_equal(model.encode(column, "What?"), expected)
-    asked = pandas.Series([f"What {i}?" for i in range(len(TEXTS))])
-    np.testing.assert_array_equal(model.encode(TEXTS, asked), model.encode(TEXTS, list(asked)))
+    questions = pandas.Series([f"What {i}?" for i in range(len(TEXTS))])
+    np.testing.assert_array_equal(model.encode(TEXTS, questions), model.encode(TEXTS, list(questions)))
 
 
-def test_what_is_no_list_of_texts_is_refused_before_the_model_runs(model, monkeypatch):
+def test_invalid_texts_are_refused_before_the_model_runs(model, monkeypatch):
     pandas, pyarrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
     monkeypatch.setattr(model.backbone, "embed", None)
     table = {"text": ["a", "b"], "stars": [1, 2]}
-    for bad, told in [
+    for bad, message in [
         (pandas.DataFrame(table), "texts is a DataFrame of ['text', 'stars']. Pass one of its columns."),
         (pyarrow.table(table), "texts is a Table of ['text', 'stars']. Pass one of its columns."),
         (table, "texts is a dict of ['text', 'stars']. Pass one of its columns."),
@@ -150,7 +152,7 @@ def test_what_is_no_list_of_texts_is_refused_before_the_model_runs(model, monkey
         (pyarrow.array(["a", None]), "texts: entry 1 is None (NoneType), not a string."),
         (5, "texts must be a list, not 5 (int)."),
     ]:
-        with pytest.raises(InputError, match=re.escape(told)):
+        with pytest.raises(InputError, match=re.escape(message)):
             model.encode(bad, "What?")
     for bad in ({"What?": 1}, {"What?", "Why?"}):
         with pytest.raises(InputError, match=r"instructions is a (dict|set)"):
@@ -163,9 +165,9 @@ def test_what_is_no_list_of_texts_is_refused_before_the_model_runs(model, monkey
         model.encode(["a"], "What?", filter_words=[3])
 
 
-def test_nan_never_leaves_silently(model, monkeypatch):
-    broken = model.backbone.embed
-    monkeypatch.setattr(model.backbone, "embed", lambda *args: broken(*args) * float("nan"))
+def test_nan_raises_an_error(model, monkeypatch):
+    embed = model.backbone.embed
+    monkeypatch.setattr(model.backbone, "embed", lambda *args: embed(*args) * float("nan"))
     with pytest.raises(ModelError, match=r"NaN or infinite values for 2 of 2 texts \(first: text 0\)"):
         model.encode(["a", "b"], "What?")
 
@@ -181,7 +183,7 @@ def test_the_authors_pooling_name_sets_the_layer(make_model):
     assert (model.pooling, model.layer) == ("1st-gen", 1)
 
 
-def test_a_progress_bar_is_shown_when_asked_for(model, capfd):
+def test_a_progress_bar_is_shown_on_request(model, capfd):
     model.encode(TEXTS, "What?", show_progress_bar=True)
     assert "Embedding" in capfd.readouterr().err
     model.encode(TEXTS, "What?")
@@ -193,16 +195,18 @@ def test_batch_size_must_be_positive(model):
         model.encode("a", "What?", batch_size=0)
 
 
-def test_the_warning_of_a_cut_points_at_the_callers_line(model):
-    with pytest.warns(UserWarning, match="texts were cut") as caught:
+def test_the_truncation_warning_points_at_the_callers_line(model):
+    with pytest.warns(UserWarning, match="texts were cut") as warning_list:
         model.encode("long " * 5000, "What?")
-    assert caught[0].filename == __file__
+    assert warning_list[0].filename == __file__
 
 
-def test_filter_words_are_the_tokens_of_the_words_with_and_without_a_space(model):
+def test_filter_words_are_tokenized_with_and_without_a_space(model):
     ids = model.tokenizer.find_token_ids(["cats"])
     tokenizer = model.backbone.tokenizer
-    assert set(ids) == {one for form in ("cats", " cats") for one in tokenizer(form, add_special_tokens=False)["input_ids"]}
+    assert set(ids) == {
+        token_id for form in ("cats", " cats") for token_id in tokenizer(form, add_special_tokens=False)["input_ids"]
+    }
     assert model.tokenizer.find_token_ids([]) == []
 
 
@@ -216,51 +220,59 @@ def test_the_prompt_is_what_the_model_reads(model):
     assert "What is this text about?" in model.prompt("a")
 
 
-def test_what_the_instruction_alone_says_is_taken_away(make_model):
-    plain, less = (InBedder(make_model("opt"), subtract_instruction=one) for one in (None, True))
+def test_the_question_vector_is_subtracted(make_model):
+    plain, subtracting = (InBedder(make_model("opt"), subtract_instruction=value) for value in (None, True))
     for instruction in ("What?", "Why?"):
         expected = plain.encode(TEXTS, instruction) - plain.encode("", instruction)
-        assert np.abs(less.encode(TEXTS, instruction) - expected).max() < 1e-5
+        assert np.abs(subtracting.encode(TEXTS, instruction) - expected).max() < 1e-5
     expected = plain.encode_many(TEXTS, ["What?", "Why?"]) - plain.encode_many("", ["What?", "Why?"])[:, None]
-    assert np.abs(less.encode_many(TEXTS, ["What?", "Why?"]) - expected).max() < 1e-5
-    each = ["What?", "Why?"] * (len(TEXTS) // 2) + ["What?"]
-    assert np.abs(less.encode(TEXTS, each) - (plain.encode(TEXTS, each) - plain.encode([""] * len(each), each))).max() < 1e-5
-    assert less.encode([], "What?").shape == (0, less.dimension)
+    assert np.abs(subtracting.encode_many(TEXTS, ["What?", "Why?"]) - expected).max() < 1e-5
+    instructions = ["What?", "Why?"] * (len(TEXTS) // 2) + ["What?"]
+    assert (
+        np.abs(
+            subtracting.encode(TEXTS, instructions)
+            - (plain.encode(TEXTS, instructions) - plain.encode([""] * len(instructions), instructions))
+        ).max()
+        < 1e-5
+    )
+    assert subtracting.encode([], "What?").shape == (0, subtracting.dimension)
 
 
-def test_where_no_instruction_is_given_nothing_is_taken_away(make_model):
-    plain, less = (InBedder(make_model("opt"), subtract_instruction=one) for one in (None, True))
-    assert (less.encode(TEXTS) == plain.encode(TEXTS)).all()
-    mixed = [("@generic", "What?")[row % 2] for row in range(len(TEXTS))]
-    expected = plain.encode(TEXTS, mixed)
+def test_without_an_instruction_nothing_is_subtracted(make_model):
+    plain, subtracting = (InBedder(make_model("opt"), subtract_instruction=value) for value in (None, True))
+    assert (subtracting.encode(TEXTS) == plain.encode(TEXTS)).all()
+    instructions = [("@generic", "What?")[row % 2] for row in range(len(TEXTS))]
+    expected = plain.encode(TEXTS, instructions)
     expected[1::2] -= plain.encode("", "What?")
-    assert np.abs(less.encode(TEXTS, mixed) - expected).max() < 1e-5
+    assert np.abs(subtracting.encode(TEXTS, instructions) - expected).max() < 1e-5
 
 
-def test_what_an_instruction_says_is_computed_once_for_each_reading(make_model, monkeypatch):
+def test_the_question_vector_is_computed_once_per_pooling(make_model, monkeypatch):
     model = InBedder(make_model("opt"), subtract_instruction=True)
-    count, embed = [], model.backbone.embed
-    monkeypatch.setattr(model.backbone, "embed", lambda prompts, *rest: count.append(len(prompts)) or embed(prompts, *rest))
+    counts, embed = [], model.backbone.embed
+    monkeypatch.setattr(
+        model.backbone, "embed", lambda prompts, *arguments: counts.append(len(prompts)) or embed(prompts, *arguments)
+    )
     model.encode("a", "What?")
     model.encode("b", "What?")
-    assert sum(count) == 3
-    whole = model.with_pooling("avg-ppt").encode("a", "What?")
+    assert sum(counts) == 3
+    vector = model.with_pooling("avg-ppt").encode("a", "What?")
     plain = InBedder(make_model("opt"), pooling="avg-ppt")
-    assert np.abs(whole - (plain.encode("a", "What?") - plain.encode("", "What?"))).max() < 1e-5
+    assert np.abs(vector - (plain.encode("a", "What?") - plain.encode("", "What?"))).max() < 1e-5
 
 
-def test_the_cache_never_mixes_vectors_with_and_without_their_instruction(make_model, tmp_path):
-    kept = [
-        InBedder(make_model("opt"), cache=tmp_path, subtract_instruction=one).encode(TEXTS, "What?")
-        for one in (False, True, False)
+def test_the_cache_is_independent_of_subtract_instruction(make_model, tmp_path):
+    cached_vectors = [
+        InBedder(make_model("opt"), cache=tmp_path, subtract_instruction=value).encode(TEXTS, "What?")
+        for value in (False, True, False)
     ]
-    free = [InBedder(make_model("opt"), subtract_instruction=one).encode(TEXTS, "What?") for one in (False, True)]
-    assert (kept[0] == free[0]).all()
-    assert (kept[2] == free[0]).all()
-    assert np.abs(kept[1] - free[1]).max() < 1e-6
+    vectors = [InBedder(make_model("opt"), subtract_instruction=value).encode(TEXTS, "What?") for value in (False, True)]
+    assert (cached_vectors[0] == vectors[0]).all()
+    assert (cached_vectors[2] == vectors[0]).all()
+    assert np.abs(cached_vectors[1] - vectors[1]).max() < 1e-6
 
 
-def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
+def test_settings_of_a_model_folder_are_defaults(make_model, tmp_path):
     shutil.copytree(make_model("opt"), tmp_path / "m")
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"subtract_instruction": True, "max_new_tokens": 7}))
     model = InBedder(tmp_path / "m")
@@ -270,15 +282,15 @@ def test_a_model_remembers_how_it_is_best_read(make_model, tmp_path):
 
 
 @pytest.fixture
-def with_a_generic_base(make_model, tmp_path):
-    """A masked LM whose settings leave texts without an instruction to another encoder."""
+def with_base_encoder(make_model, tmp_path):
+    """A masked LM whose settings name a base encoder for texts without an instruction."""
     shutil.copytree(make_model("bert"), tmp_path / "m")
     (tmp_path / "m" / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert")}))
     return InBedder(tmp_path / "m")
 
 
-def test_without_an_instruction_the_generic_base_reads_the_text(with_a_generic_base, make_model):
-    model, base = with_a_generic_base, InBedder(make_model("headless-bert"), backbone="embedding")
+def test_without_an_instruction_the_base_encoder_reads_the_text(with_base_encoder, make_model):
+    model, base = with_base_encoder, InBedder(make_model("headless-bert"), backbone="embedding")
     expected = base.encode(TEXTS)
     np.testing.assert_array_equal(model.encode(TEXTS), expected)
     np.testing.assert_array_equal(model.encode_query(TEXTS), expected)
@@ -286,8 +298,8 @@ def test_without_an_instruction_the_generic_base_reads_the_text(with_a_generic_b
     assert_close(model.encode(TEXTS, normalize_embeddings=True), base.encode(TEXTS, normalize_embeddings=True))
 
 
-def test_under_an_instruction_the_base_encoder_is_not_loaded(with_a_generic_base, make_model):
-    model, plain = with_a_generic_base, InBedder(make_model("bert"))
+def test_under_an_instruction_the_base_encoder_is_not_loaded(with_base_encoder, make_model):
+    model, plain = with_base_encoder, InBedder(make_model("bert"))
     np.testing.assert_array_equal(model.encode(TEXTS, "@generic"), plain.encode(TEXTS))
     np.testing.assert_array_equal(model.encode(TEXTS, "What?"), plain.encode(TEXTS, "What?"))
     for pooling, layer in (("avg-all", -1), ("avg-gen", 1)):
@@ -297,8 +309,8 @@ def test_under_an_instruction_the_base_encoder_is_not_loaded(with_a_generic_base
     assert model.parts.base.loaded is None
 
 
-def test_without_a_question_every_reading_gives_the_general_purpose_vector(with_a_generic_base):
-    model = with_a_generic_base
+def test_without_a_question_every_pooling_gives_the_same_vector(with_base_encoder):
+    model = with_base_encoder
     for change in ({"pooling": "avg-all"}, {"layer": 1}, {"mask_length": 5}, {"subtract_instruction": True}):
         np.testing.assert_array_equal(model.replace(**change).encode(TEXTS), model.encode(TEXTS))
     with pytest.raises(InputError, match="without an instruction there is no answer"):
@@ -310,8 +322,8 @@ def test_an_answer_needs_a_question(model):
         model.answer(TEXTS)
 
 
-def test_generic_vectors_are_kept_under_their_base(make_model, tmp_path, with_a_generic_base):
-    model = InBedder(with_a_generic_base.name, cache=tmp_path / "kept")
+def test_vectors_of_the_base_encoder_are_cached_under_its_name(make_model, tmp_path, with_base_encoder):
+    model = InBedder(with_base_encoder.name, cache=tmp_path / "kept")
     vectors = model.encode(TEXTS)
     assert [space["model"] for space in model.store.info()] == [make_model("headless-bert")]
-    np.testing.assert_array_equal(InBedder(with_a_generic_base.name, cache=tmp_path / "kept").encode(TEXTS), vectors)
+    np.testing.assert_array_equal(InBedder(with_base_encoder.name, cache=tmp_path / "kept").encode(TEXTS), vectors)

@@ -7,7 +7,7 @@ from inbedder.errors import format_names, format_value
     ("value", "text"),
     [("it", "'it'"), ("\x1b[2J\x9b2J\r", r"'\x1b[2J\x9b2J\r'"), (7, "7"), (["a"], "['a']"), ("Größe 😀", "'Größe 😀'")],
 )
-def test_a_value_is_shown_as_its_repr(value, text):
+def test_a_value_is_formatted_as_its_repr(value, text):
     assert format_value(value) == text
 
 
@@ -20,7 +20,7 @@ def test_long_and_deep_values_are_cut():
         assert format_value(value).isprintable()
 
 
-def test_a_list_of_names_is_cut_and_the_rest_counted():
+def test_a_long_list_of_names_is_cut_and_counted():
     assert format_names(["a", "b"]) == "'a', 'b'"
     assert format_names(range(20)).endswith(", 19")
     assert format_names(range(1021)).endswith(", 19 and 1,001 more")

@@ -22,8 +22,8 @@ def test_documented_names_stay_importable():
 
 
 def test_no_symbolic_link_is_tracked():
-    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    assert not [line for line in listed.splitlines() if line.startswith("120000")]
+    process = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    assert not [line for line in process.splitlines() if line.startswith("120000")]
 
 
 def test_importing_the_package_is_cheap_and_names_are_lazy():

@@ -1,4 +1,4 @@
-"""Each odd file of tests/data/odd gives what expected.json says, read whole and as a stream: so many texts, or a refusal."""
+"""Each odd file of tests/data/odd gives the number of texts or the error of expected.json, read as a table and as a stream."""
 
 import json
 from pathlib import Path
@@ -12,22 +12,22 @@ ODD = Path(__file__).parent / "data" / "odd"
 EXPECTED = json.loads((ODD / "expected.json").read_text(encoding="utf-8"))
 
 
-def texts_of(name, *, skip_bad):
-    """Texts of both ways of reading; None where the file is refused."""
-    found = []
+def read_both_ways(name, *, skip_bad):
+    """Read a file as a table and as a stream; None if the file is refused."""
+    results = []
     try:
-        found.append(read_table(str(ODD / name), skip_bad=skip_bad).texts)
+        results.append(read_table(str(ODD / name), skip_bad=skip_bad).texts)
     except InputError:
-        found.append(None)
+        results.append(None)
     try:
         with open_texts(str(ODD / name), skip_bad=skip_bad) as stream:
-            found.append([text for _, text in stream])
+            results.append([text for _, text in stream])
     except InputError:
-        found.append(None)
-    return found
+        results.append(None)
+    return results
 
 
-def test_every_odd_file_is_expected_to_do_something():
+def test_every_odd_file_has_an_expected_result():
     assert {path.name for path in ODD.iterdir() if path.suffix not in (".py", ".json") or "_" in path.name} <= set(EXPECTED)
     assert set(EXPECTED) <= {path.name for path in ODD.iterdir()}
     assert len(EXPECTED) >= 60
@@ -36,8 +36,8 @@ def test_every_odd_file_is_expected_to_do_something():
 
 @pytest.mark.parametrize("skip_bad", [False, True], ids=["whole", "bad rows left out"])
 @pytest.mark.parametrize("name", EXPECTED)
-def test_an_odd_file_gives_what_is_expected_of_it(name, skip_bad):
-    whole, streamed = texts_of(name, skip_bad=skip_bad)
-    assert whole == streamed
+def test_an_odd_file_gives_its_expected_result(name, skip_bad):
+    texts, streamed = read_both_ways(name, skip_bad=skip_bad)
+    assert texts == streamed
     expected = EXPECTED[name]["skip_bad" if skip_bad else "texts"]
-    assert ("refused" if whole is None else len(whole)) == expected
+    assert ("refused" if texts is None else len(texts)) == expected

@@ -33,14 +33,14 @@ def test_defaults_pass_their_own_checks():
     assert Options.parse().get_changed_options() == {}
 
 
-def test_values_are_brought_into_one_form():
+def test_values_are_normalised():
     options = Options.parse(device=torch.device("cpu"), dtype=torch.bfloat16, layer=np.int64(2), filter_words=["a"])
     assert options.get_changed_options() == {"device": "cpu", "dtype": "bfloat16", "layer": 2, "filter_words": ("a",)}
     assert Options.parse(dtype=np.float32).model.dtype == "float32"
     assert Options.parse(seed=7) == Options.parse()  # a greedy answer has no seed
 
 
-def test_an_unknown_option_is_refused_with_those_that_there_are():
+def test_an_unknown_option_is_refused_with_a_list_of_options():
     with pytest.raises(InputError, match=r"There is no option 'poling'. InBedder takes: 'add_generic'"):
         Options.parse(poling="avg-gen")
 

@@ -1,4 +1,4 @@
-"""Data is found inside an installed package and beside a package of a checkout."""
+"""Data is found inside an installed package and next to a package of a checkout."""
 
 import sys
 
@@ -8,12 +8,12 @@ from inbedder.package_data import find_data_folder
 
 
 @pytest.mark.parametrize("package", ["inbedder", "inbedder_finetune", "inbedder_evaluation"])
-def test_checkout_keeps_data_beside_the_package(package):
+def test_a_checkout_has_data_next_to_the_package(package):
     name = {"inbedder": "prompts", "inbedder_finetune": "recipes", "inbedder_evaluation": "data"}[package]
     assert any(find_data_folder(package, name).iterdir())
 
 
-def test_installed_data_comes_first(tmp_path, monkeypatch):
+def test_installed_data_takes_precedence(tmp_path, monkeypatch):
     (tmp_path / "package_of_a_wheel" / "prompts").mkdir(parents=True)
     (tmp_path / "package_of_a_wheel" / "__init__.py").touch()
     (tmp_path / "prompts").mkdir()

@@ -30,10 +30,10 @@ def test_each_pooling_averages_its_positions(pooling, first, second):
 
 @pytest.mark.parametrize("pooling", HIDDEN)
 def test_left_and_right_padding_pool_the_same_states(pooling):
-    left = masked_mean(STATES, mask_positions(pooling, LEFT, GENERATED))
+    pooled = masked_mean(STATES, mask_positions(pooling, LEFT, GENERATED))
     shifted = STATES.clone()
     shifted[0, :5] = STATES[0, :5].roll(-2, 0)
-    assert torch.equal(left, masked_mean(shifted, mask_positions(pooling, RIGHT, GENERATED)))
+    assert torch.equal(pooled, masked_mean(shifted, mask_positions(pooling, RIGHT, GENERATED)))
 
 
 @pytest.mark.parametrize(("pooling", "expected"), [("avg-gen", 4.0), ("last-gen", 4.0), ("avg-all", 3.0)])
@@ -50,13 +50,13 @@ def test_positions_that_predict_special_tokens_are_left_out_but_never_all():
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=6, max_size=6), min_size=1, max_size=5))
-def test_last_true_is_the_last_true(rows):
-    kept = keep_last_true(torch.tensor(rows))
-    for row, one in zip(rows, kept.tolist(), strict=True):
+def test_keep_last_true_keeps_the_last_true(rows):
+    mask = keep_last_true(torch.tensor(rows))
+    for row, mask_row in zip(rows, mask.tolist(), strict=True):
         expected = [False] * 6
         if any(row):
             expected[5 - row[::-1].index(True)] = True
-        assert one == expected
+        assert mask_row == expected
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.sampled_from(HIDDEN))
@@ -68,7 +68,7 @@ def test_padding_never_reaches_a_vector(length, padding, pooling):
     assert masked_mean(states, mask_positions(pooling, prompt, generated)).item() == 1.0
 
 
-def test_means_are_taken_in_float32():
+def test_means_are_computed_in_float32():
     states = torch.full((1, 1000, 1), 1.001, dtype=torch.bfloat16)
     pooled = masked_mean(states, torch.ones(1, 1000, dtype=torch.bool))
     assert pooled.dtype == torch.float32
@@ -85,7 +85,7 @@ def test_means_are_taken_in_float32():
         ("re_encode", "re-enc", None),
     ],
 )
-def test_the_authors_names_are_understood(name, pooling, layer):
+def test_the_authors_names_are_parsed(name, pooling, layer):
     assert parse_pooling(name) == (pooling, layer)
 
 

@@ -14,33 +14,33 @@ def spec(make_model):
     return InBedder(make_model("bert"), beside=make_model("roberta"), filter_words=("the",)).spec
 
 
-def test_json_gives_back_an_equal_spec(spec, make_model):
+def test_json_round_trips(spec, make_model):
     reencoding = InBedder(make_model("opt"), pooling="re-enc", reencoding=Reencoding(n=2)).spec
-    for one in (spec, reencoding):
-        assert VectorSpec.from_json(one.to_json()) == one
-        assert VectorSpec.from_dict(json.loads(json.dumps(one.to_dict()))).key() == one.key()
+    for example in (spec, reencoding):
+        assert VectorSpec.from_json(example.to_json()) == example
+        assert VectorSpec.from_dict(json.loads(json.dumps(example.to_dict()))).key() == example.key()
 
 
-def test_names_of_files_say_nothing_of_vectors(spec):
+def test_locations_of_files_do_not_matter(spec):
     renamed = replace(spec, model="elsewhere", hub_revision="main", second_model=replace(spec.second_model, model="there"))
     assert renamed.key() == spec.key()
     assert renamed.differences(spec, exact=True) == []
 
 
-def test_differences_are_named_in_words(spec):
-    other = replace(spec, encoding=replace(spec.encoding, mask_length=6), second_model=replace(spec.second_model, weights="x"))
-    assert spec.differences(other) == [
+def test_differences_are_described(spec):
+    changed = replace(spec, encoding=replace(spec.encoding, mask_length=6), second_model=replace(spec.second_model, weights="x"))
+    assert spec.differences(changed) == [
         "mask_length was 3 and is 6",
         f"second_model weights was {spec.second_model.weights!r} and is 'x'",
     ]
-    assert spec.key() != other.key()
+    assert spec.key() != changed.key()
 
 
-def test_a_missing_second_model_is_named(spec):
+def test_a_missing_second_model_is_a_difference(spec):
     assert any(line.startswith("second_model weights was") for line in spec.differences(replace(spec, second_model=None)))
 
 
-def test_cached_vectors_depend_on_nothing_that_is_combined_later(spec):
+def test_the_spec_of_pooled_states_ignores_the_combination(spec):
     combined = replace(spec, encoding=replace(spec.encoding, subtract_instruction=True, normalize=True), base_encoder="x")
     assert combined.of_pooled_states().key() == spec.of_pooled_states().key()
     assert spec.of_pooled_states(("a",)).key() != spec.of_pooled_states().key()
@@ -53,15 +53,15 @@ def test_a_damaged_spec_is_refused(text):
         VectorSpec.from_json(text)
 
 
-def test_a_stored_option_of_another_kind_is_refused(spec):
+def test_a_stored_option_of_another_type_is_refused(spec):
     table = spec.to_dict()
     table["encoding"]["layer"] = "last"
     with pytest.raises(InputError, match="layer must be a whole number"):
         VectorSpec.from_dict(table)
 
 
-def test_a_model_that_differs_is_refused_with_what_to_do(spec):
-    other = replace(spec, encoding=replace(spec.encoding, layer=1))
+def test_another_model_is_refused_with_advice(spec):
+    changed = replace(spec, encoding=replace(spec.encoding, layer=1))
     with pytest.raises(InputError, match=r"It was made with .* read in another way: layer was -1 and is 1. .* Do this."):
-        spec.check(other, "It was made", "Do this.")
+        spec.check(changed, "It was made", "Do this.")
     spec.check(replace(spec, precision="bfloat16"), "It was made", "Do this.")

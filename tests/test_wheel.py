@@ -108,24 +108,24 @@ def test_the_adapter_of_small_completes_the_wheel(built_wheels, environment, cle
 @pytest.mark.slow
 def test_the_sdist_holds_what_git_holds(built_wheels):
     """But for what concerns the repository alone."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
+    process = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if process.returncode:
         pytest.skip("no git")
     with tarfile.open(next(built_wheels.glob("*.tar.gz"))) as archive:
         names_in_archive = {name.partition("/")[2] for name in archive.getnames()}
-    missing = [name for name in listed.stdout.splitlines() if (ROOT / name).exists() and name not in names_in_archive]
+    missing = [name for name in process.stdout.splitlines() if (ROOT / name).exists() and name not in names_in_archive]
     assert [name for name in missing if not name.startswith(".")] == []
 
 
 @pytest.mark.slow
 def test_what_was_built_can_be_published(built_wheels):
     pytest.importorskip("twine")
-    checked = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "twine", "check", "--strict", *built_wheels.glob("*.whl"), *built_wheels.glob("*.tar.gz")],
         capture_output=True,
         text=True,
     )
-    assert checked.returncode == 0, checked.stdout
+    assert process.returncode == 0, process.stdout
 
 
 @pytest.mark.slow
@@ -149,8 +149,8 @@ def test_an_empty_environment_groups_measures_and_looks_at_a_recipe(inbedder, tm
 
 @pytest.mark.slow
 def test_no_requirement_of_the_environment_is_broken(environment, clean):
-    checked = subprocess.run([environment / "bin" / "python", "-m", "pip", "check"], env=clean, capture_output=True, text=True)
-    assert checked.returncode == 0, checked.stdout
+    process = subprocess.run([environment / "bin" / "python", "-m", "pip", "check"], env=clean, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout
 
 
 @pytest.mark.slow
