@@ -1,1 +1,1 @@
-"""Measuring how well embedders follow instructions."""
+"""Evaluation of how well embedders follow instructions."""

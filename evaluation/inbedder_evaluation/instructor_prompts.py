@@ -1,7 +1,7 @@
-"""Questions in the words that INSTRUCTOR's models were trained on: "Represent the (domain) text type for task objective: ".
+"""Questions reworded as INSTRUCTOR's training prompts: "Represent the (domain) text type for task objective: ".
 
-A contrastive instructed encoder has never read a question as its instruction, so asking it one measures something else than the
-model (INSTRUCTOR paper, section 2.3 and table 4). ``prompts/represent.yaml`` has the form of each test's question.
+INSTRUCTOR's models were never trained on questions, so a question does not measure them fairly (INSTRUCTOR paper,
+section 2.3 and table 4). ``prompts/represent.yaml`` holds the prompt for each test's question.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def _read_forms() -> dict[str, Any]:
 
 
 def to_instructor_prompt(instruction: str) -> str:
-    """An instruction as INSTRUCTOR would be asked it.
+    """Reword an instruction as an INSTRUCTOR prompt.
 
     Args:
-        instruction: A question of a test, or any other; one that is in INSTRUCTOR's words, and none ("").
+        instruction: Any question, an INSTRUCTOR prompt, or an empty string.
 
     Returns:
-        The form in ``prompts/represent.yaml``, a general one for a question that is not there; these two end in a space, behind
-        which the text stands. Other instructions come back as they are.
+        The prompt in ``prompts/represent.yaml``, or a general one for a question that is not listed; both end in a space, so
+        that the text can follow. INSTRUCTOR prompts and empty strings are returned unchanged.
     """
     if not instruction.strip() or instruction.startswith("Represent the "):
         return instruction

@@ -1,4 +1,4 @@
-"""The metrics of the tasks, as percentages or correlations times 100."""
+"""Metrics of the tasks, as percentages or correlations times 100."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
 
 
 def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> float:
-    """Share of triplets whose anchor is strictly more similar to the closer text, in percent (ties are failures).
+    """Compute the percentage of triplets whose anchor is strictly more similar to the closer text (ties are failures).
 
     Args:
         anchors: Shape (n, d).
@@ -26,7 +26,7 @@ def triplet_success(anchors: Vectors, closer: Vectors, farther: Vectors) -> floa
 
 
 def triplet_wins(anchors: Vectors, closer: Vectors, farther: Vectors) -> NDArray[np.bool_]:
-    """Whether the anchor of each triplet is strictly more similar to the closer text.
+    """Test for each triplet whether its anchor is strictly more similar to the closer text.
 
     Args:
         anchors: Shape (n, d).
@@ -34,13 +34,13 @@ def triplet_wins(anchors: Vectors, closer: Vectors, farther: Vectors) -> NDArray
         farther: Shape (n, d).
 
     Returns:
-        n truth values.
+        n booleans.
     """
     return np.asarray(compute_row_cosines(anchors, closer) > compute_row_cosines(anchors, farther))
 
 
 def harmonic_mean(values: Sequence[float]) -> float:
-    """Harmonic mean of non-negative scores; 0 when one of them is 0.
+    """Compute the harmonic mean of non-negative scores; it is 0 when one of them is 0.
 
     Args:
         values: At least one score.
@@ -52,7 +52,7 @@ def harmonic_mean(values: Sequence[float]) -> float:
 
 
 def spearman(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float] | NDArray[Any]) -> float:
-    """Spearman correlation times 100, ties by average rank; 0 when one side is constant.
+    """Compute the Spearman correlation times 100, with average ranks for ties; it is 0 when one side is constant.
 
     Args:
         similarities: n numbers.
@@ -67,7 +67,7 @@ def spearman(similarities: Sequence[float] | NDArray[Any], scores: Sequence[floa
 
 
 def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float] | NDArray[Any]) -> float:
-    """Pearson correlation times 100; 0 when one side is constant.
+    """Compute the Pearson correlation times 100; it is 0 when one side is constant.
 
     Args:
         similarities: n numbers.
@@ -83,13 +83,13 @@ def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float
 
 
 def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str = "k-means") -> float:
-    """V-measure times 100 of k-means with as many clusters as there are labels.
+    """Compute the V-measure times 100 of k-means with as many clusters as there are distinct labels.
 
     Args:
         vectors: Shape (n, d).
         labels: n labels.
         seed: Seed of k-means.
-        protocol: As ``group_vectors`` takes it.
+        protocol: "k-means" or "paper", see ``group_vectors``.
 
     Returns:
         0 to 100.
@@ -100,17 +100,17 @@ def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str 
 
 
 def group_vectors(vectors: Vectors, count: int, seed: int, protocol: str = "k-means") -> NDArray[np.int32]:
-    """The groups of k-means.
+    """Group vectors by k-means.
 
     Args:
         vectors: Shape (n, d).
-        count: How many groups.
+        count: Number of groups.
         seed: Seed of k-means.
-        protocol: "k-means" (on vectors of length 1, best of ten starts) or "paper": mini-batch k-means of 500 on the vectors as
-            they are, one start, which is what the InBedder authors' code does.
+        protocol: "k-means" (normalised vectors, best of ten starts) or "paper" (mini-batch k-means with batches of 500, vectors
+            not normalised, one start), which is what the InBedder authors' code does.
 
     Returns:
-        The group of each vector.
+        The group of each vector, int32, shape (n,).
     """
     from sklearn.cluster import KMeans, MiniBatchKMeans
 

@@ -1,11 +1,11 @@
-"""InBedder as mteb sees a model, and any mteb model as our runner sees an embedder.
+"""Adapters between InBedder and mteb, in both directions.
 
     import mteb
     from inbedder_evaluation.mteb_encoder import MtebEncoder
 
     mteb.evaluate(MtebEncoder("mini"), mteb.get_tasks(tasks=["Banking77Classification"]))
 
-The task's prompt is the instruction; ``instructions`` gives better ones by task name.
+The task's prompt is the instruction; ``instructions`` replaces it for the tasks that it names.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class MtebEncoder(AbsEncoder):
-    """An InBedder that mteb can evaluate: the instruction is the task's prompt."""
+    """An InBedder that mteb can evaluate; its instruction is the task's prompt."""
 
     def __init__(
         self,
@@ -50,20 +50,20 @@ class MtebEncoder(AbsEncoder):
         instructions: Mapping[str, str] | None = None,
         **options: Any,
     ) -> None:
-        """Load or take a model.
+        """Load a model, or wrap a loaded one.
 
         Args:
-            model: A name as ``InBedder`` takes it, or an InBedder.
-            revision: Branch, tag or commit on the hub, for a name.
-            device: A torch device, for a name.
-            instructions: Instruction by task name, in place of the tasks' own prompts.
-            **options: As ``InBedder`` takes them, for a name.
+            model: A model name, hub id or folder, or a loaded InBedder.
+            revision: Branch, tag or commit on the hub; only used with a name.
+            device: A torch device; only used with a name.
+            instructions: Instruction by task name; replaces the prompts of these tasks.
+            **options: Further arguments of ``InBedder``; only used with a name.
         """
         self.model = InBedder(model, revision=revision, device=device, **options) if isinstance(model, str) else model
         self.instructions = dict(instructions or {})
         revision = fingerprint(
             [], [self.model.spec.key(), self.instructions]
-        )  # mteb keeps results by it: another way of reading must not find another's
+        )  # mteb caches results by revision, so every setting that changes vectors must change it
         self.mteb_model_meta = describe(f"inbedder/{Path(self.model.name).name}", revision)
 
     def encode(
@@ -80,11 +80,11 @@ class MtebEncoder(AbsEncoder):
 
         Args:
             inputs: Batches with a "text" list each.
-            task_metadata: What the task says of itself; its prompt is the instruction.
+            task_metadata: The task's metadata; its prompt is the instruction.
             hf_split: Not used.
             hf_subset: Not used.
-            prompt_type: Whether these are queries or documents, for tasks that ask them differently.
-            **kwargs: batch_size is used.
+            prompt_type: Query or document, for tasks that have a prompt for each.
+            **kwargs: Only batch_size is used.
 
         Returns:
             float32, shape (n, d).
@@ -94,20 +94,20 @@ class MtebEncoder(AbsEncoder):
 
 
 class FunctionEncoder(AbsEncoder):
-    """A function from texts to vectors that mteb can evaluate; texts seen before are not computed again."""
+    """A function from texts to vectors that mteb can evaluate; it computes the vector of each text once."""
 
     def __init__(self, encode: Callable[[Sequence[str]], Vectors]) -> None:
-        """Take a function.
+        """Wrap a function.
 
         Args:
-            encode: n texts to vectors, shape (n, d).
+            encode: Turns n texts into vectors, shape (n, d).
         """
         self._encode = encode
         self._vectors: dict[str, Any] = {}
         self.mteb_model_meta = describe("inbedder/function", "none")
 
     def remember(self, texts: Sequence[str]) -> None:
-        """Compute the vectors of texts, in one call for those that are new.
+        """Compute the vectors of new texts in one call and cache them.
 
         Args:
             texts: n texts.
@@ -117,11 +117,11 @@ class FunctionEncoder(AbsEncoder):
             self._vectors.update(zip(new, self._encode(new), strict=True))
 
     def encode(self, inputs: DataLoader[Any], **_kwargs: Any) -> Vectors:
-        """Look the texts up, or compute their vectors.
+        """Look up the vectors of the texts; compute those that are not cached.
 
         Args:
             inputs: Batches with a "text" list each.
-            **_kwargs: What mteb says of the task; not used.
+            **_kwargs: mteb's description of the task; not used.
 
         Returns:
             float32, shape (n, d).
@@ -129,7 +129,7 @@ class FunctionEncoder(AbsEncoder):
         return self.get_vectors(list_texts(inputs))
 
     def get_vectors(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of texts, computed where they are new.
+        """Get the vectors of texts; compute those that are not cached.
 
         Args:
             texts: n texts.
@@ -142,11 +142,11 @@ class FunctionEncoder(AbsEncoder):
 
 
 def make_loader(texts: Sequence[str], batch_size: int = 64) -> DataLoader[Any]:
-    """Texts as mteb hands them to a model.
+    """Build a data loader of texts, as mteb passes them to a model.
 
     Args:
         texts: n texts.
-        batch_size: Texts a batch.
+        batch_size: Texts per batch.
 
     Returns:
         Batches with a "text" list each.
@@ -158,15 +158,15 @@ def make_loader(texts: Sequence[str], batch_size: int = 64) -> DataLoader[Any]:
 
 
 def make_metadata(instruction: str | None, name: str = "Instructed", **fields_of_task: Any) -> TaskMetadata:
-    """What an mteb task says of itself, with an instruction as its prompt.
+    """Build the metadata of an mteb task whose prompt is an instruction.
 
     Args:
-        instruction: The prompt; None for none.
+        instruction: The prompt; None leaves it out.
         name: Name of the task.
         **fields_of_task: Other fields of mteb's TaskMetadata.
 
     Returns:
-        mteb's description of a task.
+        mteb's metadata of a task.
     """
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -184,34 +184,34 @@ def make_metadata(instruction: str | None, name: str = "Instructed", **fields_of
 
 
 def list_texts(inputs: DataLoader[Any]) -> list[str]:
-    """All texts of a loader, in order."""
+    """List all texts of a loader, in order."""
     return [text for batch in inputs for text in batch["text"]]
 
 
 def describe(name: str, revision: str) -> ModelMeta:
-    """What mteb stores about a model.
+    """Describe a model to mteb.
 
     Args:
-        name: As organisation/name.
-        revision: What identifies the weights.
+        name: Organisation and name, separated by a slash.
+        revision: Identifies the weights and settings.
 
     Returns:
-        mteb's description with cosine similarity.
+        mteb's metadata of a model that is compared by cosine similarity.
     """
     return ModelMeta.create_empty({"name": name, "revision": revision, "similarity_fn_name": ScoringFunction.COSINE})
 
 
 def load_mteb_model(name: str) -> Any:
-    """A model through mteb: one of its own, or any sentence-transformers folder.
+    """Load a model through mteb: one that mteb knows, or any sentence-transformers folder.
 
     Args:
-        name: A model of mteb, a hub id, a folder, or all-MiniLM-L6-v2 (which the extra ``mini`` brings: no network).
+        name: A model of mteb, a hub id, a folder, or all-MiniLM-L6-v2 (installed by the extra ``mini``, no network needed).
 
     Returns:
         The model, with mteb's encoder protocol.
 
     Raises:
-        ModelError: When it cannot be loaded.
+        ModelError: When the model cannot be loaded.
     """
     import mteb
     from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
@@ -228,7 +228,7 @@ def load_mteb_model(name: str) -> Any:
     except Exception as error:
         raise ModelError(
             f"mteb cannot load {name!r} ({type(error).__name__}: {error}). Give a model that mteb knows, a hub id "
-            "(with a network), or a folder of a sentence-transformers model."
+            "(needs a network), or the folder of a sentence-transformers model."
         ) from error
-    model.prompt_priority = (PromptSource.DEFAULT_TASK_PROMPT,)  # the instruction asked for, not one by the kind of task
+    model.prompt_priority = (PromptSource.DEFAULT_TASK_PROMPT,)  # use our instruction, not mteb's prompt for the task type
     return model

@@ -1,15 +1,16 @@
-"""The bundled models and our tasks under names that mteb knows, in Python and on its command line.
+"""Registration of the bundled models and our tasks with mteb, for Python and for its command line.
 
-    import inbedder_evaluation.mteb_registry  # from here on mteb knows "inbedder/mini" and "inbedder/small"
+    import inbedder_evaluation.mteb_registry  # registers "inbedder/mini" and "inbedder/small"
 
     mteb.evaluate(mteb.get_model("inbedder/mini"), mteb.get_tasks(tasks=["ShippedInstructSTSB"]))
 
-mteb has no plugins, so its ``mteb`` command does not see what another package brings. The same command with ours on board is
+mteb has no plugins, so its ``mteb`` command does not find models and tasks of other packages. This command does the same and
+finds ours::
 
     python -m inbedder_evaluation.mteb_registry run -m inbedder/mini -t ShippedIntentEmotionEmotion ShippedInstructSTSB
 
-Tasks whose name begins with Shipped come with the package; the others (``IntentEmotionEmotion``, ``NYTTopicClustering``, ...) are
-the papers' own sets on the hub.
+Tasks whose name begins with Shipped use rows that come with the package; the others (``IntentEmotionEmotion``,
+``NYTTopicClustering``, ...) use the papers' own sets on the hub.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def load(name: str, revision: str | None = None, device: str | None = None, **op
     """Load a bundled model for mteb.
 
     Args:
-        name: Such as inbedder/mini.
-        revision: What mteb keeps results by; not used.
+        name: The registered name, such as inbedder/mini.
+        revision: The revision under which mteb caches results; not used.
         device: A torch device.
-        **options: As ``MtebEncoder`` takes them; what mteb gives without a value is left out.
+        **options: Further arguments of ``MtebEncoder``; those that are None are left out.
 
     Returns:
         A model with mteb's encoder protocol.
@@ -58,7 +59,7 @@ def load(name: str, revision: str | None = None, device: str | None = None, **op
 
 
 def register() -> None:
-    """Make models and tasks known to mteb; a second time changes nothing."""
+    """Register the models and tasks with mteb; a second call changes nothing."""
     for name, folder in ADAPTERS.items():
         changes = {"loader": load, "use_instructions": True, "open_weights": True, "license": "apache-2.0"}
         meta = describe(f"{ORGANISATION}/{name}", hash_file(folder / CHECKSUMS)[:40])
@@ -76,7 +77,7 @@ def _add(task: Any) -> None:
 
 
 def _make_shipped_task(task: Any, rows: Rows) -> Any:
-    """A task on rows that come with the package."""
+    """Make a task on rows that come with the package."""
 
     def load_data(self: Any, *_args: Any, **_options: Any) -> None:
         from datasets import Dataset, DatasetDict

@@ -1,4 +1,4 @@
-"""Cells of the standard tasks as mteb's own result files, which mteb's ResultCache loads."""
+"""Export of standard tasks to mteb's result files, which mteb's ResultCache loads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from inbedder_evaluation.tasks.task import Task
 
 
 def save_as_mteb(cells: Sequence[Cell], tasks: Sequence[Task], folder: Path) -> int:
-    """Write the raw cells of standard tasks into a folder of mteb results: one file per model and task, means over the seeds.
+    """Write the raw cells of standard tasks as mteb results: one file per model and task, scores averaged over seeds.
 
     Args:
-        cells: What was measured.
-        tasks: On what.
-        folder: Where; ``mteb.ResultCache(folder)`` reads it.
+        cells: The measured cells.
+        tasks: The tasks they were measured on.
+        folder: The folder to write to; ``mteb.ResultCache(folder)`` reads it.
 
     Returns:
-        How many files were written.
+        Number of files written.
     """
     standard = {task.info.name: task.task for task in tasks if isinstance(task, StandardTask)}
     if not standard:

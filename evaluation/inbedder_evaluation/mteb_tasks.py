@@ -1,7 +1,7 @@
-"""Triplets and conditional similarity as mteb tasks, and the paper's sets in mteb's form.
+"""Triplet and conditional similarity tasks for mteb, and the paper's sets as mteb tasks.
 
-mteb has neither kind. Both classes are used like its own: a subclass names a set of the hub in ``metadata``, or
-``with_rows`` gives local rows. Models get the instruction as the task's prompt, whatever their own form of prompting is::
+mteb has neither kind of task. Both classes work like mteb's own: a subclass names a set of the hub in ``metadata``, or
+``with_rows`` supplies local rows. Models receive the instruction as the task's prompt, whatever prompt template they use::
 
     mteb.evaluate(MtebEncoder("mini"), [IntentEmotionEmotion(), IntentEmotionIntent(), InstructSTSBTask()])
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 
 
 class InstructedTask(AbsTask):
-    """What both kinds share: rows of texts that are encoded under a prompt."""
+    """Base class of both kinds: rows of texts that are encoded under a prompt."""
 
     metadata: Any
-    """What mteb's task says of itself."""
+    """mteb's metadata of the task."""
     text_columns: tuple[str, ...] = ()
     """Columns that hold texts."""
 
     def with_rows(self, rows: Rows, split: str = "test") -> InstructedTask:
-        """Measure on local rows instead of the hub's.
+        """Use local rows instead of the hub's.
 
         Args:
-            rows: Objects with the task's columns.
+            rows: Rows with the task's columns.
             split: Name of the split.
 
         Returns:
@@ -53,7 +53,7 @@ class InstructedTask(AbsTask):
 
         self.dataset = DatasetDict({split: Dataset.from_list(rows)})
         self.data_loaded = True
-        mark = fingerprint(rows)  # so that mteb does not take the hub's results for these, or the other way round
+        mark = fingerprint(rows)  # keeps mteb from confusing these results with those of the hub's set
         changes = {"name": f"{type(self).metadata.name}-{mark[:8]}", "dataset": {"path": "local rows", "revision": mark}}
         self.metadata = self.metadata.model_copy(update=changes)
         return self
@@ -74,7 +74,7 @@ class InstructedTask(AbsTask):
 class AbsTaskTriplets(InstructedTask):
     """Triplets (InBedder paper, section 3.2): is the anchor more similar to the positive than to the negative?
 
-    Columns anchor, positive, negative; the score triplet_accuracy is the share of successes, ties being failures.
+    The columns are anchor, positive and negative. The score triplet_accuracy is the share of successes; ties are failures.
     """
 
     text_columns = ("anchor", "positive", "negative")
@@ -87,9 +87,10 @@ class AbsTaskTriplets(InstructedTask):
 
 
 class AbsTaskConditionalSTS(InstructedTask):
-    """Similarity of two sentences under a condition of their own (C-STS; InstructSTSB).
+    """Similarity of two sentences, with one condition per pair (C-STS; InstructSTSB).
 
-    Columns sentence1, sentence2, the instruction or condition, and a score; Spearman and Pearson of the cosines.
+    The columns are sentence1, sentence2, the instruction or condition, and a score. The scores are the Spearman and Pearson
+    correlations of the cosines with that column.
     """
 
     text_columns = ("sentence1", "sentence2")
@@ -133,13 +134,13 @@ class IntentEmotionIntent(AbsTaskTriplets):
 
 
 class InstructSTSBTask(AbsTaskConditionalSTS):
-    """InstructSTSB."""
+    """InstructSTSB, the authors' set on the hub."""
 
     metadata = make_metadata("What is this text about?", "InstructSTSB", dataset=_set("instruct sts", "InstructSTSB"))
 
 
 class _NYT(AbsTaskClusteringLegacy):
-    """mteb's own clustering, with the authors' columns turned into its."""
+    """mteb's clustering task, on the authors' columns converted to mteb's."""
 
     def dataset_transform(self, num_proc: int | None = None, **_options: Any) -> None:
         from datasets import Dataset, DatasetDict
@@ -155,12 +156,12 @@ def _make_clustering_metadata(name: str, criterion: str) -> Any:
 
 
 class NYTTopicClustering(_NYT):
-    """New York Times articles by topic."""
+    """New York Times articles, clustered by topic."""
 
     metadata = _make_clustering_metadata("NYTTopicClustering", "topic")
 
 
 class NYTLocationClustering(_NYT):
-    """New York Times articles by location."""
+    """New York Times articles, clustered by location."""
 
     metadata = _make_clustering_metadata("NYTLocationClustering", "location")

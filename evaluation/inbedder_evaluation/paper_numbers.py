@@ -1,7 +1,7 @@
-"""What the InBedder paper's models reached, and whether a measurement on its sets found the same.
+"""Published scores of the InBedder paper's models, and their comparison with our measurements.
 
-``data/paper.json`` holds the numbers of the authors' own runs and names their source. Clusterings depend on a seed that the
-authors left open, so they may differ more than the other scores do.
+``data/paper.json`` holds the scores of the authors' own runs and names their source. Clustering depends on a seed that the
+authors do not state, so its scores may differ more than the others.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from inbedder_evaluation.tasks.task import SHIPPED
 AWARENESS = ("IntentEmotion", "InstructSTSB", "NYT two-criteria clustering")
 """The paper's tests of instruction awareness (its table 1)."""
 TOLERANCE_POINTS = {"clustering": 3.0}
-"""How far a score of a kind may lie from the published one, in points; others by ``DEFAULT_TOLERANCE_POINTS``."""
+"""Largest accepted difference from the published score by kind, in points; for other kinds, ``DEFAULT_TOLERANCE_POINTS``."""
 DEFAULT_TOLERANCE_POINTS = 1.0
 
 
 @cache
 def read_published_models() -> list[dict[str, Any]]:
-    """The models of the paper: name, measured_as (the name of the same measurement here), read, run and scores."""
+    """Read the paper's models: name, local_name (the name of the same measurement here), pooling, run and scores."""
     models: list[dict[str, Any]] = json.loads((SHIPPED / "paper.json").read_text(encoding="utf-8"))["models"]
     return models
 
 
 def make_published_table() -> list[list[str]]:
-    """The paper's models on its tests of instruction awareness.
+    """Make a table of the paper's models on its tests of instruction awareness.
 
     Returns:
-        Rows of cells, the header first; scores in percent, the authors' run or table last.
+        A header row and one row per model; scores in percent, the authors' run or table in the last column.
     """
     rows = [["model", "read as", *AWARENESS, "source"]]
     for model in read_published_models():
@@ -46,12 +46,12 @@ def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
     """Compare a measurement on the paper's own sets with the published numbers.
 
     Args:
-        cells: What was measured, under the names that ``data/paper.json`` gives.
+        cells: The measured cells, under the names in ``data/paper.json``.
 
     Returns:
-        A head row and one row per published score whose model was measured: model, task, expected, found (raw vectors, the mean
-        over seeds), difference, and "yes" or "no" to whether they agree; found and difference are empty where the task was not
-        measured. No row at all where no model of the paper was measured.
+        A header row and one row per published score of a measured model: model, task, expected, found (raw vectors, the mean
+        over seeds), difference, and "yes" or "no" for whether they agree. Found and difference are empty when the task was not
+        measured. The list is empty when no model of the paper was measured.
     """
     raw_cells = [cell for cell in select_newest(cells) if cell.vectors == "raw"]
     measured = {cell.model for cell in raw_cells}
