@@ -137,8 +137,8 @@ def render_context(
     examples_shown = [examples[place] for start in sampled_starts for place in (start, start + 1)]
     lines = [str(read_prompts("csts")["few_shot"]["instructions"][instruction]).strip()]
     lines += [
-        f"{render_query({column: getattr(shot_row, column) for column in COLUMNS}, kind)} {read_output_mark(kind)}{float(shot_row.label)}"
-        for shot_row in examples_shown
+        f"{render_query({column: getattr(shot, column) for column in COLUMNS}, kind)} {read_output_mark(kind)}{float(shot.label)}"
+        for shot in examples_shown
     ]
     return "".join(f"{line}\n" for line in lines if line)
 

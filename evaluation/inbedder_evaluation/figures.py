@@ -1,4 +1,4 @@
-"""Figures of results, as PNG files: bars, lines, boxes and tables of words."""
+"""Figures of results as PNG files: bars, lines, box plots and word tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#ff8ab7", "#a
 
 
 def _make_canvas(width: float, height: float, panels: int = 1) -> tuple[Any, Any]:
-    """A figure and the first of its panels."""
+    """Make a figure and return it with its first panel."""
     try:
         import matplotlib
     except ImportError as error:
@@ -38,12 +38,12 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def draw_bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str = "") -> None:
-    """Groups of bars: one group a name of the outer mapping, one bar a name of the inner.
+    """Draw grouped bars: one group per key of the outer mapping, one bar per key of the inner mapping.
 
     Args:
-        scores: Score by series by group.
+        scores: Score by group and series.
         path: A .png file.
-        title: Above the figure.
+        title: Title of the figure.
     """
     series = list(dict.fromkeys(name for inner in scores.values() for name in inner))
     names = [name.replace(", ", "\n").replace(" at ", "\nat ") for name in scores]
@@ -64,12 +64,12 @@ def draw_bars(scores: Mapping[str, Mapping[str, float]], path: Path, title: str 
 
 
 def draw_lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Path, label: str = "layer") -> None:
-    """One line a series over layers, or over whatever else is counted; panels stand side by side on one scale.
+    """Draw one line per series over layers or another count, in panels side by side with a shared scale.
 
     Args:
-        panels: Score by series by layer, by what stands above the panel.
+        panels: Score by panel title, layer and series.
         path: A .png file.
-        label: What is counted.
+        label: Label of the x-axis.
     """
     figure, first = _make_canvas(7 * len(panels), 4, len(panels))
     series = list(dict.fromkeys(name for scores in panels.values() for inner in scores.values() for name in inner))
@@ -88,20 +88,18 @@ def draw_lines(panels: Mapping[str, Mapping[int, Mapping[str, float]]], path: Pa
 
 
 def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
-    """Box plots of V-measures under correct, implicit and incorrect instructions (InBedder paper, figures 4 and 7).
+    """Draw box plots of V-measures under correct, implicit and incorrect instructions (InBedder paper, figures 4 and 7).
 
     Args:
-        cells: Cells of robustness tasks; other cells are passed over. Raw vectors are drawn, the mean over seeds.
+        cells: Cells of robustness tasks; others are skipped. The plots show raw vectors, averaged over seeds.
         path: A .png file.
 
     Raises:
-        InputError: When there is none.
+        InputError: When no cell belongs to a robustness task.
     """
     raw = [cell for cell in select_newest(cells) if cell.vectors == "raw" and "delta_ci_means" in cell.scores]
     if not raw:
-        raise InputError(
-            "There is no robustness task among these results. Run inbedder evaluate --data FOLDER --task robustness."
-        )
+        raise InputError("These results hold no robustness task. Run inbedder evaluate --data FOLDER --task robustness first.")
     tasks = list(dict.fromkeys(cell.task for cell in raw))
     models = list(dict.fromkeys(cell.model for cell in raw))
     figure, axes = _make_canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
@@ -144,10 +142,10 @@ def _is_numbered_score(key: str, kind: str) -> bool:
 
 
 def draw_word_table(rows: Sequence[Sequence[str]], path: Path) -> None:
-    """A table of words as a figure.
+    """Draw a table of words.
 
     Args:
-        rows: A head row and rows of the same length.
+        rows: A header row and body rows of the same length.
         path: A .png file.
     """
     figure, axes = _make_canvas(13, 0.5 + 0.32 * len(rows))

@@ -1,7 +1,7 @@
-"""What a model made of each item of a task, so that scores carry intervals and two models are compared item by item.
+"""Results per item of a task, for confidence intervals of scores and for paired comparisons of models.
 
-Items that depend on each other (both conditions of a pair, both criteria of a triplet, all triplets of one anchor) count as one
-unit, and the bootstrap draws units, with replacement: items of one unit are no independent evidence.
+Items that depend on each other (both conditions of a pair, both criteria of a triplet, all triplets of one anchor) form one
+unit. The bootstrap draws units with replacement, since items of one unit are not independent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _compute_v_measure(items: Columns) -> float:
 
 
 def _compute_agreement(labels: NDArray[np.int64], groups: NDArray[np.int64]) -> float:
-    """V-measure of whole numbers from 0, a hundred times as fast as scikit-learn's, which checks its arguments at each draw."""
+    """Compute the V-measure of integer labels without the argument checks that make scikit-learn's slow in a bootstrap."""
     from scipy.special import entr
 
     joint = labels * (groups.max() + 1) + groups
@@ -59,21 +59,21 @@ STATISTICS: dict[str, Callable[[Columns], float]] = {
     "pearson": lambda items: pearson(items["cosine"], items["rating"]),
     "mean": lambda items: float(np.mean(items["score"])),
 }
-"""How the main score follows from the items; the first two are harmonic means over the criteria."""
+"""Functions that compute the main score from the items; the first two are harmonic means over the criteria."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """All scores of a task and, of most kinds of task, the items behind its main score."""
+    """All scores of a task and, for most kinds of task, the items that its main score is computed from."""
 
     scores: dict[str, float]
-    """Every score by name."""
+    """Scores by name."""
     statistic: str = ""
-    """A name of ``STATISTICS``; none where no items are kept."""
+    """A name in ``STATISTICS``; empty when the task has no items."""
     units: Sequence[int] = ()
-    """Of each of n items the number of the unit that it belongs to."""
+    """Number of the unit that each of the n items belongs to."""
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """What is known of each item: n values per column, numbers or names."""
+    """Values per item: n numbers or names in each column."""
 
     @cached_property
     def _criteria(self) -> int:
@@ -81,7 +81,7 @@ class Outcomes:
 
     @cached_property
     def _arrays(self) -> Columns:
-        """The columns as numbers; names, of which only equality matters, by their place among the distinct ones."""
+        """The columns as numbers; a name becomes its index among the distinct names, since only equality matters."""
         arrays = {name: np.asarray(values) for name, values in self.columns.items()}
         return {
             name: np.unique(values, return_inverse=True)[1] if values.dtype.kind == "U" else values
@@ -89,13 +89,13 @@ class Outcomes:
         }
 
     def main_score(self, items: NDArray[np.int64]) -> float:
-        """The main score of some of the items.
+        """Compute the main score of some of the items.
 
         Args:
-            items: Their numbers, which may repeat.
+            items: Numbers of the items, which may repeat.
 
         Returns:
-            The score; NaN where a criterion has none of them.
+            The score; NaN when a criterion has none of these items.
         """
         sampled = {name: values[items] for name, values in self._arrays.items()}
         if "criterion" in sampled and not np.bincount(sampled["criterion"], minlength=self._criteria).all():
@@ -104,11 +104,11 @@ class Outcomes:
 
 
 def compute_success_rates(wins: Mapping[str, NDArray[np.bool_]], units: Mapping[str, Sequence[Hashable]]) -> Outcomes:
-    """The outcomes of triplets.
+    """Compute success rates of triplets.
 
     Args:
-        wins: By criterion, whether each triplet succeeds.
-        units: By criterion, of each triplet what it shares with others.
+        wins: Whether each triplet succeeds, by criterion.
+        units: A key of the unit that each triplet belongs to, by criterion.
 
     Returns:
         One success rate per criterion and their harmonic_mean, in percent, with the triplets.
@@ -123,33 +123,34 @@ def compute_success_rates(wins: Mapping[str, NDArray[np.bool_]], units: Mapping[
 
 
 def number_names(names: Sequence[Hashable]) -> list[int]:
-    """Names as numbers from 0 in order of their first appearance, equal names as equal numbers."""
+    """Number names from 0 in order of first appearance; equal names get equal numbers."""
     place = {name: number for number, name in enumerate(dict.fromkeys(names))}
     return [place[name] for name in names]
 
 
 def compute_interval(outcomes: Outcomes) -> tuple[float, float] | None:
-    """The 95% interval of a main score, by the percentiles of the bootstrap over units.
+    """Compute the 95% interval of a main score by a percentile bootstrap over units.
 
     Args:
-        outcomes: What became of the items.
+        outcomes: Scores and items of a task.
 
     Returns:
-        Both ends; None where no items are kept or there are too few of them.
+        Both ends; None when the task has no items or too few of them.
     """
     result = resample_units(outcomes.units, outcomes.main_score) if outcomes.statistic else None
     return None if result is None else result[0]
 
 
 def resample_units(units: Sequence[int], statistic: Callable[[NDArray[np.int64]], float]) -> Resampled | None:
-    """Draw the units anew, again and again, the same way each time that there are as many.
+    """Resample units with replacement; the draws depend only on the number of units.
 
     Args:
-        units: Of each item the number of its unit.
-        statistic: Numbers of items to a score.
+        units: Number of the unit of each item.
+        statistic: Computes a score from the numbers of some items.
 
     Returns:
-        The 95% interval of the score, and the score of each of ``RESAMPLES`` draws; None where a draw has none.
+        The 95% interval of the score, and the score of each of ``RESAMPLES`` draws; None when there are fewer than two units or a
+        draw has no finite score.
     """
     from scipy.stats import bootstrap
 
@@ -170,25 +171,25 @@ def resample_units(units: Sequence[int], statistic: Callable[[NDArray[np.int64]]
 
 
 def find_items_file(folder: Path, key: Sequence[Any]) -> Path:
-    """Where the items of a cell lie.
+    """Find the path of a cell's items.
 
     Args:
-        folder: The folder of a results file's items.
+        folder: Folder of a results file's items.
         key: The cell's ``key``.
 
     Returns:
-        The file, which need not exist.
+        The path, which need not exist.
     """
     return folder / f"{hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()[:16]}.json"
 
 
 def save_outcomes(folder: Path, key: Sequence[Any], outcomes: Outcomes) -> None:
-    """Keep the items of a cell.
+    """Save the items of a cell.
 
     Args:
-        folder: The folder of a results file's items; made if it is not there.
+        folder: Folder of a results file's items; created when missing.
         key: The cell's ``key``.
-        outcomes: What became of the items.
+        outcomes: Scores and items of the cell.
     """
     names = ("model", "model_revision", "task", "data_revision", "vectors", "seed")
     columns = {name: [_round_value(value) for value in np.asarray(values).tolist()] for name, values in outcomes.columns.items()}
@@ -203,14 +204,14 @@ def _round_value(value: Any) -> Any:
 
 
 def load_outcomes(folder: Path, key: Sequence[Any]) -> Outcomes | None:
-    """The items of a cell.
+    """Load the items of a cell.
 
     Args:
-        folder: The folder of a results file's items.
+        folder: Folder of a results file's items.
         key: The cell's ``key``.
 
     Returns:
-        What became of the items; None where none are kept.
+        Scores and items of the cell; None when they are not saved.
 
     Raises:
         InputError: When the file is damaged.

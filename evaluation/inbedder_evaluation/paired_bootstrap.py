@@ -1,8 +1,8 @@
-"""Two models on the same items: how far apart they are, and whether that is more than the choice of items (paired bootstrap).
+"""Paired bootstrap: the difference of two models on the same items, with a 95% interval and a p-value.
 
-Each draw takes the same units for both models, so what is easy or difficult for both falls out of the difference. The interval
-holds the middle 95% of the drawn differences; p is twice the share of draws on the other side of zero (at least 2 in 1,001).
-Scores of a clustering are means over the seeds, and its groups stay as they are while the texts are drawn.
+Each resample takes the same units for both models, so items that are easy or hard for both cancel out. The interval holds the
+middle 95% of the resampled differences; p is twice the share of resamples on the other side of zero (at least 2 in 1,001).
+Clustering scores are averaged over seeds; texts are resampled, and their groups stay fixed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from inbedder_evaluation.results import Cell, select_newest
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on one task."""
+    """The comparison of two models on one task."""
 
     task: str
     """Name of the task."""
@@ -33,48 +33,48 @@ class Comparison:
     first: float
     """Main score of the first model, the mean over seeds."""
     second: float
-    """Main score of the second."""
+    """Main score of the second model, the mean over seeds."""
     difference: float
     """First minus second."""
     interval: tuple[float, float] | None = None
-    """The 95% interval of the difference; None where the task keeps no items."""
+    """The 95% interval of the difference; None when the items of the task are not saved."""
     p: float | None = None
-    """How often a difference as large would come about if there were none; two-sided."""
+    """Two-sided p-value of the difference."""
 
 
 def find_model(name: str, models: Sequence[str]) -> str:
-    """The measured model that a name of ``--compare`` means.
+    """Find the measured model that a name given to ``--compare`` refers to.
 
     Args:
-        name: A model as tables show it, or what was given as --model or --baseline.
-        models: Names of all measured ones; with their instruction first.
+        name: A model name as tables show it, or a value of --model or --baseline.
+        models: Names of all measured models, those with an instruction first.
 
     Returns:
-        One of them: that very name, or the first that begins with it.
+        The model of exactly that name, or else the first whose name begins with it.
 
     Raises:
-        InputError: When there is none.
+        InputError: When no measured model matches.
     """
     for fits in (lambda model: model == name, lambda model: model.startswith(f"{name}, ")):
         if matches := [model for model in models if fits(model)]:
             return matches[0]
-    raise InputError(f"--compare names {name!r}, which was not measured. There are: {'; '.join(models)}.")
+    raise InputError(f"--compare names {name!r}, which was not measured. Measured models: {'; '.join(models)}.")
 
 
 def compare(cells: Sequence[Cell], first: str, second: str, items: Path) -> list[Comparison]:
     """Compare two models on each task and kind of vectors that both were measured on.
 
     Args:
-        cells: What was measured.
-        first: Name of a model.
-        second: Name of another.
-        items: Folder of the kept items.
+        cells: The measured cells.
+        first: Name of the first model.
+        second: Name of the second model.
+        items: Folder of the saved items.
 
     Returns:
         The comparisons, in the order of the cells.
 
     Raises:
-        InputError: When nothing was measured of both, or they are the same model.
+        InputError: When both names are the same, or no task was measured with both models.
     """
     if first == second:
         raise InputError(f"--compare names {first!r} twice; name two models.")
@@ -83,7 +83,7 @@ def compare(cells: Sequence[Cell], first: str, second: str, items: Path) -> list
     )
     pairs = [(first_cells[place], second_cells[place]) for place in first_cells if place in second_cells]
     if not pairs:
-        raise InputError(f"No task was measured of both {first!r} and {second!r}.")
+        raise InputError(f"No task was measured with both {first!r} and {second!r}.")
     tasks = dict.fromkeys((cell.task, cell.vectors) for cell, _ in pairs)
     return [_compare_task([pair for pair in pairs if (pair[0].task, pair[0].vectors) == task], items) for task in tasks]
 
@@ -93,11 +93,11 @@ def _place(cell: Cell) -> tuple[str, str, str, int]:
 
 
 def _compare_task(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison:
-    """The comparison on one task, whose cells differ in their seed alone."""
+    """Compare two models on one task; the pairs differ only in their seed."""
     first, second = (mean(pair[side].scores[pair[side].main_score] for pair in pairs) for side in (0, 1))
     of_seeds = [(one, two) for pair in pairs for one, two in [[load_outcomes(items, cell.key) for cell in pair]] if one and two]
     if any(list(one.units) != list(two.units) for one, two in of_seeds):
-        raise InputError(f"{pairs[0][0].task}: the kept items of both models are not the same. Remove {items} and measure again.")
+        raise InputError(f"{pairs[0][0].task}: the saved items of the two models differ. Remove {items} and measure again.")
 
     def compute_difference(rows: NDArray[np.int64]) -> float:
         return mean(one.main_score(rows) - two.main_score(rows) for one, two in of_seeds)
@@ -117,7 +117,7 @@ def _compare_task(pairs: Sequence[tuple[Cell, Cell]], items: Path) -> Comparison
 
 
 def make_comparison_table(comparisons: Sequence[Comparison], first: str, second: str) -> list[list[str]]:
-    """Comparisons as rows of text.
+    """Format comparisons as rows of text.
 
     Args:
         comparisons: The comparisons.
@@ -125,24 +125,24 @@ def make_comparison_table(comparisons: Sequence[Comparison], first: str, second:
         second: Name of the second.
 
     Returns:
-        A head row and one row per comparison.
+        A header row and one row per comparison.
     """
     rows = [["task", "vectors", first, second, "difference", "95% interval", "p"]]
     for row in comparisons:
-        ends = "no items kept" if row.interval is None else f"{row.interval[0]:+.1f} to {row.interval[1]:+.1f}"
+        ends = "items not saved" if row.interval is None else f"{row.interval[0]:+.1f} to {row.interval[1]:+.1f}"
         p = "" if row.p is None else f"{row.p:.3f}"
         rows.append([row.task, row.vectors, f"{row.first:.1f}", f"{row.second:.1f}", f"{row.difference:+.1f}", ends, p])
     return rows
 
 
 def save_comparison(comparisons: Sequence[Comparison], first: str, second: str, command: str, path: Path) -> None:
-    """Write comparisons beside the results.
+    """Write comparisons to a file next to the results.
 
     Args:
         comparisons: The comparisons.
         first: Name of the first model.
         second: Name of the second.
-        command: What made them.
+        command: The command that computed them.
         path: A .json file.
     """
     content = {"command": command, "first": first, "second": second, "resamples": RESAMPLES}

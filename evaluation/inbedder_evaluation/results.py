@@ -1,7 +1,7 @@
-"""Results on disk: one cell per model, task, kind of vectors and seed, in one json file that is always whole.
+"""Results on disk: one cell per model, task, kind of vectors and seed, in one json file that is replaced atomically.
 
-What many cells share (command, machine, versions, first prompts) stands once in ``shared`` and cells point to it by number; each
-cell is one line.
+Values that many cells share (command, machine, versions, first prompts) are stored once in ``shared``; cells refer to them by
+number. Each cell is one line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from inbedder.io.files import atomic_write
 
 VERSION = 2
 SHARED = ("metadata", "first_prompt", "model_revision", "data_revision")
-"""Fields of a cell that stand in ``shared``."""
+"""Fields of a cell that are stored in ``shared``."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Cell:
     model: str
     """Name of the embedder, variant included."""
     model_revision: str
-    """What identifies its weights."""
+    """Identifies its weights and settings."""
     task: str
     """Name of the task."""
     data_revision: str
@@ -36,23 +36,23 @@ class Cell:
     vectors: str
     """"raw", or "centred" (the mean over the task's texts subtracted)."""
     seed: int
-    """Seed of k-means; 0 where a task knows none."""
+    """Seed of k-means; 0 for tasks without a seed."""
     main_score: str
-    """Which of the scores tables show."""
+    """Name of the score that tables show."""
     scores: dict[str, float]
     """All scores."""
     first_prompt: str
-    """What the model read of the task's first text."""
+    """The prompt of the task's first text."""
     seconds: float
-    """Wall-clock time."""
+    """Wall-clock time in seconds."""
     metadata: dict[str, Any] = field(default_factory=dict)
     """Versions, machine, command, licence."""
     interval: Sequence[float] | None = None
-    """Both ends of the main score's 95% interval (``outcomes``), of tasks without a seed that keep their items."""
+    """Ends of the main score's 95% interval, for tasks without a seed that report items (``item_results``)."""
 
     @property
     def key(self) -> tuple[str, str, str, str, str, int]:
-        """What makes a cell the same measurement."""
+        """The fields that identify a measurement."""
         return (self.model, self.model_revision, self.task, self.data_revision, self.vectors, self.seed)
 
 
@@ -60,13 +60,13 @@ def load_cells(path: Path) -> list[Cell]:
     """Read the finished cells of a results file.
 
     Args:
-        path: The file; none is no cell.
+        path: The file.
 
     Returns:
-        The cells.
+        The cells; an empty list when the file does not exist.
 
     Raises:
-        InputError: When the file is something else.
+        InputError: When the file is not a results file.
     """
     if not path.exists():
         return []
@@ -77,11 +77,11 @@ def load_cells(path: Path) -> list[Cell]:
         shared = content["shared"]
         return [Cell(**cell | {name: shared[name][cell[name]] for name in shared}) for cell in content["cells"]]
     except (ValueError, LookupError, TypeError) as error:
-        raise InputError(f"{path} holds no results of inbedder evaluate ({error}). Choose another -o.") from error
+        raise InputError(f"{path} is not a results file of inbedder evaluate ({error}). Choose another -o.") from error
 
 
 def save_cells(cells: Iterable[Cell], path: Path) -> None:
-    """Write all cells, at once or not at all.
+    """Write all cells atomically.
 
     Args:
         cells: The cells.
@@ -102,28 +102,28 @@ def save_cells(cells: Iterable[Cell], path: Path) -> None:
 
 
 def select_newest(cells: Sequence[Cell]) -> list[Cell]:
-    """Only the cells of the last weights and data of each model and task: a file may hold older ones beside them.
+    """Select the cells of the latest weights and data of each model and task; a file may also hold older ones.
 
     Args:
         cells: The cells of a file, in order.
 
     Returns:
-        Those to show.
+        The cells to show.
     """
     last = {(cell.model, cell.task): (cell.model_revision, cell.data_revision) for cell in cells}
     return [cell for cell in cells if last[cell.model, cell.task] == (cell.model_revision, cell.data_revision)]
 
 
 def make_table(cells: Sequence[Cell], vectors: str = "raw", score: str | None = None) -> list[list[str]]:
-    """Scores as rows of text: mean ± standard deviation over several seeds, or a score with its 95% interval in brackets.
+    """Format scores as rows of text: mean ± standard deviation over seeds, or a score with its 95% interval in brackets.
 
     Args:
         cells: The cells.
-        vectors: Which kind of vectors.
-        score: Which score, of cells that have it; None is each cell's main one.
+        vectors: Kind of vectors, "raw" or "centred".
+        score: Name of the score; cells without it are skipped. None shows each cell's main score.
 
     Returns:
-        A head row (model and tasks) and one row per model, in order of appearance.
+        A header row (model and tasks) and one row per model, in order of appearance.
     """
     cells_shown = [cell for cell in select_newest(cells) if cell.vectors == vectors and (score is None or score in cell.scores)]
     tasks = list(dict.fromkeys(cell.task for cell in cells_shown))
@@ -147,10 +147,10 @@ def _format_scores(cells: Sequence[Cell], score: str | None) -> str:
 
 
 def format_markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown.
+    """Format a table as Markdown.
 
     Args:
-        rows: Head and rows, as ``make_table`` gives them.
+        rows: A header row and body rows, such as the result of ``make_table``.
 
     Returns:
         The table, without a line break at its end.
@@ -161,13 +161,13 @@ def format_markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def format_aligned(rows: Sequence[Sequence[str]]) -> str:
-    """A table for a terminal.
+    """Format a table for a terminal.
 
     Args:
-        rows: A head row and others, all of one length.
+        rows: A header row and body rows, all of the same length.
 
     Returns:
-        One line per row, columns under each other.
+        One line per row, with aligned columns.
     """
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

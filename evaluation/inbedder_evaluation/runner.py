@@ -1,4 +1,4 @@
-"""Runs embedders over tasks and seeds, cell by cell, and never twice: an interrupted run goes on where it stopped."""
+"""Evaluation of embedders over tasks and seeds, one cell at a time; an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ def run(
     *,
     need_items: bool = False,
 ) -> list[Cell]:
-    """Measure.
+    """Measure embedders on tasks, skipping cells that are already in the results file.
 
     Args:
-        embedders: What is measured.
-        tasks: On what.
-        path: Results file; its finished cells are kept and not computed again.
-        seeds: Seeds of the tasks that know one.
-        report: Called with each cell, computed or found.
-        items: Folder where the items behind the scores are kept (``outcomes``); None keeps none.
-        need_items: Whether finished cells whose items are not there are measured again.
+        embedders: The embedders to measure.
+        tasks: The tasks to measure them on.
+        path: Results file; its finished cells are kept and not recomputed.
+        seeds: Seeds for the tasks that take one.
+        report: Called with each cell, whether computed or loaded.
+        items: Folder to save the items of each cell in (``item_results``); None saves none.
+        need_items: Whether to measure a finished cell again when its items are not saved.
 
     Returns:
         The cells of this run, in order.
 
     Raises:
         ModelError: When an instruction does not reach the prompt of a model that should read it.
-        InputError: When two embedders have the same name, so that tables could not tell them apart.
+        InputError: When two embedders have the same name.
     """
     repeated_names = [name for name, count in Counter(embedder.name for embedder in embedders).items() if count > 1]
     if repeated_names:
         raise InputError(
-            f"Two models are called {repeated_names[0]!r}; measure them into two files, or give one of them by another path."
+            f"Two models are called {repeated_names[0]!r}. Write them to separate results files, or give one by a different path."
         )
     finished_cells = {cell.key: cell for cell in load_cells(path)}
     planned = []
@@ -80,7 +80,7 @@ def run(
 
 
 class Items(NamedTuple):
-    """Where items are kept, and whether finished cells need theirs."""
+    """Where items are saved, and whether finished cells need theirs."""
 
     folder: Path | None
     needs_items: bool
@@ -130,15 +130,15 @@ def _round_interval(ends: tuple[float, float] | None) -> list[float] | None:
 
 
 def center_vectors(vectors: Vectors) -> Vectors:
-    """Vectors minus their mean, shape (n, d)."""
+    """Subtract the mean from vectors, shape (n, d)."""
     return np.asarray(vectors - vectors.mean(axis=0), dtype=np.float32)
 
 
 class _Remembered:
-    """An embedder that encodes each list of texts once, for both kinds of vectors, all seeds and a corpus's other tasks.
+    """An embedder that encodes each list of texts once, for both kinds of vectors, all seeds and all tasks of a corpus.
 
-    Within a list, a text that comes twice under the same instruction is encoded once; an embedder that never sees the
-    instruction is not asked again for another one, and gives the very same array.
+    Within a list, a text that repeats under the same instruction is encoded once. An embedder that ignores the instruction
+    returns the same array for all instructions.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -146,7 +146,7 @@ class _Remembered:
         self._vectors: dict[Any, Vectors] = {}
 
     def encode(self, kind: str) -> Encode:
-        """The function that tasks call for one kind of vectors."""
+        """Make the function that tasks call for one kind of vectors."""
 
         def encode(texts: Sequence[str], instruction: str | Sequence[str]) -> Vectors:
             if not self.embedder.instructed:
@@ -158,7 +158,7 @@ class _Remembered:
             vectors = self._vectors["raw", text_key, per_text]
             if kind == "raw":
                 return vectors
-            if self.embedder.instructed:  # many instructions: keep their raw vectors alone
+            if self.embedder.instructed:  # there may be many instructions: cache only their raw vectors
                 return center_vectors(vectors)
             return self._vectors.setdefault((kind, text_key, per_text), center_vectors(vectors))
 
@@ -173,7 +173,7 @@ class _Remembered:
 
 
 def format_command() -> str:
-    """The command that runs now, as a user would type it."""
+    """Format the running command as a user would type it."""
     script = Path(sys.argv[0])
     package = "inbedder_evaluation"
     program = f"python -m {package}.{script.stem}" if script.parent.name == package else "inbedder"
@@ -181,10 +181,10 @@ def format_command() -> str:
 
 
 def describe_run(info: TaskInfo) -> dict[str, Any]:
-    """What a measurement rests on.
+    """Record the provenance of a measurement.
 
     Args:
-        info: Where the task comes from.
+        info: Description of the task.
 
     Returns:
         Command, source, licence, machine and versions.

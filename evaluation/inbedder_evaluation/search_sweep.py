@@ -1,11 +1,11 @@
-"""How search by a generic index and an instructed rerank compares with reading every text under the instruction.
+"""Comparison of a generic index plus instructed reranking with reading every text under the instruction.
 
     python -m inbedder_evaluation.search_sweep --data DATA -o evaluation/results/search.json
 
-A corpus with two label columns is searched by its own rows: a row is relevant to a query where both have the same label under the
-criterion that is asked for. Each criterion's instruction is asked. "generic" leaves the order of the generic vectors, "all read"
-compares every row under the instruction (what reranking can reach), "rerank c" reads the nearest c, "guided" compares mapped
-vectors of every row. Vectors are compared as ``Index.search`` does it without an approximate index.
+Rows of a corpus with two label columns serve as queries: a row is relevant when it has the query's label under the criterion that
+the instruction asks for. Both criteria are measured. "base", "@generic" and "both" rank by generic vectors. "instructed" ranks
+all rows by vectors read under the instruction, the upper bound for reranking. "rerank c" rereads the nearest c rows under the
+instruction. "guided" ranks all rows by mapped vectors. Similarities are those of ``Index.search`` without an approximate index.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ Relevance = NDArray[np.bool_]
 
 
 def ndcg(order: NDArray[np.intp], relevant: Relevance) -> float:
-    """nDCG@10 of relevant or not.
+    """Compute nDCG@10 with binary relevance.
 
     Args:
-        order: Rows, the best first.
-        relevant: Of every row whether it is relevant, shape (n,).
+        order: Row numbers, the best first.
+        relevant: Whether each row is relevant, shape (n,).
 
     Returns:
-        From 0 to 1; 0 where nothing is relevant.
+        0 to 1; 0 when no row is relevant.
     """
     discounts = 1 / np.log2(np.arange(2, TOP + 2))
     best = discounts[: int(relevant.sum())].sum()
@@ -52,14 +52,14 @@ def ndcg(order: NDArray[np.intp], relevant: Relevance) -> float:
 
 
 def recall(row_indices: NDArray[np.intp], relevant: Relevance) -> float:
-    """Relevant rows among those found, out of as many as could be there.
+    """Compute the share of relevant rows that were retrieved, out of as many as fit into the result.
 
     Args:
-        row_indices: Rows.
-        relevant: As for ``ndcg``.
+        row_indices: Numbers of the retrieved rows.
+        relevant: Whether each row is relevant, shape (n,).
 
     Returns:
-        From 0 to 1.
+        0 to 1.
     """
     return float(relevant[row_indices].sum() / max(min(len(row_indices), int(relevant.sum())), 1))
 
@@ -67,14 +67,14 @@ def recall(row_indices: NDArray[np.intp], relevant: Relevance) -> float:
 def measure(
     corpus: TwoCriteriaCorpus, criterion: int, vectors: dict[str, Vectors], queries: NDArray[np.intp], generic: str
 ) -> dict[str, float]:
-    """All ways of search under one criterion.
+    """Measure all ways of searching under one criterion.
 
     Args:
         corpus: The texts and their labels.
-        criterion: Which of its two.
-        vectors: By name, all of length 1: the generic ones, "instructed" and "guided".
-        queries: Rows that are searched for.
-        generic: Name of the generic vectors that find the candidates.
+        criterion: Index of the criterion, 0 or 1.
+        vectors: Normalised vectors by name: the generic ones, "instructed" and "guided".
+        queries: Numbers of the rows that serve as queries.
+        generic: Name of the generic vectors that retrieve the candidates.
 
     Returns:
         Mean scores over the queries, in percent.
@@ -105,13 +105,13 @@ def measure(
 
 
 def measure_corpus(model: InBedder, corpus: TwoCriteriaCorpus, count: int, sample: int) -> list[dict[str, Any]]:
-    """Both criteria of a corpus.
+    """Measure search under both criteria of a corpus.
 
     Args:
         model: The model.
         corpus: The corpus.
-        count: How many rows are searched for.
-        sample: How many texts the guided vectors are mapped from.
+        count: Number of queries.
+        sample: Number of texts read under the instruction to fit the guided vectors.
 
     Returns:
         One row of results per criterion.
@@ -140,10 +140,10 @@ def measure_corpus(model: InBedder, corpus: TwoCriteriaCorpus, count: int, sampl
 
 
 def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw nDCG@10 by candidates, 0 being the generic order, one line per criterion.
+    """Draw nDCG@10 by number of candidates, one line per criterion; 0 candidates is the generic order.
 
     Args:
-        rows: Results.
+        rows: Results, one row per criterion.
         path: A .png file.
     """
     series = {
@@ -154,13 +154,15 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main(
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")],
-    data: Annotated[Path, typer.Option(help="The folder of the known sets.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="A .json file; the figure has the same name and ends in .png.")
+    ],
+    data: Annotated[Path, typer.Option(help="Folder of the known sets.")],
     model: Annotated[str, typer.Option(help="mini, small, a hub id or a folder.")] = "mini",
-    limit: Annotated[int, typer.Option(min=100, help="At most so many rows of each set.")] = 1500,
-    queries: Annotated[int, typer.Option(min=10, help="Rows of each set that are searched for.")] = 300,
-    sample: Annotated[int, typer.Option(min=50, help="Texts that the guided vectors are mapped from.")] = 500,
-    cache: Annotated[Path | None, typer.Option(help="A folder that keeps vectors.")] = None,
+    limit: Annotated[int, typer.Option(min=100, help="Maximum number of rows per set.")] = 1500,
+    queries: Annotated[int, typer.Option(min=10, help="Number of queries per set.")] = 300,
+    sample: Annotated[int, typer.Option(min=50, help="Number of texts read to fit the guided vectors.")] = 500,
+    cache: Annotated[Path | None, typer.Option(help="Folder to cache vectors in.")] = None,
 ) -> None:
     """Measure search on the corpora with two label columns."""
     loaded = InBedder(model, cache=cache)

@@ -80,17 +80,17 @@ def test_a_task_without_items_is_compared_by_its_scores_alone(tmp_path):
     cells = run([model("a", ignorant), model("b", oracle)], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", [0])
     row = compare(cells, "a", "b", tmp_path / "items")[0]
     assert row.interval is None and row.p is None
-    assert make_comparison_table([row], "a", "b")[1][-2:] == ["no items kept", ""]
+    assert make_comparison_table([row], "a", "b")[1][-2:] == ["items not saved", ""]
 
 
 def test_models_are_found_by_what_was_given(measured):
     assert find_model("mini", ["mini, avg-gen", "mini, no instruction"]) == "mini, avg-gen"
     assert find_model("mini", ["mini, avg-gen", "mini"]) == "mini"
-    with pytest.raises(InputError, match=r"--compare names 'x', which was not measured. There are: a; b"):
+    with pytest.raises(InputError, match=r"--compare names 'x', which was not measured. Measured models: a; b"):
         find_model("x", ["a", "b"])
     with pytest.raises(InputError, match="names 'dull' twice"):
         compare(measured[0], "dull", "dull", measured[1])
-    with pytest.raises(InputError, match="No task was measured of both 'dull' and 'other'"):
+    with pytest.raises(InputError, match="No task was measured with both 'dull' and 'other'"):
         compare(measured[0], "dull", "other", measured[1])
 
 

@@ -135,7 +135,7 @@ def test_tables_show_means_and_deviations(clustering, tmp_path):
 @pytest.mark.parametrize("content", ["not json", json.dumps({"version": 99, "cells": []}), "[]"])
 def test_a_file_that_holds_no_results_is_refused(tmp_path, content):
     (tmp_path / "r.json").write_text(content)
-    with pytest.raises(InputError, match="holds no results of inbedder evaluate"):
+    with pytest.raises(InputError, match="is not a results file of inbedder evaluate"):
         load_cells(tmp_path / "r.json")
 
 

@@ -110,7 +110,7 @@ def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
     run([embedder(ignorant)], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", seeds=[0])
     sweep("robustness", tmp_path / "r.json", "-o", tmp_path / "r.png")
     assert (tmp_path / "r.png").read_bytes().startswith(PNG)
-    with pytest.raises(InputError, match="no robustness task among these results"):
+    with pytest.raises(InputError, match="These results hold no robustness task"):
         sweep("robustness", tmp_path / "none.json", "-o", tmp_path / "n.png")
 
 
