@@ -1,4 +1,4 @@
-"""Embedders as the runner sees them: with their instruction, without it, or with it in a form of their own."""
+"""Embedders for the runner: with an instruction, without one, or with the instruction in the model's prompt format."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMED_OTHERWISE = {
     *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "add_generic", "beside"),
     "truncation_side",  # part of the protocol
 }
-"""Options that a model's name in tables tells in words, or not at all."""
+"""Options that a model's name in tables spells out in words or omits."""
 
 
 @dataclass(frozen=True)
@@ -33,21 +33,21 @@ class Embedder:
     """Something that turns texts and instructions into vectors."""
 
     name: str
-    """As tables show it, variant included."""
+    """Name in tables, variant included."""
     revision: str
-    """What identifies its weights."""
+    """Identifies its weights and settings."""
     encode: Callable[[Sequence[str], str | Sequence[str]], Vectors]
-    """Texts and an instruction (or one per text) to vectors, shape (n, d)."""
+    """Turns n texts and an instruction (or one per text) into vectors, float32, shape (n, d)."""
     prompt: Callable[[str, str], str]
-    """What the model reads of a text and an instruction."""
+    """Renders the prompt of a text and an instruction."""
     instructed: bool
     """Whether the instruction changes what the model reads."""
     verbatim: bool = True
-    """Whether an instruction reaches the prompt as it stands."""
+    """Whether the prompt contains the instruction verbatim."""
     spec: Mapping[str, Any] | None = None
-    """What decides its vectors (``VectorSpec.contents``), of a model of this package."""
+    """The settings that determine its vectors (``VectorSpec.contents``), for models of this package."""
     similarity: Similarity | None = None
-    """First sentences, second sentences and conditions to n scores, of a model that gives no vectors."""
+    """Scores n pairs from first sentences, second sentences and conditions, for models without vectors."""
 
 
 def make_embedders(
@@ -59,18 +59,18 @@ def make_embedders(
     verbatim: bool = False,
     **options: Any,
 ) -> list[Embedder]:
-    """Return a model of this package, with the instruction and without.
+    """Make two embedders from a model of this package, with the instruction and without.
 
     Args:
-        model: A name as ``InBedder`` takes it, or one that is loaded and read in another way.
+        model: A model name, hub id or folder, or a loaded InBedder, to which the options are applied.
         batch_size: Maximum number of texts in one pass.
-        uninformative: Gives the words to leave out of the answer under an instruction (paper, section 4.3).
-        guided: Read a sample of so many texts under an instruction and map the others' generic vectors (``encode_guided``).
-        verbatim: Whether INSTRUCTOR's models, which learned "Represent the ... for ...:", are asked the questions as they stand.
-        **options: As ``InBedder`` takes them, or its ``replace`` where it is loaded.
+        uninformative: Lists the words to leave out of the answer, given the instruction (paper, section 4.3).
+        guided: Number of texts to read under the instruction; the other vectors are mapped from generic ones (``encode_guided``).
+        verbatim: Whether INSTRUCTOR models, trained on "Represent the ... for ...:", get the questions unchanged.
+        **options: Further arguments of ``InBedder``, or of its ``replace`` when the model is loaded.
 
     Returns:
-        Both variants; they share the weights. Of the folder of a conditional encoder that has no vector for one text: it alone.
+        Both variants, which share the weights. A conditional encoder that only scores pairs yields a single embedder.
     """
     if isinstance(model, str) and is_conditional_encoder(model):
         return [_make_pair_embedder(model, batch_size)]
@@ -110,14 +110,14 @@ def make_embedders(
 
 
 def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:
-    """Ask a model in the words that it was trained on.
+    """Reword instructions as the prompts that a model was trained on.
 
     Args:
-        embedder: The model as it is read.
-        model: What tells how it was trained: INSTRUCTOR's have a template of that name.
+        embedder: The embedder to wrap.
+        model: Its model; INSTRUCTOR models are recognised by the name of their template.
 
     Returns:
-        The embedder, which asks "Represent the ... for ...: " in the place of a question where the model is INSTRUCTOR's.
+        For an INSTRUCTOR model, an embedder that turns questions into "Represent the ... for ...: "; else the embedder itself.
     """
     if model.template.name != "instructor":
         return embedder
@@ -136,7 +136,7 @@ def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:
 
 
 def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:
-    """What a model is called in tables: its own name, and how it is read where that was asked for."""
+    """Format a model's name for tables: its own name and the options that were set."""
     pooling, subtract, add, beside = (options.get(name) for name in ("pooling", "subtract_instruction", "add_generic", "beside"))
     layer, encoding = options.get("layer", -1), model.options.encoding
     sampling = encoding.reencoding or encoding.sampling
@@ -169,7 +169,7 @@ def _make_pair_embedder(folder: str, batch_size: int) -> Embedder:
         return scores
 
     def encode(_texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
-        raise InputError(f"{folder} scores pairs and has no vector for one text. Measure it on pairs alone: --task csts.")
+        raise InputError(f"{folder} scores pairs and has no vector for one text. Measure it on pairs only: --task csts.")
 
     def render_prompt(text: str, instruction: str) -> str:
         parts, _ = encoder.read([text], ["..."], [instruction])
@@ -179,14 +179,14 @@ def _make_pair_embedder(folder: str, batch_size: int) -> Embedder:
 
 
 def make_mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:
-    """A model of mteb or sentence-transformers as a baseline: instruction left out, in front of the text, in its own form.
+    """Make baselines from a model of mteb or sentence-transformers: without the instruction, as a prefix, in its own prompt.
 
     Args:
         name: A model that mteb knows, a hub id, a folder, or all-MiniLM-L6-v2 for the base of the bundled model.
-        batch_size: Most texts in one pass.
+        batch_size: Maximum number of texts in one pass.
 
     Returns:
-        Two variants, and a third where the model has a prompt form of its own (E5-instruct ...); they share the weights.
+        Two variants, and a third when the model has its own prompt format (such as E5-instruct); they share the weights.
     """
     from inbedder_evaluation.mteb_encoder import load_mteb_model, make_loader, make_metadata
 

@@ -3,12 +3,13 @@ r"""Few-shot prompting of generative models on C-STS (Deshpande et al. 2023, sec
     python -m inbedder_evaluation.few_shot --model google/flan-t5-large \
         --data csts_validation.csv --examples csts_train.csv -o shots.json
 
-A prompt is an instruction (none, short or long), 0, 2 or 4 examples in contrasting pairs (both conditions of the same two
-sentences, the higher-rated first, drawn anew for each query and never of its own sentences), and the query; ``prompts/csts.yaml``
-holds the words. Prompts are byte for byte those of the authors' code, which has a form for decoders and one for encoder-decoders
-(which examples are drawn differs, and a decoder's own first token, if it has one, stays). The first number of the answer is the
-rating. An answer without a number, or with one outside 1 to 5, is out of format: it is counted and replaced by 3, the middle of
-the scale. (The authors' code draws a number there, and keeps those outside the scale.)
+A prompt consists of an instruction (none, short or long), 0, 2 or 4 examples in contrasting pairs, and the query. A contrasting
+pair holds both conditions of the same two sentences, the higher-rated first. Pairs are sampled for each query and never have its
+sentences. ``prompts/csts.yaml`` holds the wording. Prompts match those of the authors' code byte for byte, which has a form for
+decoders and one for encoder-decoders. Two things differ: the sampled examples, and a decoder's beginning-of-sequence token, which
+is kept. The first number of the answer is the rating. An answer without a number, or with one outside 1 to 5, is out of format: it
+is counted and replaced by 3, the middle of the scale. (The authors' code samples a number for answers without one and keeps those
+outside the scale.)
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from inbedder_evaluation.tasks.conditional_sts import read_csts
 from inbedder_evaluation.tasks.task import fingerprint
 
 REPLACEMENT = (MIN_RATING + MAX_RATING) / 2
-"""The rating that stands for an answer out of format."""
+"""The rating that replaces an answer out of format."""
 INSTRUCTIONS = ("none", "short", "long")
 SHOTS = (0, 2, 4)
 NEW_TOKENS = 20
-"""Longest answer."""
+"""Maximum length of an answer in tokens."""
 MAX_LENGTH = 2048
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Few-shot prompting on C-STS.")
@@ -47,24 +48,24 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="Fe
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model said, as ratings."""
+    """A model's answers, parsed as ratings."""
 
     ratings: list[float]
-    """One a row, replaced where the answer was out of format."""
+    """One rating per row; replaced when the answer was out of format."""
     without_number: int
-    """Answers without a number."""
+    """Number of answers without a number."""
     outside: int
-    """Answers with a number outside 1 to 5."""
+    """Number of answers with a number outside 1 to 5."""
 
 
 def parse_answers(answers: Sequence[str]) -> Answers:
-    """Read ratings from answers: the first number of each.
+    """Parse ratings from answers: the first number of each.
 
     Args:
         answers: n texts, such as "The answer is 2.5."
 
     Returns:
-        n ratings, and how many answers were out of format.
+        n ratings, and the numbers of answers out of format.
     """
     matches = [re.search(r"(?:(?<!\w)-)?(?:\d+(?:\.\d+)?|\.\d+)", answer) for answer in answers]
     numbers = [None if match is None else float(match[0]) for match in matches]
@@ -77,7 +78,7 @@ def parse_answers(answers: Sequence[str]) -> Answers:
 
 
 def read_output_mark(kind: str) -> str:
-    """The mark behind which a model answers.
+    """Read the marker after which a model answers.
 
     Args:
         kind: "causal" or "seq2seq".
@@ -90,19 +91,19 @@ def read_output_mark(kind: str) -> str:
 
 
 def make_template(kind: str) -> PromptTemplate:
-    """The context (instruction and examples), the query, and the mark behind which a model answers; only a query is ever cut."""
+    """Make the template: context (instruction and examples), query, and answer marker; only the query is ever truncated."""
     return PromptTemplate("csts", "{instruction}{input} " + read_output_mark(kind))
 
 
 def render_query(row: Mapping[str, object], kind: str) -> str:
-    """What is asked of a row.
+    """Render the query of a row.
 
     Args:
-        row: With sentence1, sentence2 and condition.
+        row: A row with sentence1, sentence2 and condition.
         kind: "causal" or "seq2seq".
 
     Returns:
-        Its part of the prompt.
+        The query part of the prompt.
     """
     few_shot = read_prompts("csts")["few_shot"]
     first, second, condition = (str(row[column]) for column in COLUMNS[:3])
@@ -113,18 +114,18 @@ def render_query(row: Mapping[str, object], kind: str) -> str:
 def render_context(
     row: Mapping[str, object], examples: Sequence[RatedPair], instruction: str, shots: int, kind: str, seed: int = 0
 ) -> str:
-    """What stands in front of a query.
+    """Render the instruction and examples that precede a query.
 
     Args:
         row: The query's row.
-        examples: Rows of contrasting pairs, as ``contrasting`` gives them.
+        examples: Rows of contrasting pairs, as ``select_contrasting`` returns them.
         instruction: "none", "short" or "long".
-        shots: How many examples, an even number.
+        shots: Number of examples, an even number.
         kind: "causal" or "seq2seq".
-        seed: Seed of the draw, which also depends on the row.
+        seed: Seed of the sample, which also depends on the row.
 
     Returns:
-        Instruction and examples, a line each.
+        Instruction and examples, one per line.
 
     Raises:
         InputError: When there are too few pairs.
@@ -132,7 +133,9 @@ def render_context(
     sentences = {row["sentence1"], row["sentence2"]}
     starts = [i for i in range(0, len(examples), 2) if {examples[i].sentence1, examples[i].sentence2} != sentences]
     if len(starts) < shots // 2:
-        raise InputError(f"{shots} examples need {shots // 2} contrasting pairs beside the query's own; there are {len(starts)}.")
+        raise InputError(
+            f"{shots} examples need {shots // 2} contrasting pairs other than the query's own; there are {len(starts)}."
+        )
     sampled_starts = random.Random(clean_text(f"{seed} {render_query(row, kind)}")).sample(starts, shots // 2)
     examples_shown = [examples[place] for start in sampled_starts for place in (start, start + 1)]
     lines = [str(read_prompts("csts")["few_shot"]["instructions"][instruction]).strip()]
@@ -144,16 +147,16 @@ def render_context(
 
 
 def load_generative(name: str) -> InBedder:
-    """A generative model that reads the prompts of this module.
+    """Load a generative model with the prompt template of this module.
 
     Args:
-        name: A causal or encoder-decoder LM, as ``InBedder`` takes it.
+        name: Hub id or folder of a causal or encoder-decoder LM.
 
     Returns:
         The model.
 
     Raises:
-        ModelError: When it does not generate, such as a masked LM.
+        ModelError: When the model does not generate text, such as a masked LM.
     """
     model = InBedder(name, template=make_template("causal"), max_length=MAX_LENGTH, max_new_tokens=NEW_TOKENS)
     kind = model.backbone.kind
@@ -165,21 +168,22 @@ def load_generative(name: str) -> InBedder:
 @app.command()
 def main(
     model: Annotated[str, typer.Option(help="A causal or encoder-decoder LM: hub id or folder.")],
-    data: Annotated[Path, typer.Option(help="The rated rows; of a column split, those of test.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; finished cells in it are kept.")],
+    data: Annotated[Path, typer.Option(help="Table of rated rows; when it has a column split, only test rows are used.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Path of the results (.json); finished cells are kept.")],
     examples: Annotated[
-        Path | None, typer.Option(help="Rows of the examples; of a column split, those of train. None is --data.")
+        Path | None,
+        typer.Option(help="Table of examples; when it has a column split, only train rows are used. Default: --data."),
     ] = None,
-    instruction: Annotated[list[str], typer.Option(help="none, short or long; may repeat.")] = list(INSTRUCTIONS),  # noqa: B006
-    shots: Annotated[list[int], typer.Option(help="0, 2 or 4; may repeat.")] = list(SHOTS),  # noqa: B006
-    seed: Annotated[int, typer.Option(help="Seed of the drawn examples.")] = 0,
-    limit: Annotated[int | None, typer.Option(min=2, help="Only so many rows.")] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Most prompts in one pass.")] = 8,
+    instruction: Annotated[list[str], typer.Option(help="none, short or long; repeatable.")] = list(INSTRUCTIONS),  # noqa: B006
+    shots: Annotated[list[int], typer.Option(help="Number of examples: 0, 2 or 4; repeatable.")] = list(SHOTS),  # noqa: B006
+    seed: Annotated[int, typer.Option(help="Seed of the sampled examples.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=2, help="Maximum number of rows.")] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Batch size.")] = 8,
 ) -> None:
-    """Measure a model under every asked instruction and number of examples."""
+    """Measure a model under each given instruction and number of examples."""
     for style in instruction:
         if style not in INSTRUCTIONS:
-            raise typer.BadParameter(f"choose of {', '.join(INSTRUCTIONS)}.", param_hint="--instruction")
+            raise typer.BadParameter(f"choose from {', '.join(INSTRUCTIONS)}.", param_hint="--instruction")
     if any(shot < 0 or shot % 2 for shot in shots):
         raise typer.BadParameter("examples come in pairs: give an even number.", param_hint="--shots")
     task = read_csts(data)

@@ -1,14 +1,15 @@
-"""The paper's sweeps: one command each, which writes results (.json, resumable) and a figure (.png) beside them.
+"""The paper's sweeps: each command writes results (.json, resumable) and a figure (.png) next to them.
 
     python -m inbedder_evaluation.sweeps poolings --model mini -o evaluation/results/poolings.json
     python -m inbedder_evaluation.sweeps first-words --model mini -i "What is it about?" texts.txt -o first_words.json
     python -m inbedder_evaluation.sweeps robustness results.json -o robustness.png
 
-``poolings``, ``layers``, ``filter-words``, ``first-words`` and ``robustness`` draw figures 2, 6, 3, table 4 and figures 4 and 7
-of the InBedder paper. ``precisions`` compares float32, bfloat16 and int8; ``guided`` a mapped sample with reading every text;
-``gibberish`` real instructions with words that mean nothing; ``models`` checkpoints, such as those of other objectives.
+``poolings``, ``layers``, ``filter-words``, ``first-words`` and ``robustness`` draw figures 2, 6 and 3, table 4, and figures 4 and
+7 of the InBedder paper. ``precisions`` compares float32, bfloat16 and int8. ``guided`` compares vectors mapped from a sample with
+reading every text. ``gibberish`` compares real instructions with meaningless ones. ``models`` compares checkpoints, such as those
+trained with other objectives.
 
-All but the last two measure the shipped sets, and with ``--data`` the corpora of a folder or one's own.
+All commands except ``first-words`` and ``robustness`` measure the shipped sets and, with ``--data``, the sets of a folder.
 """
 
 from __future__ import annotations
@@ -39,22 +40,26 @@ from inbedder_evaluation.tasks.task import fingerprint
 
 AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
 COMMON_WORDS = ("based", "input", "provided", "text", "answer", "given", "Based on ", "Sure! ")
-"""Words of phrases such as "Based on the input provided", which chat models begin with (paper, section 4.3); the last two
-are what the authors' code leaves out beside stopwords and the instruction."""
+"""Words of phrases that chat models begin answers with, such as "Based on the input provided" (paper, section 4.3). The authors'
+code leaves out the last two, stopwords and the instruction."""
 SAMPLES = ((1, 0.0), (1, 0.8), (10, 0.8))
-"""Answers per text and temperature of re-encoding (figure 2; 10 at 0.8 is the authors' run with several answers)."""
+"""Answers per text and temperature of re-encoding (figure 2; the authors' run with several answers uses 10 at 0.8)."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="The paper's sweeps.")
 Model = Annotated[str, typer.Option(help="mini, a hub id or a folder.")]
-Models = Annotated[list[str], typer.Option("--model", help="mini, a hub id or a folder; may repeat, for a figure side by side.")]
-Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure gets the same name as .png.")]
-Source = Annotated[Path | None, typer.Option("--data", help="A folder of known sets, which join the shipped ones.")]
-Task = Annotated[list[str], typer.Option(help="Only tasks whose name contains this; may repeat.")]
-Template = Annotated[str | None, typer.Option(help="Prompt template, such as llama-2-chat-inst of the authors' chat baselines.")]
-NewTokens = Annotated[int | None, typer.Option(min=1, help="Longest answer in tokens; 40 for the authors' chat baselines.")]
-Temperature = Annotated[float, typer.Option(min=0, help="0 reads greedy answers; the authors' Llama runs take 0.6.")]
-TopP = Annotated[float, typer.Option(help="Nucleus of drawn answers; the authors' Llama runs take 0.9.")]
-Limit = Annotated[int | None, typer.Option(min=10, help="At most so many rows of each set of the folder.")]
+Models = Annotated[list[str], typer.Option("--model", help="mini, a hub id or a folder; repeat to compare models side by side.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure has the same name and ends in .png.")]
+Source = Annotated[Path | None, typer.Option("--data", help="Folder of known sets, measured in addition to the shipped ones.")]
+Task = Annotated[list[str], typer.Option(help="Only tasks whose name contains this; repeatable.")]
+Template = Annotated[str | None, typer.Option(help="Prompt template, such as llama-2-chat-inst for the authors' chat baselines.")]
+NewTokens = Annotated[
+    int | None, typer.Option(min=1, help="Maximum length of an answer in tokens; 40 for the authors' chat baselines.")
+]
+Temperature = Annotated[
+    float, typer.Option(min=0, help="Sampling temperature; 0 is greedy decoding. The authors' Llama runs use 0.6.")
+]
+TopP = Annotated[float, typer.Option(help="Nucleus sampling threshold; the authors' Llama runs use 0.9.")]
+Limit = Annotated[int | None, typer.Option(min=10, help="Maximum number of rows per set of the folder.")]
 
 
 @app.command()
@@ -66,13 +71,13 @@ def poolings(
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
     re_encoder: Annotated[
-        str, typer.Option(help="What embeds answers (re-enc); the paper's is intfloat/e5-large-v2.")
+        str, typer.Option(help="Encoder of the answers (re-enc); the paper uses intfloat/e5-large-v2.")
     ] = BASE_NAME,
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """Every aggregation that the model's family offers, on the last layer, and the answers themselves, embedded (re-enc)."""
+    """Compare all poolings of the model's family at the last layer, and embeddings of the generated answers (re-enc)."""
     embedders = []
     for model in models:
         loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
@@ -92,13 +97,13 @@ def poolings(
 def layers(
     output: Output,
     models: Models = ["mini"],  # noqa: B006
-    pooling: Annotated[str | None, typer.Option(help="None is the family's default.")] = None,
-    every: Annotated[int, typer.Option(min=1, help="Every so many layers, counted from the last.")] = 1,
+    pooling: Annotated[str | None, typer.Option(help="Pooling; default: that of the model's family.")] = None,
+    every: Annotated[int, typer.Option(min=1, help="Step between layers, counted from the last.")] = 1,
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """Layers, from the token embeddings (0) to the last block."""
+    """Compare layers, from the token embeddings (0) to the last block."""
     embedders: dict[str, dict[int, Embedder]] = {}
     for model in models:
         loaded = InBedder(model, beside="none")
@@ -123,7 +128,7 @@ def filter_words(
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """avg-gen with the states of uninformative words (stopwords, the instruction's own, "based on") and without them."""
+    """Compare avg-gen with and without the states of uninformative words (stopwords, the instruction's words, "based on")."""
     loaded = InBedder(model, template=template, max_new_tokens=max_new_tokens, beside="none")
     embedders = [
         make_embedders(loaded, pooling="avg-gen", uninformative=choice)[0] for choice in (None, list_uninformative_words)
@@ -136,12 +141,12 @@ def filter_words(
 def precisions(
     output: Output,
     model: Model = "mini",
-    precision: Annotated[list[str], typer.Option(help="float32, bfloat16, float16 or int8; may repeat.")] = ["float32", "int8"],  # noqa: B006
+    precision: Annotated[list[str], typer.Option(help="float32, bfloat16, float16 or int8; repeatable.")] = ["float32", "int8"],  # noqa: B006
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """The same weights in several precisions."""
+    """Compare the same weights in several precisions."""
     loaded = [InBedder(model, **({"backbone": "onnx"} if name == "int8" else {"dtype": name})) for name in precision]
     embedders = [replace(make_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
     cells = _measure(embedders, output, data, task, limit)
@@ -152,12 +157,12 @@ def precisions(
 def guided(
     output: Output,
     model: Model = "mini",
-    sample: Annotated[int, typer.Option(min=50, help="Texts that are read under each instruction.")] = 1000,
+    sample: Annotated[int, typer.Option(min=50, help="Number of texts read under each instruction.")] = 1000,
     data: Source = None,
     task: Task = ["triplets", "two-criteria"],  # noqa: B006
     limit: Limit = 3000,
 ) -> None:
-    """Every text read under the instruction, against a sample read and the others' vectors mapped (``encode_guided``)."""
+    """Compare reading every text under the instruction with reading a sample and mapping the rest (``encode_guided``)."""
     loaded = InBedder(model)
     embedders = [make_embedders(loaded, guided=size)[0] for size in (None, sample)]
     cells = _measure(embedders, output, data, task, limit)
@@ -167,12 +172,12 @@ def guided(
 @app.command()
 def gibberish(
     output: Output,
-    model: Annotated[list[str], typer.Option(help="A model; repeat for each.")],
+    model: Annotated[list[str], typer.Option(help="Name, hub id or folder of a model; repeatable.")],
     data: Source = None,
     task: Task = ["texteval"],  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """Real instructions, instructions of the same shape that mean nothing, and none (the reproduction of INSTRUCTOR)."""
+    """Compare real instructions, meaningless ones of the same shape, and none (reproduction study of INSTRUCTOR)."""
     embedders = []
     for name in model:
         loaded = InBedder(name)
@@ -199,12 +204,12 @@ def _make_gibberish_embedder(embedder: Embedder) -> Embedder:
 @app.command()
 def models(
     output: Output,
-    model: Annotated[list[str], typer.Option(help="A checkpoint; repeat for each.")],
+    model: Annotated[list[str], typer.Option(help="Name, hub id or folder of a checkpoint; repeatable.")],
     data: Source = None,
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
 ) -> None:
-    """Checkpoints side by side, such as the same recipe trained with other objectives."""
+    """Compare checkpoints, such as the same recipe trained with other objectives."""
     embedders = [make_embedders(model_name)[0] for model_name in model]
     names = {embedder.name: Path(embedder.name).name for embedder in embedders}
     if len(set(names.values())) < len(names):
@@ -217,11 +222,11 @@ def models(
 def first_words(
     texts: Annotated[Path, typer.Argument(help="A .txt file, one text per line.")],
     output: Output,
-    instruction: Annotated[list[str], typer.Option("-i", "--instruction", help="May repeat.")],
+    instruction: Annotated[list[str], typer.Option("-i", "--instruction", help="Instruction; repeatable.")],
     model: Model = "mini",
-    top: Annotated[int, typer.Option(min=1, help="Words a text and instruction.")] = 10,
+    top: Annotated[int, typer.Option(min=1, help="Number of words per text and instruction.")] = 10,
 ) -> None:
-    """The likeliest words at the answer's first position (masked LMs: at the mean of its masks)."""
+    """List the likeliest words at the answer's first position (masked LMs: at the mean of the masks)."""
     rows = [line for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
     if not rows:
         raise InputError(f"{texts} holds no text.")
@@ -239,21 +244,21 @@ def first_words(
 
 @app.command()
 def robustness(
-    results: Annotated[Path, typer.Argument(help="Results of inbedder evaluate with robustness tasks.")],
+    results: Annotated[Path, typer.Argument(help="Results file of inbedder evaluate with robustness tasks.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="A .png file.")],
 ) -> None:
-    """Box plots of correct, implicit and incorrect instructions."""
+    """Draw box plots of correct, implicit and incorrect instructions."""
     draw_robustness_boxes(load_cells(results), output)
 
 
 def list_uninformative_words(instruction: str) -> list[str]:
-    """Words whose states say nothing of the text: stopwords, those of the instruction, those of common phrases.
+    """List words that carry no information about the text: stopwords, words of the instruction and of common phrases.
 
     Args:
-        instruction: What is asked.
+        instruction: The instruction.
 
     Returns:
-        The words, lower case and as the instruction writes them, and whole phrases, whose tokens are left out one by one.
+        Words in lower case and as the instruction spells them, and whole phrases, whose tokens are left out one by one.
     """
     from inbedder.prompting.stopwords import load_stopwords
 
@@ -264,7 +269,7 @@ def _measure(
     embedders: Sequence[Embedder], output: Path, data: Path | None, task: Sequence[str], limit: int | None
 ) -> list[Cell]:
     if output.suffix != ".json":
-        raise InputError(f"{output} must be a .json file; the figure goes beside it.")
+        raise InputError(f"{output} must be a .json file; the figure is written next to it.")
     return run(embedders, build_tasks(Data(data, limit=limit), task), output, seeds=range(1))
 
 

@@ -59,7 +59,7 @@ def test_a_query_never_sees_its_own_pair(examples):
         assert "red bike" not in render_context(own_row, examples, "none", 2, "causal", seed)
         swapped = own_row | {"sentence1": own_row["sentence2"], "sentence2": own_row["sentence1"]}
         assert "red bike" not in render_context(swapped, examples, "none", 2, "causal", seed)
-    with pytest.raises(InputError, match="4 examples need 2 contrasting pairs beside the query's own; there are 1"):
+    with pytest.raises(InputError, match="4 examples need 2 contrasting pairs other than the query's own; there are 1"):
         render_context(own_row, examples, "none", 4, "causal")
 
 
