@@ -5,11 +5,11 @@ r"""Few-shot prompting of generative models on C-STS (Deshpande et al. 2023, sec
 
 A prompt consists of an instruction (none, short or long), 0, 2 or 4 examples in contrasting pairs, and the query. A contrasting
 pair holds both conditions of the same two sentences, the higher-rated first. Pairs are sampled for each query and never have its
-sentences. ``prompts/csts.yaml`` holds the wording. Prompts match those of the authors' code byte for byte, which has a form for
-decoders and one for encoder-decoders. Two things differ: the sampled examples, and a decoder's beginning-of-sequence token, which
-is kept. The first number of the answer is the rating. An answer without a number, or with one outside 1 to 5, is out of format: it
-is counted and replaced by 3, the middle of the scale. (The authors' code samples a number for answers without one and keeps those
-outside the scale.)
+sentences. ``prompts/csts.yaml`` holds the wording. Prompts match those of the authors' code byte for byte; the
+code has one form for decoders and one for encoder-decoders. Two things differ: the sampled examples, and a decoder's
+beginning-of-sequence token, which is kept. The first number of the answer is the rating. An answer without a number, or with one
+outside 1 to 5, is out of format: it is counted and replaced by 3, the middle of the scale. (The authors' code samples a number
+for answers without one and keeps those outside the scale.)
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def test_a_rating_outside_the_scale_and_a_missing_column_are_named(tmp_path):
     (tmp_path / "d.csv").write_text(CSV.replace("condition", "respect"))
     with pytest.raises(InputError, match="lacks the column condition"):
         read_csts(tmp_path / "d.csv")
-    with pytest.raises(InputError, match=r"needs two criteria: .* measured as C-STS without any; this lacks condition"):
+    with pytest.raises(InputError, match=r"needs two criteria: .* measured as C-STS; this one lacks condition"):
         build_tasks(Data(tmp_path / "d.csv"), ["csts"])
-    with pytest.raises(InputError, match="C-STS, of a table given as --data"):
+    with pytest.raises(InputError, match=r"C-STS \(with a table as --data\)"):
         build_tasks(Data(), ["csts"])
 
 

@@ -130,7 +130,7 @@ def test_a_reranking_of_a_local_file_gives_an_oracle_a_hundred(tmp_path):
 
 def test_a_reranking_row_without_negatives_is_refused(tmp_path):
     write(tmp_path / "scidocs_rr" / "test.jsonl.gz", [{"query": "a", "positive": ["b"], "negative": []}])
-    with pytest.raises(InputError, match="row 1: query, positive and negative"):
+    with pytest.raises(InputError, match="row 1: query, positive and negative are required"):
         build_tasks(Data(tmp_path), ["SciDocsRR"])
 
 

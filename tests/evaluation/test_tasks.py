@@ -84,7 +84,7 @@ def test_a_class_for_every_text_is_refused():
 def test_the_shipped_sets_are_the_default_and_names_choose(tmp_path):
     assert [task.info.name for task in build_tasks()] == ["IntentEmotion (written)", "InstructSTSB (written)"]
     assert [task.info.name for task in build_tasks(names=["stsb"])] == ["InstructSTSB (written)"]
-    with pytest.raises(InputError, match=r"No task is called nope. There are: IntentEmotion"):
+    with pytest.raises(InputError, match=r"No task is called nope. Available tasks: IntentEmotion"):
         build_tasks(names=["nope"])
     with pytest.raises(InputError, match="neither a table nor a folder"):
         build_tasks(Data(tmp_path))
@@ -97,7 +97,7 @@ def test_a_table_brings_triplets_and_clustering(tmp_path):
     assert [task.info.name for task in tasks] == ["mine.csv triplets", "mine.csv two-criteria clustering"]
     with pytest.raises(InputError, match="needs two criteria"):
         build_tasks(Data(tmp_path / "mine.csv"))
-    with pytest.raises(InputError, match="Criteria belong to a table"):
+    with pytest.raises(InputError, match="Criteria need a table"):
         build_tasks(Data(criteria=QUESTIONS))
 
 

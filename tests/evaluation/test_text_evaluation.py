@@ -47,7 +47,7 @@ def test_experts_ratings_are_averaged(folder):
 
 
 def test_references_alone_cannot_be_measured(folder):
-    with pytest.raises(InputError, match=r"texteval_cnndm has no human_scores.jsonl.gz: references alone"):
+    with pytest.raises(InputError, match=r"texteval_cnndm has no human_scores.jsonl.gz: there are no ratings"):
         TextEvaluation("texteval_cnndm", folder)
     with pytest.raises(InputError, match="Unknown text evaluation 'texteval_wmt20_zh_en'"):
         TextEvaluation("texteval_wmt20_zh_en", folder)

@@ -1,4 +1,4 @@
-"""Tasks: data, instructions and metric of each measurement."""
+"""Tasks: the data, instructions and metric of each measurement."""
 
 from __future__ import annotations
 
@@ -37,50 +37,50 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Data:
-    """What is measured on."""
+    """The data that tasks are built from."""
 
     source: Path | None = None
-    """None for the shipped sets alone; a table; or a folder of known sets, which join the shipped ones."""
+    """A table, or a folder of known sets, which are added to the shipped ones; None for only the shipped sets."""
     hub: bool = False
-    """Add the papers' own sets from the hub, at pinned revisions."""
+    """Whether to add the papers' own sets from the hub, at pinned revisions."""
     criteria: Mapping[str, str] | None = None
-    """Instruction by label column, two of them, for a table."""
+    """Instruction by label column, for two columns of a table."""
     text_column: str | Sequence[str] | None = None
-    """Column of the texts, or several, for a table."""
+    """One or more text columns of a table."""
     limit: int | None = None
-    """At most so many rows of the table, or of each set of the folder."""
+    """Maximum number of rows of the table, or of each set of the folder."""
     protocol: str = "k-means"
-    """How corpora are clustered: "k-means", or "paper" (mini-batch k-means, one start, as the InBedder authors do)."""
+    """Clustering of corpora: "k-means", or "paper" (mini-batch k-means, one start, as in the InBedder authors' code)."""
     instructions: Path | None = None
-    """The authors' instructions (``read_authors_instructions``), with which ``hub`` also adds their robustness sets."""
+    """File of the authors' instructions (``read_authors_instructions``); with it, ``hub`` also adds their robustness sets."""
 
 
 def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Task]:
-    """Choose what to measure.
+    """Build the tasks that the data support.
 
     Args:
-        data: The shipped sets, a table, a folder, the hub.
-        names: When given, only tasks whose name contains one of these, whatever their case and hyphens; others are not even read.
+        data: The data; None for the shipped sets.
+        names: Build only tasks whose name contains one of these, ignoring case and hyphens; empty builds all.
 
     Returns:
-        The tasks; those that the data do not allow, such as contrast triplets of nested labels, are left out with a warning.
+        The tasks. Tasks that the data do not support, such as contrast triplets of nested labels, are skipped with a warning.
 
     Raises:
-        InputError: When the data are not there, criteria are missing, or no task has such a name.
+        InputError: When the data do not exist, criteria are missing, or no task has such a name.
     """
     data = data or Data()
     if data.source is not None and not data.source.exists():
         raise InputError(f"There is no {data.source}. Give a table, or a folder of known sets.")
     is_table = data.source is not None and data.source.is_file()
     if data.instructions and not data.hub:
-        raise InputError("Instructions are those of the authors' robustness sets, which are on the hub: add --hub.")
+        raise InputError("The instructions are for the authors' robustness sets, which are on the hub: add --hub.")
     if data.criteria and not is_table:
-        raise InputError("Criteria belong to a table: give its file as --data.")
+        raise InputError("Criteria need a table: give its file as --data.")
     offers = dict(_of_table(data) if is_table else _list_known_offers(data))
     offer_names = [name for name in offers if not names or any(_normalize_name(part) in _normalize_name(name) for part in names)]
     if not offer_names:
-        names_known = ", ".join([*offers, *(() if is_table else ["C-STS, of a table given as --data"])])
-        raise InputError(f"No task is called {' or '.join(names)}. There are: {names_known}.")
+        names_known = ", ".join([*offers, *(() if is_table else ["C-STS (with a table as --data)"])])
+        raise InputError(f"No task is called {' or '.join(names)}. Available tasks: {names_known}.")
     tasks, reasons = [], []
     for name in offer_names:
         try:
@@ -112,18 +112,19 @@ def _of_table(data: Data) -> Iterator[Offer]:
     if missing:
         raise InputError(
             f"{path} needs two criteria: give --criterion column='question?' twice. "
-            f"(A table with the columns {', '.join(COLUMNS)} is measured as C-STS without any; this lacks {', '.join(missing)}.)"
+            f"(A table with the columns {', '.join(COLUMNS)} needs none and is measured as C-STS; "
+            f"this one lacks {', '.join(missing)}.)"
         )
     yield f"C-STS {path.name}", lambda: read_csts(path, limit=data.limit)
     yield f"C-STS {path.name}, as a question", lambda: read_csts(path, as_questions=True, limit=data.limit)
 
 
 def _list_known_offers(data: Data) -> Iterator[Offer]:
-    """The shipped sets, those whose files lie in the folder, and those of the hub, if asked for."""
+    """List the shipped sets, sets whose files are in the folder and, with ``hub``, sets of the hub."""
     sets = [known_set for known_set in read_sets() if _is_there(known_set, data)]
     if data.source is not None and not any(known_set.file and not known_set.shipped for known_set in sets):
         files = ", ".join(str(known_set.file) for known_set in read_sets() if known_set.file and not known_set.shipped)
-        raise InputError(f"{data.source} is neither a table nor a folder that holds one of: {files}.")
+        raise InputError(f"{data.source} is neither a table nor a folder with one of these files: {files}.")
     for known_set in sets:
         yield from OFFERS[known_set.kind](known_set, data)
 
@@ -172,7 +173,7 @@ OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
     "prompt retrieval": _offer_prompt_retrieval,
     "robustness": _offer_robustness,
 }
-"""Kind of ``sets.yaml`` -> the tasks that measure on such a set."""
+"""Builders of the tasks of a set, by its kind in ``sets.yaml``."""
 
 
 def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str, contrasts: bool = True) -> Iterator[Offer]:
@@ -188,7 +189,7 @@ def _of_corpus(name: str, corpus: Callable[[], TwoCriteriaCorpus], protocol: str
 
 
 def _select_criterion(corpus: TwoCriteriaCorpus, criterion: str) -> tuple[LabelledTexts, dict[str, list[str]]]:
-    """A corpus with the labels of one criterion, and the instructions that ask for it."""
+    """Select the labels of one criterion of a corpus, and the instructions that ask for it."""
     labels = dict(zip(corpus.criteria, corpus.labels, strict=True))[criterion]
     data = LabelledTexts(f"{corpus.name} {criterion}", corpus.texts, labels, corpus.source, corpus.licence)
     return data, read_robustness_instructions()[corpus.name.split(" ")[0].lower()][criterion]
@@ -204,7 +205,7 @@ def _make_wordings(corpus: Callable[[], TwoCriteriaCorpus], criterion: str, prot
 
 
 def _share(build: Callable[[], TwoCriteriaCorpus]) -> Callable[[], TwoCriteriaCorpus]:
-    """Build a corpus when it is first asked for, and share it between its tasks."""
+    """Build a corpus on first use and share it between its tasks."""
     corpora: list[TwoCriteriaCorpus] = []
 
     def get_corpus() -> TwoCriteriaCorpus:

@@ -1,8 +1,8 @@
-"""Conditional similarity: pairs that are alike under one instruction and not under another.
+"""Conditional similarity: sentence pairs that are similar under one instruction and not under another.
 
 C-STS (Deshpande et al. 2023) rates each pair of sentences from 1 to 5 under a condition; InstructSTSB (InBedder paper, section
-3.2) gives pairs of the STS benchmark a question under which they agree (1) or differ (0). The vectors of both sentences are
-taken under the pair's own instruction; the scores are Spearman and Pearson of their cosine with the rating, times 100.
+3.2) gives pairs of the STS benchmark a question under which they agree (1) or differ (0). Both sentences are encoded under the
+pair's own instruction; the scores are the Spearman and Pearson correlations of cosines with ratings, times 100.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, 
 
 
 class ConditionalSTS:
-    """Sentence pairs with an instruction (a condition, a question) a pair."""
+    """Sentence pairs with one instruction (a condition or a question) per pair."""
 
     seeded = False
 
     def __init__(
         self, info: TaskInfo, rows: Sequence[Mapping[str, Any]], instruction: str = "instruction", score: str = "score"
     ) -> None:
-        """Take pairs.
+        """Check the pairs and parse their ratings.
 
         Args:
-            info: Where they come from.
+            info: Name and provenance of the task.
             rows: Pairs with sentence1, sentence2, an instruction and a rating.
             instruction: Column of the instruction.
             score: Column of the rating, a number.
@@ -52,18 +52,18 @@ class ConditionalSTS:
         self.instructions = [str(row[instruction]) for row in rows]
         self.scores = [_parse_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
         if len(set(self.scores)) < 2:
-            raise InputError(f"{info.name} needs pairs of different ratings; {len(rows)} pair(s) with one rating tell nothing.")
+            raise InputError(f"{info.name} needs pairs of different ratings; {len(rows)} pair(s) have the same rating.")
         self.info = info
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first sentence and its instruction."""
+        """Return the first sentence and its instruction."""
         return str(self.rows[0]["sentence1"]), self.instructions[0]
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Correlations of cosines with ratings.
+        """Compute the correlations of cosines with ratings.
 
         Args:
-            encode: Texts and instructions to vectors.
+            encode: Turns texts and instructions into vectors.
             seed: Not used.
 
         Returns:
@@ -72,16 +72,16 @@ class ConditionalSTS:
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """Correlations, and the cosine of each row beside its rating; the rows of one pair of sentences are one unit."""
+        """Compute the correlations, and the cosine and rating of each row; rows of the same two sentences form one unit."""
         texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
         vectors = encode(texts, self.instructions * 2)
         return self._correlate(compute_row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :]), "cosine_")
 
     def evaluate_pairs(self, similarity: Similarity) -> Outcomes:
-        """Correlations with ratings of a model that scores pairs and gives no vectors.
+        """Compute the correlations with ratings for a model that scores pairs and has no vectors.
 
         Args:
-            similarity: First sentences, second sentences and conditions to n scores.
+            similarity: Scores n pairs from first sentences, second sentences and conditions.
 
         Returns:
             spearman and pearson, times 100, with the score of each row.
@@ -110,7 +110,7 @@ def _parse_rating(name: str, number: int, value: Any, column: str) -> float:
 
 
 def load_instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
-    """InstructSTSB as written for this project, or the authors' own from the hub.
+    """Load InstructSTSB as written for this project, or the authors' set from the hub.
 
     Args:
         name: A name of this kind in ``sets.yaml``.
@@ -129,14 +129,13 @@ def load_instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
 
 
 def read_csts(path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None) -> ConditionalSTS:
-    """C-STS from the file that its authors gave the user (``inbedder.conditional.rated_rows`` says how to ask), or one like it.
+    """Read C-STS from the authors' file (``inbedder.conditional.rated_rows`` says how to request it) or a similar table.
 
     Args:
-        path: A table with sentence1, sentence2, condition and label (1 to 5), such as
-            csts_validation.csv.
-        as_questions: Ask the conditions in the form of questions.
-        split: Where the file has a column split, which rows of it.
-        limit: At most so many rows, drawn with seed 0.
+        path: A table with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv.
+        as_questions: Whether to turn conditions into questions.
+        split: Which rows to use when the file has a column split.
+        limit: Maximum number of rows, sampled with seed 0.
 
     Returns:
         The task.
@@ -166,14 +165,14 @@ def read_csts(path: Path, *, as_questions: bool = False, split: str = "test", li
 
 
 def as_question(condition: str) -> str:
-    """The question that a condition stands for, which is what a model of this package was trained to answer.
+    """Turn a condition into a question, the form that models of this package were trained on.
 
     Args:
-        condition: Such as "The colour of the car."
+        condition: A condition, such as "The colour of the car."
 
     Returns:
-        Such as "What is the colour of the car?", of "colour of the car" too; of a condition that begins as a question, only the
-        mark is new.
+        A question, such as "What is the colour of the car?", also for "colour of the car". A condition that starts like a question
+        only gets a question mark.
     """
     plain = condition.strip().rstrip(".:;?! ")
     prompts = read_prompts("csts")

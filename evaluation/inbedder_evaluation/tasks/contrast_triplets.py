@@ -1,9 +1,9 @@
 """Contrast triplets: does the instruction decide which of two texts is the closer one?
 
 For a corpus with two label columns A and B, a triplet is an anchor, a text that shares the anchor's A but not its B, and a
-text that shares its B but not its A. Under A's instruction the first must be closer, under B's the second: an embedder that
-ignores instructions is right about one exactly where it is wrong about the other. This generalises IntentEmotion (InBedder
-paper, section 3.2) to any corpus with two criteria; the score is, as there, the harmonic mean of both success rates.
+text that shares its B but not its A. Under A's instruction the first must be closer, under B's the second. An embedder that
+ignores instructions succeeds under one exactly when it fails under the other. This generalises IntentEmotion (InBedder paper,
+section 3.2) to any corpus with two criteria; the score is also the harmonic mean of both success rates.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class ContrastTriplets:
     seeded = False
 
     def __init__(self, corpus: TwoCriteriaCorpus, count: int = 4000, seed: int = 0) -> None:
-        """Draw the triplets.
+        """Sample the triplets.
 
         Args:
             corpus: Texts with two labels each, and an instruction per criterion.
-            count: How many triplets.
-            seed: Seed of the draw.
+            count: Number of triplets.
+            seed: Seed of the sample.
         """
         self.corpus = corpus
         self.triplets = draw_triplets(corpus.labels[0], corpus.labels[1], count, seed)
@@ -40,11 +40,11 @@ class ContrastTriplets:
         self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Success rates under both instructions.
+        """Compute success rates under both instructions.
 
         Args:
-            encode: Texts and an instruction to vectors.
-            seed: Not used: the triplets are drawn once.
+            encode: Turns texts and an instruction into vectors.
+            seed: Not used; the triplets are sampled once.
 
         Returns:
             One success rate per criterion and their harmonic_mean, in percent.
@@ -52,7 +52,7 @@ class ContrastTriplets:
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """Success rates, and which triplets succeed under which criterion; those of one anchor are one unit."""
+        """Compute success rates and the success of each triplet by criterion; triplets of one anchor form one unit."""
         rows, wins = self.triplets, {}
         for number, (criterion, instruction) in enumerate(zip(self.corpus.criteria, self.corpus.instructions, strict=True)):
             vectors = encode(self.corpus.texts, instruction)
@@ -62,19 +62,19 @@ class ContrastTriplets:
 
 
 def draw_triplets(first: Sequence[str], second: Sequence[str], count: int = 4000, seed: int = 0) -> NDArray[np.int64]:
-    """Draw triplets of row numbers.
+    """Sample triplets of row numbers.
 
     Args:
         first: Label of each row under the first criterion, n strings.
         second: Label of each row under the second criterion, n strings.
-        count: How many triplets.
-        seed: Seed of the draw.
+        count: Number of triplets.
+        seed: Seed of the sample.
 
     Returns:
-        Shape (count, 3): anchor, same first but other second, other first but same second.
+        int64, shape (count, 3): anchor, row with only the first label in common, row with only the second label in common.
 
     Raises:
-        NothingToMeasureError: When no anchor has both kinds of counterparts.
+        NothingToMeasureError: When no anchor has both kinds of counterpart.
     """
     cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row, cell in enumerate(zip(first, second, strict=True)):

@@ -1,4 +1,4 @@
-"""A corpus with two label columns: what contrast triplets and two-criteria clustering are drawn from."""
+"""Corpora with two label columns, the data of contrast triplets and two-criteria clustering."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TwoCriteriaCorpus:
     labels: tuple[list[str], list[str]]
     """n labels per criterion."""
     instructions: tuple[str, str]
-    """What to ask for each criterion."""
+    """The instruction for each criterion."""
     source: str
     """Where the rows come from."""
     revision: str
@@ -40,28 +40,28 @@ class TwoCriteriaCorpus:
     licence: str = "the user's own"
     """Licence of the data."""
     citation: str = ""
-    """Who made it."""
+    """Authors of the data."""
     dropped: int = 0
-    """Rows without a text or a label, which were left out."""
+    """Number of rows left out: those without a text or label, and duplicates."""
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first text and the first criterion's instruction."""
+        """Return the first text and the first criterion's instruction."""
         return self.texts[0], self.instructions[0]
 
     def make_task_info(self, kind: str) -> TaskInfo:
-        """What a task of this corpus says of itself; its main score is the harmonic mean of both criteria."""
+        """Make the info of a task on this corpus; its main score is the harmonic mean of both criteria."""
         return TaskInfo(f"{self.name} {kind}", "harmonic_mean", self.source, self.revision, self.licence, self.citation)
 
 
 def make_corpus(
     name: str, rows: Sequence[Mapping[str, Any]], criteria: Mapping[str, str], *, text_column: str = "text", **provenance: Any
 ) -> TwoCriteriaCorpus:
-    """Build a corpus of rows; rows without a text or a label are left out and counted, duplicates of a text are kept once.
+    """Build a corpus from rows, without duplicate texts and rows that lack a text or label.
 
     Args:
         name: Name of the corpus.
         rows: Rows of a table.
-        criteria: Instruction by label column, two of them.
+        criteria: Instruction by label column, for two columns.
         text_column: Column of the texts.
         **provenance: source, licence and citation.
 
@@ -72,9 +72,7 @@ def make_corpus(
         InputError: When there are not two criteria, a column is missing, or a criterion has a single class.
     """
     if len(criteria) != 2:
-        raise InputError(
-            f"Two criteria are needed to contrast them; {len(criteria)} given. Give --criterion column=question twice."
-        )
+        raise InputError(f"Two criteria are needed; {len(criteria)} given. Give --criterion column=question twice.")
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for column in (text_column, *criteria):
         if column not in columns:
@@ -110,12 +108,12 @@ def _is_given(value: Any) -> bool:
 
 
 def load_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriteriaCorpus:
-    """One of the corpora that the project measures itself on, from a local folder.
+    """Load one of the known corpora from a local folder.
 
     Args:
         name: A corpus of ``sets.yaml`` that has a file.
-        folder: Where the sets lie, one folder each.
-        limit: At most so many rows, drawn with seed 0.
+        folder: Folder of the sets, with one subfolder each.
+        limit: Maximum number of rows, sampled with seed 0.
 
     Returns:
         The corpus.
@@ -134,13 +132,13 @@ def load_corpus(name: str, folder: Path, limit: int | None = None) -> TwoCriteri
 
 
 def _with_single_labels(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels that come in lists (categories of a review): the one there is, or none where there are several."""
+    """Replace list labels (categories of a review) by their only item, or by None when there are several."""
     single = {key: value[0] if len(value) == 1 else None for key, value in row.items() if isinstance(value, list)}
     return {**row, **single}
 
 
 def load_nyt() -> TwoCriteriaCorpus:
-    """New York Times articles by topic and location, the InBedder authors' own set, from the hub at its pinned revision."""
+    """Load the InBedder authors' New York Times articles by topic and location, from the hub at the pinned revision."""
     known_set = find_set("corpus", "NYT")
     path, revision = known_set.pinned
     topics, locations = (
@@ -154,13 +152,13 @@ def load_nyt() -> TwoCriteriaCorpus:
 def read_corpus(
     path: str, criteria: Mapping[str, str], text_column: str | Sequence[str] | None = None, limit: int | None = None
 ) -> TwoCriteriaCorpus:
-    """A user's own table.
+    """Read a corpus from the user's table.
 
     Args:
-        path: A table, as ``inbedder.io.tables`` reads it.
-        criteria: Instruction by label column, two of them.
-        text_column: Column of the texts, or several; required if several columns contain text.
-        limit: At most so many rows, drawn with seed 0.
+        path: A table in any format of ``inbedder.io.tables``.
+        criteria: Instruction by label column, for two columns.
+        text_column: One or more text columns; required if several columns contain text.
+        limit: Maximum number of rows, sampled with seed 0.
 
     Returns:
         The corpus.

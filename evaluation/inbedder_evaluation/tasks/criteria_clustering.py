@@ -1,7 +1,7 @@
 """Two-criteria clustering: k-means under each criterion's instruction, against that criterion's labels.
 
-Generalises NYTClustering (InBedder paper, section 3.2) to any corpus with two label columns: the score is the harmonic mean of
-both V-measures.
+This generalises NYTClustering (InBedder paper, section 3.2) to any corpus with two label columns. The score is the harmonic mean
+of both V-measures.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class CriteriaClustering:
     seeded = True
 
     def __init__(self, corpus: TwoCriteriaCorpus, protocol: str = "k-means") -> None:
-        """Take a corpus.
+        """Check that the corpus can be clustered.
 
         Args:
             corpus: Texts with two labels each, and an instruction per criterion.
-            protocol: As ``v_measure`` takes it.
+            protocol: "k-means" or "paper", see ``group_vectors``.
 
         Raises:
-            NothingToMeasureError: When a criterion has more classes than there are texts to group.
+            NothingToMeasureError: When every text has its own class under a criterion.
         """
         for criterion, labels in zip(corpus.criteria, corpus.labels, strict=True):
             if len(set(labels)) >= len(labels):
                 raise NothingToMeasureError(
-                    f"{corpus.name}: {criterion!r} has a class for every one of {len(labels)} texts; nothing to group."
+                    f"{corpus.name}: {criterion!r} has a different class for each of {len(labels)} texts; nothing to group."
                 )
         self.corpus = corpus
         self.protocol = protocol
@@ -41,10 +41,10 @@ class CriteriaClustering:
         self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """V-measures under both instructions.
+        """Compute the V-measures under both instructions.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Seed of k-means.
 
         Returns:
@@ -53,21 +53,21 @@ class CriteriaClustering:
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """V-measures, and the group and the label of each text under each criterion; a text is one unit."""
+        """Compute the V-measures, and the group and label of each text under each criterion; a text is one unit."""
         return evaluate_criteria(self.corpus, self.corpus.instructions, encode, seed, self.protocol)
 
 
 def evaluate_criteria(
     corpus: TwoCriteriaCorpus, instructions: Sequence[str], encode: Encode, seed: int, protocol: str
 ) -> Outcomes:
-    """V-measures of a corpus under an instruction per criterion.
+    """Compute the V-measures of a corpus under one instruction per criterion.
 
     Args:
         corpus: Texts with two labels each.
-        instructions: What is asked for each criterion.
-        encode: Texts and an instruction to vectors.
+        instructions: The instruction for each criterion.
+        encode: Turns texts and an instruction into vectors.
         seed: Seed of k-means.
-        protocol: As ``group_vectors`` takes it.
+        protocol: "k-means" or "paper", see ``group_vectors``.
 
     Returns:
         One V-measure per criterion and their harmonic_mean, times 100, with the groups.

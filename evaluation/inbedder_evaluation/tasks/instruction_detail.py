@@ -1,10 +1,10 @@
-"""How much of the instruction counts: from none over a tag to the full question, and gibberish of the same shape.
+"""Effect of the instruction's level of detail: none, a tag, a few words, the full question, and gibberish of the same shape.
 
-INSTRUCTOR (section 4.3) compares four levels of detail: nothing, the set's name in front (tag), one or two words (simple), the
-full instruction (detailed). Its reproduction (section 4.1.1) asks whether an instruction works by its meaning or only by the
-tokens that all texts then share, and puts runs of one letter in the place of each word: the same word is the same run in every
-instruction. Here both are levels of one task: V-measure of k-means against each criterion of a corpus, harmonic mean of both.
-A model that reads the instruction scores high on ``detailed`` and low on ``make_gibberish``; their difference is the main score.
+INSTRUCTOR (section 4.3) compares four levels of detail: no instruction, the set's name as a prefix (tag), one or two words
+(simple), the full instruction (detailed). Its reproduction study (section 4.1.1) asks whether an instruction works by its meaning
+or only by the tokens that it adds to all texts. It replaces each word by a run of one letter, the same run wherever the word
+appears. Here both are levels of one task, scored by the harmonic mean of the V-measures of k-means against both criteria of a
+corpus. A model that reads the instruction scores high on ``detailed`` and low on ``gibberish``; the difference is the main score.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def read_detail_instructions() -> dict[str, dict[str, Any]]:
-    """Tag and simple instructions by corpus, from ``prompts/detail.yaml``."""
+    """Read tag and simple instructions by corpus from ``prompts/detail.yaml``."""
     return read_prompts("detail")
 
 
 def make_gibberish(instructions: Sequence[str]) -> list[str]:
-    """Instructions of the same shape without a meaning: each distinct word becomes a run of its own letter, of its length.
+    """Replace each distinct word of instructions by a run of one letter of the same length.
 
     Args:
-        instructions: Instructions that should stay distinct from each other where they are now.
+        instructions: The instructions to replace together; instructions with different words stay different.
 
     Returns:
-        "Represent the image" -> "AAAAAAAAA BBB CCCCC"; the same word becomes the same run in all of them. Behind 26 words,
-        runs begin with two letters in turn (AB, AC ...).
+        Meaningless instructions: "Represent the image" becomes "AAAAAAAAA BBB CCCCC". A word becomes the same run in all of
+        them. After 26 words, runs begin with a second letter (AA, AB, ...).
     """
     runs: dict[str, str] = {}
 
@@ -50,17 +50,17 @@ def make_gibberish(instructions: Sequence[str]) -> list[str]:
 
 
 class InstructionDetail:
-    """One corpus under instructions of five levels."""
+    """Clustering of one corpus under instructions of five levels."""
 
     seeded = True
 
     def __init__(self, corpus: TwoCriteriaCorpus, words: Mapping[str, Any], protocol: str = "k-means") -> None:
-        """Take a corpus.
+        """Prepare the instructions of all levels.
 
         Args:
             corpus: Texts with two labels each, and the detailed instruction per criterion.
-            words: Its tag, and a simple instruction per criterion.
-            protocol: As ``v_measure`` takes it.
+            words: The corpus's tag, and a simple instruction per criterion.
+            protocol: "k-means" or "paper", see ``group_vectors``.
         """
         simple = tuple(str(words["simple"][criterion]) for criterion in corpus.criteria)
         self.corpus = corpus
@@ -85,14 +85,14 @@ class InstructionDetail:
         self.get_first_input = corpus.get_first_input
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Harmonic means of both V-measures by level.
+        """Compute the harmonic mean of both V-measures at each level.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Seed of k-means.
 
         Returns:
-            One score a level, and delta_gibberish (detailed minus gibberish), times 100.
+            One score per level, and delta_gibberish (detailed minus gibberish), times 100.
         """
         scores = {
             level: evaluate_criteria(self.corpus, instructions, encode, seed, self.protocol).scores["harmonic_mean"]

@@ -1,7 +1,7 @@
 """IntentEmotion: triplets under two contrasting criteria (InBedder paper, section 3.2).
 
-The same two texts are told apart twice: under the emotion's instruction the one with the anchor's emotion must be closer, under
-the intent's the one with its intent. The score is the harmonic mean of both success rates.
+Each anchor is compared with the same two texts twice. Under the emotion's instruction the text with the anchor's emotion must be
+closer; under the intent's instruction, the text with the anchor's intent. The score is the harmonic mean of both success rates.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ CRITERIA = ("emotion", "intent")
 
 
 class IntentEmotion:
-    """Triplets by emotion and by intent: the set written for this project, the authors' own, or rows of your own."""
+    """Triplets by emotion and by intent: the set written for this project, the authors' own, or your rows."""
 
     seeded = False
 
     def __init__(self, rows: Rows, info: TaskInfo) -> None:
-        """Take triplets.
+        """Check the triplets and read the instructions.
 
         Args:
             rows: Triplets with criterion, anchor, positive, negative.
-            info: Where they come from.
+            info: Name and provenance of the task.
 
         Raises:
-            InputError: When a criterion has no triplet.
+            InputError: When a criterion has no triplets.
         """
         self.rows = rows
         self.info = info
         for criterion in CRITERIA:
             if not self._of(criterion):
-                raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there is none.")
+                raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there are none.")
         self.instructions = read_instructions("intent_emotion")
 
     def _of(self, criterion: str) -> Rows:
         return [row for row in self.rows if row["criterion"] == criterion]
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first anchor and its instruction."""
+        """Return the first anchor and its instruction."""
         row = self.rows[0]
         return row["anchor"], self.instructions[row["criterion"]]
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Success rates.
+        """Compute success rates under both instructions.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Not used.
 
         Returns:
@@ -64,7 +64,7 @@ class IntentEmotion:
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """Success rates, and which triplets succeed; those made of one utterance (or with one anchor) are one unit."""
+        """Compute success rates and the success of each triplet; triplets of one utterance (or one anchor) form one unit."""
         wins = {criterion: self._compute_wins(criterion, encode) for criterion in CRITERIA}
         units = {criterion: [row.get("source", row["anchor"]) for row in self._of(criterion)] for criterion in CRITERIA}
         return compute_success_rates(wins, units)
@@ -78,7 +78,7 @@ class IntentEmotion:
 
 
 def load_intent_emotion(name: str = "IntentEmotion (written)") -> IntentEmotion:
-    """IntentEmotion as written for this project, or the authors' own from the hub.
+    """Load IntentEmotion as written for this project, or the authors' set from the hub.
 
     Args:
         name: A name of this kind in ``sets.yaml``.

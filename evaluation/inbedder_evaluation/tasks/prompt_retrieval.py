@@ -1,8 +1,8 @@
 """Prompt retrieval (INSTRUCTOR paper, B.2): which training examples would help a language model with a test question?
 
-The paper retrieves the nearest annotated questions and lets GPT-J answer with them. No language model is needed to see whether
-the retrieved ones help: their logical forms either look like the test question's own or they do not. The score is the token F1
-of both SQL queries (values of columns such as "arizona" replaced by their names), averaged over the k nearest examples.
+The paper retrieves the nearest annotated questions and lets GPT-J answer with them. This task needs no language model: it checks
+whether the retrieved examples have logical forms like the test question's own. The score is the token F1 of both SQL queries
+(column values such as "arizona" replaced by column names), averaged over the k nearest examples.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint
 
 
 def token_f1(first: str, second: str) -> float:
-    """F1 of the tokens (split at white space, as multisets) of two texts; 0 where they share none.
+    """Compute the F1 of two texts' tokens (split at white space, as multisets); it is 0 when they share none.
 
     Args:
-        first: A text.
-        second: Another.
+        first: The first text.
+        second: The second text.
 
     Returns:
         0 to 1.
@@ -43,8 +43,8 @@ class PromptRetrieval:
         """Read the set.
 
         Args:
-            folder: Where the sets lie, one folder each.
-            k: How many examples are retrieved per question.
+            folder: Folder of the sets, with one subfolder each.
+            k: Number of examples to retrieve per question.
         """
         known_set = find_set("prompt retrieval", "geoquery")
         self.train, self.test = (read_rows(str(folder / str(file))) for file in (known_set.train, known_set.file))
@@ -61,23 +61,23 @@ class PromptRetrieval:
         )
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first question and the instruction."""
+        """Return the first question and the instruction."""
         return self.test[0]["question"], self.instruction
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """How alike the retrieved logical forms are.
+        """Compute how similar the retrieved logical forms are to the questions' own.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Not used.
 
         Returns:
-            sql_f1_at_1 and sql_f1_at_k, and same_template_at_1: whether the nearest example has the very same form; percent.
+            sql_f1_at_1, sql_f1_at_k and same_template_at_1 (nearest example has the same form), in percent.
         """
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """The scores, and the mean F1 of each question's k nearest examples."""
+        """Compute the scores, and the mean F1 of each question's k nearest examples."""
         vectors = normalize_vectors(
             encode([row["question"] for row in [*self.train, *self.test]], self.instruction).astype(np.float64)
         )

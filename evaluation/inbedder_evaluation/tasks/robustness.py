@@ -1,18 +1,18 @@
-"""Instruction robustness: a criterion asked for correctly, implicitly and incorrectly (InBedder paper, section 3.3).
+"""Instruction robustness: correct, implicit and incorrect instructions for a criterion (InBedder paper, section 3.3).
 
-k-means under each of ten correct, ten implicit and ten incorrect instructions, scored by V-measure against the criterion's
-labels. A model that follows instructions groups by the criterion when asked for it in any words, and does not when asked for
-something else. How far correct (c) and implicit (i) instructions stand above the incorrect ones has two definitions::
+Texts are clustered by k-means under each of ten correct, ten implicit and ten incorrect instructions, and scored by V-measure
+against the criterion's labels. A model that follows instructions groups by the criterion however it is worded, and does not when
+asked for something else. The lead of correct (c) and implicit (i) instructions over incorrect ones has two definitions::
 
-    delta_ci_means   = mean of the correct - mean of the incorrect        the paper's text
-    delta_ci_min_max = least of the correct - greatest of the incorrect   the authors' code
-    delta_ii_means, delta_ii_min_max                                      the same of the implicit ones
+    delta_ci_means   = mean of correct - mean of incorrect       the paper's text
+    delta_ci_min_max = minimum of correct - maximum of incorrect the authors' code
+    delta_ii_means, delta_ii_min_max                             the same for implicit instructions
 
-The second is above 0 only where every wording asked rightly beats every one asked wrongly. The spread over correct paraphrases
-(INSTRUCTOR, section 4.2) is their minimum, mean and maximum.
+The second is positive only when every correct instruction beats every incorrect one. The spread over correct paraphrases
+(INSTRUCTOR, section 4.2) is given by their minimum, mean and maximum.
 
-The paper's own sets are on the hub (``sets.yaml``). Their instructions, which the authors' task files hold
-(``mteb/tasks/Clustering/`` of github.com/zhang-yu-wei/InBedder), are not shipped: ``read_authors_instructions`` reads them.
+The paper's own sets are on the hub (``sets.yaml``). Their instructions are in the authors' task files
+(``mteb/tasks/Clustering/`` of github.com/zhang-yu-wei/InBedder) and are not shipped; ``read_authors_instructions`` reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = ("correct", "implicit", "incorrect")
 
 
 def read_robustness_instructions() -> dict[str, dict[str, Any]]:
-    """Instructions by corpus and criterion, from ``prompts/robustness.yaml``."""
+    """Read instructions by corpus and criterion from ``prompts/robustness.yaml``."""
     return read_prompts("robustness")
 
 
@@ -54,24 +54,24 @@ class LabelledTexts:
     licence: str
     """Licence of the data."""
     citation: str = "Instructions written for this project by the paper's procedure"
-    """Who made texts or instructions."""
+    """Authors of the texts or instructions."""
 
 
 class InstructionRobustness:
-    """Correct, implicit and incorrect instructions for one criterion."""
+    """Clustering under correct, implicit and incorrect instructions for one criterion."""
 
     seeded = True
 
     def __init__(self, data: LabelledTexts, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> None:
-        """Take labelled texts and three kinds of instructions.
+        """Check labelled texts and three kinds of instructions.
 
         Args:
             data: Texts and their labels.
             instructions: Lists under "correct", "implicit" and "incorrect".
-            protocol: As ``v_measure`` takes it.
+            protocol: "k-means" or "paper", see ``group_vectors``.
 
         Raises:
-            InputError: When a kind of instruction is missing, or the labels cannot be grouped by.
+            InputError: When a kind of instruction is missing, or the labels cannot be clustered.
         """
         for kind in KINDS:
             if not instructions.get(kind):
@@ -93,21 +93,23 @@ class InstructionRobustness:
         )
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first text and the first correct instruction."""
+        """Return the first text and the first correct instruction."""
         return self.data.texts[0], self.instructions["correct"][0]
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """V-measures of all instructions and their differences.
+        """Compute the V-measures of all instructions and their differences.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Seed of k-means.
 
         Returns:
             One V-measure per instruction (correct_0 ...), delta_ci and delta_ii by both definitions, and minimum, mean and
             maximum of the correct ones, times 100.
         """
-        measured: dict[int, tuple[Vectors, float]] = {}  # an embedder that ignores instructions gives one array: group it once
+        measured: dict[
+            int, tuple[Vectors, float]
+        ] = {}  # an embedder that ignores instructions returns one array: cluster it once
 
         def score(instruction: str) -> float:
             vectors = encode(self.data.texts, instruction)
@@ -123,13 +125,13 @@ class InstructionRobustness:
 
 
 def compute_deltas(values: Mapping[str, Sequence[float]]) -> Scores:
-    """How far correct and implicit instructions stand above incorrect ones, by both definitions of the module's text.
+    """Compute the lead of correct and implicit instructions over incorrect ones, by both definitions of the module docstring.
 
     Args:
         values: V-measures under "correct", "implicit" and "incorrect".
 
     Returns:
-        delta_ci_means, delta_ci_min_max, delta_ii_means and delta_ii_min_max, in the unit of the V-measures.
+        delta_ci_means, delta_ci_min_max, delta_ii_means and delta_ii_min_max, on the scale of the V-measures.
     """
     incorrect = values["incorrect"]
     of_kind = {"ci": values["correct"], "ii": values["implicit"]}
@@ -138,11 +140,11 @@ def compute_deltas(values: Mapping[str, Sequence[float]]) -> Scores:
 
 
 def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
-    """The authors' instructions of their robustness sets.
+    """Read the authors' instructions of their robustness sets.
 
     Args:
         path: A json file: set (NYTTopic, FewRel, ...) -> correct_instructions, implicit_instructions, incorrect_instructions,
-            each a list. A set that lacks one of them is passed over.
+            each a list. A set that lacks one of them is skipped.
 
     Returns:
         Lists under "correct", "implicit" and "incorrect", by set.
@@ -159,7 +161,7 @@ def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
         }
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise InputError(
-            f"Cannot read instructions from {path}: {error}. Give a json file: set -> lists of instructions."
+            f"Cannot read instructions from {path}: {error}. Give a json file that maps sets to lists of instructions."
         ) from error
     if not instructions:
         raise InputError(f"{path} holds no set with {', '.join(f'{kind}_instructions' for kind in KINDS)}.")
@@ -167,18 +169,18 @@ def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def load_robustness(name: str, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> InstructionRobustness:
-    """One of the paper's sets, from the hub at its pinned revision.
+    """Load one of the paper's sets from the hub at its pinned revision.
 
     Args:
         name: A set of the kind "robustness" in ``sets.yaml``.
         instructions: Lists under "correct", "implicit" and "incorrect".
-        protocol: As ``v_measure`` takes it.
+        protocol: "k-means" or "paper", see ``group_vectors``.
 
     Returns:
         The task.
 
     Raises:
-        InputError: When the hub is not in reach.
+        InputError: When the hub cannot be reached.
     """
     known_set = find_set("robustness", name)
     source, revision = known_set.pinned

@@ -1,7 +1,7 @@
-"""Standard kinds of tasks, measured by mteb's own classes: STS, clustering, classification probe, pair classification, reranking.
+"""Standard tasks, measured by mteb's own classes: STS, clustering, classification probe, pair classification, reranking.
 
-``sets.yaml`` names the sets; rerankings and 20 Newsgroups come from the hub through mteb's own tasks. Embedders are asked once
-for all texts of a set, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators work on these vectors.
+``sets.yaml`` names the sets; reranking sets and 20 Newsgroups come from the hub through mteb's own tasks. An embedder encodes all
+texts of a set once, under the set's instruction (``prompts/evaluation.yaml``), and mteb's evaluators use these vectors.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ COLUMNS = {
 TEXTS = {"sts": ("sentence1", "sentence2"), "clustering": ("sentences",), "classification": ("text",)}
 TEXTS["pairs"] = TEXTS["sts"]
 PAIRED = {"cosine_spearman": ("spearman", "score", "rating"), "cosine_ap": ("average_precision", "labels", "label")}
-"""Main score of pairs of sentences -> its name among ``STATISTICS``, mteb's column, and what it is called there."""
+"""By main score of sentence-pair tasks: the name in ``STATISTICS``, mteb's column, and the column of ``Outcomes``."""
 
 
 class StandardTask:
     """A task of mteb under one instruction."""
 
     def __init__(self, task: AbsTask, instruction: str, info: TaskInfo) -> None:
-        """Take a task.
+        """Wrap a task of mteb.
 
         Args:
-            task: One of mteb's, its data loaded or to be loaded from the hub.
-            instruction: What is asked of every text.
-            info: Where it comes from.
+            task: The task; data that are not loaded come from the hub.
+            instruction: The instruction for all texts.
+            info: Name and provenance of the task.
         """
         self.task = task
         self.instruction = instruction
@@ -51,27 +51,27 @@ class StandardTask:
         self.seeded = task.metadata.type == "Clustering"
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first text and the instruction."""
+        """Return the first text and the instruction."""
         texts = self._texts()
         return texts[0] if texts else "", self.instruction
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Scores of mteb's evaluator.
+        """Compute the scores of mteb's evaluator.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Seed of k-means.
 
         Returns:
             All scores that are single numbers, times 100.
 
         Raises:
-            InputError: When the hub is not in reach.
+            InputError: When the hub cannot be reached.
         """
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """Scores of mteb's evaluator and, of pairs of sentences, the cosine of each beside its rating or label."""
+        """Compute the scores of mteb's evaluator and, for sentence pairs, the cosine and the rating or label of each pair."""
         from sklearn.exceptions import UndefinedMetricWarning
 
         from inbedder_evaluation.mteb_encoder import FunctionEncoder
@@ -103,14 +103,16 @@ class StandardTask:
             self.task.load_data()
         except Exception as error:
             name = self.task.metadata.dataset["path"]
-            raise InputError(f"Cannot read {name} from the hub ({type(error).__name__}: {error}). It needs a network.") from error
+            raise InputError(
+                f"Cannot read {name} from the hub ({type(error).__name__}: {error}). This task needs a network."
+            ) from error
 
     def _texts(self) -> list[str]:
-        """All texts of loaded data, so that one call encodes (and centres) them together."""
+        """List all texts of loaded data, so that one call encodes (and centres) them together."""
         if not self.task.data_loaded:
             return []
         kind = next((kind for kind, score in MAIN_SCORES.items() if score == self.info.main_score), None)
-        if kind is None:  # a reranking; mteb puts titles in front of texts
+        if kind is None:  # reranking, where mteb prepends titles to texts
             data: Any = self.task.dataset["default"][self.task.metadata.eval_splits[0]]  # type: ignore[index, call-overload]
             documents = [f"{row.get('title') or ''} {row['text']}".strip() for row in data["corpus"]]
             return list(dict.fromkeys([*data["queries"]["text"], *documents]))
@@ -121,13 +123,13 @@ class StandardTask:
 
 
 def load_standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
-    """A standard set from a local folder, or from the hub at its pinned revision.
+    """Load a standard set from a local folder, or from the hub at its pinned revision.
 
     Args:
         kind: sts, clustering, classification or pairs.
         name: A name of this kind in ``sets.yaml``.
-        folder: Where the sets with a file lie, one folder each.
-        limit: At most so many rows per split of a file, drawn with seed 0.
+        folder: Folder of the sets that have a file, with one subfolder each.
+        limit: Maximum number of rows per split of a file, sampled with seed 0.
 
     Returns:
         The task.
@@ -151,7 +153,7 @@ def load_standard_task(kind: str, name: str, folder: Path | None = None, limit: 
 
 
 def _select_rows(known_set: KnownSet, rows: Rows, limit: int | None = None) -> Rows:
-    """Rows with the columns of the task; those that lack one are left out."""
+    """Select the columns of the task; rows that lack a value are left out."""
     columns = known_set.columns or COLUMNS[known_set.kind]
     rows = [{new: row.get(old) for new, old in columns.items()} for row in rows]
     rows = [row for row in rows if all(value is not None and value != "" for value in row.values())]
@@ -159,19 +161,19 @@ def _select_rows(known_set: KnownSet, rows: Rows, limit: int | None = None) -> R
 
 
 def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instruction: str) -> AbsTask:
-    """One of mteb's own task classes with local rows.
+    """Make a task of mteb's classes on local rows.
 
     Args:
         kind: sts, clustering, classification or pairs.
         splits: Rows by split; a classification without "train" is cross-validated.
-        info: Where they come from.
+        info: Name and provenance of the task.
         instruction: The task's prompt.
 
     Returns:
         A task whose data are loaded.
 
     Raises:
-        InputError: When there is a single class, or fewer texts than classes.
+        InputError: When there is a single class, or no class has two texts.
     """
     if kind in ("clustering", "classification"):
         label = "labels" if kind == "clustering" else "label"
@@ -212,7 +214,7 @@ def make_local_task(kind: str, splits: Mapping[str, Rows], info: TaskInfo, instr
 
 
 def load_mteb_task(kind: str, name: str) -> StandardTask:
-    """A task of mteb, from the hub at the revision that mteb pins.
+    """Load a task of mteb from the hub at the revision that mteb pins.
 
     Args:
         kind: clustering or reranking.
@@ -233,18 +235,18 @@ def load_mteb_task(kind: str, name: str) -> StandardTask:
 
 
 def load_reranking(kind: str, name: str, folder: Path) -> StandardTask:
-    """A reranking task of mteb over rows of a local file.
+    """Load a reranking task of mteb on rows of a local file.
 
     Args:
-        kind: reranking.
+        kind: "reranking".
         name: A set of this kind in ``sets.yaml`` that has a file.
-        folder: Where the file lies; its rows hold "query", "positive" and "negative", the last two lists of texts.
+        folder: Folder of the file; its rows have "query", "positive" and "negative", the last two lists of texts.
 
     Returns:
         The task, its data loaded.
 
     Raises:
-        InputError: When a row lacks one of them.
+        InputError: When a row lacks one of these fields.
     """
     from datasets import Dataset
     from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
@@ -254,7 +256,7 @@ def load_reranking(kind: str, name: str, folder: Path) -> StandardTask:
     corpus, queries, relevant, ranked = [], [], {}, {}
     for number, row in enumerate(rows):
         if not row.get("query") or not row.get("positive") or not row.get("negative"):
-            raise InputError(f"{known_set.file}, row {number + 1}: query, positive and negative are needed. Leave such rows out.")
+            raise InputError(f"{known_set.file}, row {number + 1}: query, positive and negative are required. Remove such rows.")
         query, documents = f"q{number}", [*row["positive"], *row["negative"]]
         ids = [f"{query}-{place}" for place in range(len(documents))]
         queries.append({"id": query, "text": row["query"]})

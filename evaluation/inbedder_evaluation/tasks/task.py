@@ -1,4 +1,4 @@
-"""What a task is, and how its rows are read: shipped, or from a local folder."""
+"""Protocols of tasks, and functions to read their instructions and rows."""
 
 from __future__ import annotations
 
@@ -25,61 +25,61 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """Where a task comes from."""
+    """Name, data and provenance of a task."""
 
     name: str
     """Name of the task."""
     main_score: str
-    """The score that tables show."""
+    """Name of the score that tables show."""
     source: str
-    """File or folder."""
+    """File, folder or hub id of the data."""
     revision: str
-    """Hash of the rows and of what is asked of them."""
+    """Hash of the rows and instructions, or commit of the data."""
     licence: str
     """Licence of the data."""
     citation: str
-    """Who made it."""
+    """Authors of the data."""
     quoted: bool = True
-    """Whether results may hold a prompt with one of its texts."""
+    """Whether results may quote its texts."""
 
 
 class Task(Protocol):
-    """A measurement of an embedder on one set."""
+    """A measurement of embedders on one set."""
 
     info: TaskInfo
-    """Where it comes from."""
+    """Its name, data and provenance."""
     seeded: bool
     """Whether its scores depend on a seed (k-means)."""
 
     def get_first_input(self) -> tuple[str, str]:
-        """A text and its instruction, to show that the instruction reaches the prompt."""
+        """Return a text and its instruction, to check that the instruction reaches the prompt."""
         ...
 
     def evaluate(self, encode: Encode, seed: int) -> Scores:
-        """Scores of an embedder; ``encode`` takes texts and an instruction (or one per text)."""
+        """Compute the scores of an embedder; ``encode`` takes texts and an instruction (or one per text)."""
         ...
 
 
 @runtime_checkable
 class Itemised(Protocol):
-    """A task that also says what became of each of its items."""
+    """A task that also reports a result for each of its items."""
 
     def evaluate_items(self, encode: Encode, seed: int) -> Outcomes:
-        """The scores of ``evaluate``, and the items behind the main one."""
+        """Compute the scores of ``evaluate`` and the items of the main score."""
         ...
 
 
 class NothingToMeasureError(InputError):
-    """The data allow other tasks, but not this one."""
+    """Raised when the data do not support this task, but may support others."""
 
 
 def read_instructions(task: str) -> dict[str, str]:
-    """The instructions of a task by criterion, from ``prompts/evaluation.yaml``."""
+    """Read the instructions of a task by criterion from ``prompts/evaluation.yaml``."""
     return dict(read_prompts("evaluation")[task])
 
 
 def add_protocol(name: str, protocol: str) -> str:
-    """A task's name, with the protocol of its clustering where it is not the default."""
+    """Append the clustering protocol to a task's name unless it is the default."""
     return name if protocol == "k-means" else f"{name}, {protocol} protocol"
 
 
@@ -87,17 +87,17 @@ def read_hub(path: str, revision: str, config: str | None = None, split: str = "
     """Read a set of the hub.
 
     Args:
-        path: Its id.
-        revision: The commit.
-        config: Its configuration, where it has several.
-        split: Which split.
+        path: Hub id of the set.
+        revision: Commit of the set.
+        config: Configuration; None for sets that have only one.
+        split: Name of the split.
 
     Returns:
-        Its rows.
+        The rows of the split.
 
     Raises:
         MissingExtraError: When datasets is not installed.
-        InputError: When the hub is not in reach or has no such set.
+        InputError: When the hub cannot be reached or has no such set.
     """
     try:
         from datasets import load_dataset
@@ -108,16 +108,16 @@ def read_hub(path: str, revision: str, config: str | None = None, split: str = "
     except Exception as error:
         raise InputError(
             f"Cannot read {path} ({config or 'default'}, {revision[:8]}) from the hub ({type(error).__name__}: {error}). "
-            "With a network try again; without, leave --hub out or give --data."
+            "Check the network and try again, or leave --hub out, or give --data."
         ) from error
 
 
 def fingerprint(rows: Rows, instructions: object = None) -> str:
-    """Hash of rows and the questions asked of them, which stands for the revision of local data.
+    """Hash rows and instructions; the hash serves as the revision of local data.
 
     Args:
         rows: The rows.
-        instructions: What is asked, where the rows do not hold it.
+        instructions: Instructions or settings that the rows do not contain.
 
     Returns:
         16 hexadecimal digits.

@@ -1,7 +1,7 @@
 """Text evaluation by embeddings (Billboard; INSTRUCTOR paper, appendix B.3).
 
-The score of a generated text is the largest cosine of its vector with those of its references; the metric is the Pearson
-correlation of these scores with what people said of the texts.
+The score of a generated text is the largest cosine of its vector with those of its references. The metric is the Pearson
+correlation of these scores with human ratings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, fingerprint
 
 
 class TextEvaluation:
-    """Generated texts, their references, and what people said of them."""
+    """Generated texts, their references and human ratings."""
 
     seeded = False
 
@@ -30,8 +30,8 @@ class TextEvaluation:
         """Read a set.
 
         Args:
-            name: A text evaluation of ``sets.yaml``; its references lie beside the human scores.
-            folder: Where the sets lie, one folder each.
+            name: A text evaluation of ``sets.yaml``; its references are in the folder of the human scores.
+            folder: Folder of the sets, with one subfolder each.
 
         Raises:
             InputError: When the set has no human scores, or a text has no reference.
@@ -39,7 +39,7 @@ class TextEvaluation:
         known_set = find_set("text evaluation", name)
         source = folder / str(known_set.file)
         if not source.is_file():
-            raise InputError(f"{name} has no {source.name}: references alone cannot be correlated with anything.")
+            raise InputError(f"{name} has no {source.name}: there are no ratings to correlate with.")
         outputs = read_rows(str(source))
         reference_rows = read_rows(str(source.with_name("references.jsonl.gz")))
         references = {(row["seg_id"], row["set_id"]): row["refs"] for row in reference_rows}
@@ -62,14 +62,14 @@ class TextEvaluation:
         )
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first text and the instruction."""
+        """Return the first text and the instruction."""
         return self.texts[0], self.instruction
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """Correlations with people.
+        """Compute correlations with human ratings.
 
         Args:
-            encode: Texts and an instruction to vectors.
+            encode: Turns texts and an instruction into vectors.
             seed: Not used.
 
         Returns:
@@ -78,7 +78,7 @@ class TextEvaluation:
         return self.evaluate_items(encode, seed).scores
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
-        """Correlations, and the largest cosine of each text beside its rating; texts with the same references are one unit."""
+        """Compute the correlations, and the largest cosine and rating of each text; texts that share references form one unit."""
         everything = list(dict.fromkeys([*self.texts, *(ref for refs in self.references for ref in refs)]))
         place = {text: row for row, text in enumerate(everything)}
         vectors = encode(everything, self.instruction)
@@ -92,7 +92,7 @@ class TextEvaluation:
 
 
 def _read_human_score(row: dict[str, Any]) -> float:
-    """The score that people gave: THumB's total, or the mean of the experts' four ratings."""
+    """Read the human score: THumB's total, or the mean of the experts' ratings."""
     if "human_score" in row:
         return float(row["human_score"])
     return mean(mean(map(float, annotation.values())) for annotation in row["expert_annotations"])

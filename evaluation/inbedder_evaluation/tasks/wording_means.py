@@ -1,7 +1,7 @@
-"""What the mean over several wordings of a question buys: V-measure under single wordings against that under means of 3 and 5.
+"""Gain from averaging over wordings of a question: V-measure under single wordings and under means of 3 and 5 wordings.
 
-From the ten correct instructions of a robustness set ten sets of 3 and ten of 5 wordings are drawn, anew for each seed, so that
-the worst of ten stands against the worst of ten. The vectors of a set are the mean of the vectors of length 1 under each.
+For each seed, ten sets of 3 and ten sets of 5 wordings are sampled from the ten correct instructions of a robustness set, so that
+a worst of ten is compared with a worst of ten. The vectors of a set are the mean of the normalised vectors under its wordings.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from inbedder_evaluation.tasks.task import Encode, Scores, TaskInfo, add_protoco
 
 SIZES = (3, 5)
 DRAWN = 10
-"""Sets of wordings of each size."""
+"""Number of sets of wordings of each size."""
 
 
 class WordingMeans:
-    """One criterion, asked for in several wordings."""
+    """Clustering by one criterion, asked for in several wordings."""
 
     seeded = True
 
     def __init__(self, data: LabelledTexts, wordings: Sequence[str], protocol: str = "k-means") -> None:
-        """Take labelled texts and wordings of the question that asks for their labels.
+        """Check labelled texts and wordings of the question that asks for their labels.
 
         Args:
             data: Texts and their labels.
-            wordings: At least six.
-            protocol: As ``v_measure`` takes it.
+            wordings: At least six wordings.
+            protocol: "k-means" or "paper", see ``group_vectors``.
 
         Raises:
-            InputError: When there are fewer wordings, or the labels cannot be grouped by.
+            InputError: When there are too few wordings, or the labels cannot be clustered.
         """
         if len(wordings) <= max(SIZES):
             raise InputError(f"{data.name} has {len(wordings)} wordings; give at least {max(SIZES) + 1}.")
@@ -57,15 +57,15 @@ class WordingMeans:
         )
 
     def get_first_input(self) -> tuple[str, str]:
-        """The first text and the first wording."""
+        """Return the first text and the first wording."""
         return self.data.texts[0], self.wordings[0]
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
-        """V-measures under single wordings and under means of several.
+        """Compute V-measures under single wordings and under means of several.
 
         Args:
-            encode: Texts and an instruction to vectors.
-            seed: Seed of k-means and of the drawn sets.
+            encode: Turns texts and an instruction into vectors.
+            seed: Seed of k-means and of the sampled sets.
 
         Returns:
             single_mean and single_worst, mean_of_3_mean and mean_of_3_worst, mean_of_5_mean and mean_of_5_worst, and mean_of_all,
@@ -86,7 +86,7 @@ class WordingMeans:
         for name, wording_sets in sets.items():
             ignored = all(
                 wording_vectors is vectors_by_wording[0] for wording_vectors in vectors_by_wording
-            )  # by an embedder that gives one array for all instructions
+            )  # by an embedder that returns one array for all instructions
             values = [scores["mean_of_all"]] if ignored else [score(wordings) for wordings in wording_sets]
             scores |= {f"{name}_mean": mean(values), f"{name}_worst": min(values)}
         return scores
