@@ -171,8 +171,8 @@ def as_question(condition: str) -> str:
         condition: A condition, such as "The colour of the car."
 
     Returns:
-        A question, such as "What is the colour of the car?", also for "colour of the car". A condition that starts like a question
-        only gets a question mark.
+        A question, such as "What is the colour of the car?", also for "colour of the car". A condition that starts like a
+        question only gets a question mark.
     """
     plain = condition.strip().rstrip(".:;?! ")
     prompts = read_prompts("csts")
