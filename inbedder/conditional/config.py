@@ -57,8 +57,8 @@ class Encoding:
     template: str = "{instruction}: {input}"
     """Bi-encoder, input "template": the pattern of condition (the instruction) and sentence (the input)."""
     input: Literal["template", "pair"] = "template"
-    """Bi-encoder: "template" renders sentence and condition as one text; "pair" passes two texts to the backbone, as the authors
-    do: [CLS] sentence [SEP] condition [SEP] (RoBERTa's pairs have [SEP] twice in the middle)."""
+    """Bi-encoder: "template" renders sentence and condition as one text. "pair" passes two texts to the backbone, as the authors
+    do: [CLS] sentence [SEP] condition [SEP], with [SEP] twice in the middle for RoBERTa."""
     reads: Literal["all", "sentences", "condition"] = "all"
     """What to read: "all", or for an ablation of the paper (appendix A.3) only "sentences" (cross, bi) or only the "condition"
     (cross)."""

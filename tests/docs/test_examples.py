@@ -14,6 +14,8 @@ from inbedder.errors import MissingExtraError
 ROOT = Path(__file__).parents[2]
 SOURCES = {"inbedder": ROOT, "inbedder_finetune": ROOT / "finetune", "inbedder_evaluation": ROOT / "evaluation"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+SLOW_MODULES = {"inbedder.distributed.job"}
+"""Modules whose examples start Ray."""
 INTERNAL_METHODS = {"cached_vectors", "with_parts"}
 """Public methods of InBedder that only other packages of this repository call."""
 
@@ -22,16 +24,17 @@ def list_modules():
     """List the modules whose source contains an example."""
     paths = [(path, folder) for package, folder in SOURCES.items() for path in sorted((folder / package).rglob("*.py"))]
     names = (path.relative_to(folder).with_suffix("").parts for path, folder in paths if ">>> " in path.read_text("utf-8"))
-    return [".".join(parts).removesuffix(".__init__") for parts in names]
+    modules = [".".join(parts).removesuffix(".__init__") for parts in names]
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW_MODULES else name for name in modules]
 
 
 class ExampleRunner(doctest.DocTestRunner):
     """Runs examples, and skips those that need a package that is not installed."""
 
-    def report_unexpected_exception(self, out, test, example, exc_info):
+    def report_unexpected_exception(self, write, test, example, exc_info):
         if issubclass(exc_info[0], (MissingExtraError, ModuleNotFoundError)):
             pytest.skip(str(exc_info[1]))
-        super().report_unexpected_exception(out, test, example, exc_info)
+        super().report_unexpected_exception(write, test, example, exc_info)
 
 
 @pytest.mark.parametrize("name", list_modules())

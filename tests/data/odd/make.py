@@ -100,13 +100,13 @@ def main():
     """Write all files."""
     for name, content in FILES.items():
         (HERE / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    whole = pyarrow.table({"text": ["I love cats", "I love dogs", "It is late"], "stars": [5, 4, 1]})
-    write_parquet("whole.parquet", whole)
-    write_parquet("truncated.parquet", whole, keep=400)
-    write_parquet("no_rows.parquet", whole.slice(0, 0))
+    table = pyarrow.table({"text": ["I love cats", "I love dogs", "It is late"], "stars": [5, 4, 1]})
+    write_parquet("whole.parquet", table)
+    write_parquet("truncated.parquet", table, keep=400)
+    write_parquet("no_rows.parquet", table.slice(0, 0))
     write_parquet("nan_cells.parquet", pyarrow.table({"text": ["one", None, "", "four"]}))
-    twice = pyarrow.Table.from_arrays([pyarrow.array(["one"]), pyarrow.array(["two"])], names=["text", "text"])
-    write_parquet("duplicate_columns.parquet", twice)
+    repeated = pyarrow.Table.from_arrays([pyarrow.array(["one"]), pyarrow.array(["two"])], names=["text", "text"])
+    write_parquet("duplicate_columns.parquet", repeated)
     write_parquet("numbers_alone.parquet", pyarrow.table({"text": [1.5, float("nan")]}))
 
 
