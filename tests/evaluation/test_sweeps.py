@@ -25,7 +25,7 @@ def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_pat
     reencoded = {f"re-enc, {answers}" for answers in ("1 answer at T=0", "1 answer at T=0.8", "10 answers at T=0.8")}
     assert {name.removeprefix(f"{model}, ") for name in names} == {"avg-gen", "avg-ppt", "avg-all", *reencoded}
     sweep("layers", "--model", model, "--task", "stsb", "-o", tmp_path / "l.json")
-    assert len({cell.about["spec"]["weights"] for cell in load_cells(tmp_path / "l.json")}) == 1
+    assert len({cell.metadata["spec"]["weights"] for cell in load_cells(tmp_path / "l.json")}) == 1
     layers = {cell.model for cell in load_cells(tmp_path / "l.json")}
     assert len(layers) == 3
     assert (tmp_path / "p.png").read_bytes().startswith(PNG)
