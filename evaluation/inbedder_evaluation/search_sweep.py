@@ -154,9 +154,7 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main(
-    output: Annotated[
-        Path, typer.Option("-o", "--output", help="A .json file; the figure has the same name and ends in .png.")
-    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure has the same name and ends in .png.")],
     data: Annotated[Path, typer.Option(help="Folder of the known sets.")],
     model: Annotated[str, typer.Option(help="mini, small, a hub id or a folder.")] = "mini",
     limit: Annotated[int, typer.Option(min=100, help="Maximum number of rows per set.")] = 1500,
