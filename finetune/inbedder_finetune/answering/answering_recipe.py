@@ -41,8 +41,8 @@ class AnsweringData(Section):
     max_characters: PositiveInt | None = None
     """Skip rows whose input is longer; a source may override it."""
     same_texts: bool = False
-    """Sample the same texts, and the same pairs of text and distractor, for all sources of one file, so that several questions
-    meet over one text; composed files then give their first rows."""
+    """Sample the same texts, with the same distractors, for all sources of one file. Several questions then meet over one text,
+    and composed files give their first rows."""
     skip_bad: bool = False
     """Skip unreadable rows instead of stopping at the first."""
     held_out: NonNegativeInt = 0
@@ -105,7 +105,7 @@ class AnsweringRecipe(Section):
     mask_length: int | str = 3
     """Masked LMs: number of masks for the answer; "answer" takes as many as the answer has tokens, as in the paper."""
     late_interaction: bool = False
-    """Masked LMs of BERT's kind: encode text and question separately, and let only the masks attend to both, so that a text is
+    """Masked LMs of BERT's kind: encode text and question separately, and let only the masks attend to both. A text is then
     encoded once for all of its questions (``inbedder/backbones/late_interaction.py``)."""
     answer_prefix: str = ""
     """String between prompt and answer, which are tokenized together: "" as in the authors' code, a space for models whose word

@@ -234,7 +234,7 @@ def test_held_out_rows_are_evaluated(make_model, pairs):
         ({"training": {"batch_size": 1}}, "training.batch_size must be greater than or equal to 2"),
         ({"training": {"micro_batch": 0}}, "training.micro_batch must be greater than or equal to 1"),
         ({"temperature": 0}, "temperature must be greater than 0"),
-        ({"temprature": 1}, "The recipe has no setting temprature"),
+        ({"temperatures": 1}, "The recipe has no setting temperatures"),
     ],
 )
 def test_a_wrong_setting_is_named(change, message):
