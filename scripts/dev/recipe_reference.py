@@ -34,12 +34,12 @@ RECIPES = {
 HEAD = """\
 # Recipe settings
 
-A recipe is a YAML file for `inbedder finetune RECIPE.yaml`; `inbedder finetune --init own.csv` writes a first one. Any setting
-can be changed on the command line: `--set training.batch_size=32`. A file that says `extends: other.yaml` takes over another
-recipe and changes what it names. Tables under `questions` and `answers` may be named by the sources of `answering` recipes. A
-setting that does not exist, or a value that cannot be, is refused by name.
+A recipe is a YAML file for `inbedder finetune RECIPE.yaml`. `inbedder finetune --init own.csv` writes a first one.
+`--set training.batch_size=32` changes a setting on the command line. `extends: other.yaml` starts from another recipe. The
+sources of `answering` recipes may refer to the tables `questions` and `answers`. An unknown setting, or a value out of range,
+stops the run, and the message names it.
 
-This page is written by `scripts/dev/recipe_reference.py` from the docstrings of the settings.
+`scripts/dev/recipe_reference.py` writes this page from the docstrings of the settings.
 """
 
 

@@ -32,9 +32,9 @@ LINK_TARGET = re.compile(r"\]\(([^):#]+)\)")
 EXAMPLE_SECTION = re.compile(r"^Example:$", re.MULTILINE)
 OPTIONS_INTRODUCTION = """# Options of a model
 
-`InBedder(model, **options)` takes every option of this page, and `model.replace(**options)` those of `EncodingOptions` and
-`cache`, `cache_size` and `text_memory`. `model.options` holds their values with no default left open; `model.spec`, a
-`VectorSpec`, holds what decides a vector.
+`InBedder(model, **options)` takes every option of this page. `model.replace(**options)` takes those of `EncodingOptions`, and
+`cache`, `cache_size` and `text_memory`. `model.options` holds the values in use; `model.spec`, a `VectorSpec`, holds what
+determines a vector.
 
 All commands that load a model (`embed`, `answer`, `cluster`, `compare-wordings`, `assign`, `evaluate`, `index build`, `serve`)
 offer the same command-line options. `inbedder serve` also reads each option, except `trust_remote_code`, from its YAML file and

@@ -58,13 +58,13 @@ NOT_RUN = {
 """Beginnings of commands, and lines of Python blocks, that a test cannot run, and why."""
 LANGUAGES = {"python", "bash", "text", "bibtex"}
 ELSEWHERE = ROOT / "docs" / "integrations.md"
-"""Its examples need packages that stand in an environment of their own: tests/integrations/test_examples.py."""
+"""Its examples need packages of an environment of their own: tests/integrations/test_examples.py."""
 FENCE = re.compile(r"^ *```(\S*).*$", re.MULTILINE)
 
 
 def reason_not_to_run(line: str) -> str | None:
     """Why a line is not run; None where it is."""
-    return next((why for start, why in NOT_RUN.items() if line.startswith(start)), None)
+    return next((reason for start, reason in NOT_RUN.items() if line.startswith(start)), None)
 
 
 class Page:
@@ -83,9 +83,9 @@ class Page:
         example.parsed = type(example.parsed)(
             example.parsed.replace("8765", self.port), example.parsed.offset, example.parsed.line_offset
         )
-        with contextlib.redirect_stdout(io.StringIO()) as caught:
+        with contextlib.redirect_stdout(io.StringIO()) as stdout:
             PythonEvaluator()(example)
-        self.printed = caught.getvalue()
+        self.printed = stdout.getvalue()
 
     def run_commands(self, example: Example) -> None:
         self.printed = ""
@@ -98,15 +98,15 @@ class Page:
         if words[0] == "inbedder" and words[-1] != "&":
             from inbedder.cli.app import app
 
-            with contextlib.redirect_stdout(io.StringIO()) as caught:
+            with contextlib.redirect_stdout(io.StringIO()) as stdout:
                 app(words[1:], standalone_mode=False)
-            self.printed += caught.getvalue()
+            self.printed += stdout.getvalue()
         elif words[0] == "inbedder":
             self.start_server(words[1:-1])
         else:
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", line], capture_output=True, text=True)
-            assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
-            self.printed += done.stdout
+            process = subprocess.run(["bash", "-euo", "pipefail", "-c", line], capture_output=True, text=True)
+            assert process.returncode == 0, f"{line}\n{process.stdout}{process.stderr}"
+            self.printed += process.stdout
 
     def start_server(self, words: list[str]) -> None:
         environment = os.environ | {"INBEDDER_PORT": self.port, "PYTHONPATH": str(ROOT)}
@@ -145,13 +145,13 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number, row in enumerate(rows):
         row |= {"stars": 5 if row["polarity"] == "positive" else 1, "date": f"2026-{1 + number % 3:02}-{1 + number % 28:02}"}
         row |= {"product": products[number % 4], "country": ("DE", "FR")[number % 2]}
-    for name, chosen in (("reviews.csv", rows), ("new.csv", rows[60:])):
+    for name, table in (("reviews.csv", rows), ("new.csv", rows[60:])):
         with open(tmp_path / name, "w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
-            writer.writerows(chosen)
-    own = "".join(f"{product},What is bought?,{product}\n" for product in products)
-    (tmp_path / "own.csv").write_text(f"context,question,answer\n{own}", encoding="utf-8")
+            writer.writerows(table)
+    question_rows = "".join(f"{product},What is bought?,{product}\n" for product in products)
+    (tmp_path / "own.csv").write_text(f"context,question,answer\n{question_rows}", encoding="utf-8")
     (tmp_path / "texts.txt").write_text("\n".join(row["text"] for row in rows), encoding="utf-8")
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
@@ -165,9 +165,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    made = Page()
-    yield made
-    made.close()
+    fresh_page = Page()
+    yield fresh_page
+    fresh_page.close()
 
 
 def name_of(path: Path) -> str:

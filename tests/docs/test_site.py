@@ -25,8 +25,8 @@ def markdown_files() -> list[Path]:
     try:
         listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     except (OSError, subprocess.CalledProcessError):
-        found = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
-        listed = [str(path) for path in found if not any(part in SKIPPED or part.startswith(".venv") for part in path.parts)]
+        paths = (path.relative_to(ROOT) for path in ROOT.rglob("*.md"))
+        listed = [str(path) for path in paths if not any(part in SKIPPED or part.startswith(".venv") for part in path.parts)]
     return [ROOT / name for name in listed if (ROOT / name).is_file()]
 
 
@@ -64,9 +64,9 @@ def config():
 
 
 def test_every_page_of_docs_is_in_the_navigation(site_pages, config):
-    named = site_pages._list_paths(site_pages.on_config(config).nav)
-    assert {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} <= set(named)
-    assert len(named) == len(set(named))
+    pages = site_pages._list_paths(site_pages.on_config(config).nav)
+    assert {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")} <= set(pages)
+    assert len(pages) == len(set(pages))
 
 
 def test_what_the_navigation_names_is_there(site_pages):
@@ -129,8 +129,8 @@ def test_the_site_holds_data_that_a_page_links_to(site_pages):
 )
 def test_links_across_docs_lead_to_the_pages_of_the_site(site_pages, config, page, link, expected):
     files = pytest.importorskip("mkdocs.structure.files")
-    shown = SimpleNamespace(file=files.File(page, config.docs_dir, config.site_dir, True))
-    assert site_pages.on_page_markdown(f"[here]({link})", shown, config, None) == f"[here]({expected})"
+    site_page = SimpleNamespace(file=files.File(page, config.docs_dir, config.site_dir, True))
+    assert site_pages.on_page_markdown(f"[here]({link})", site_page, config, None) == f"[here]({expected})"
 
 
 def test_an_adapter_that_the_page_does_not_name_brings_its_docstring(site_pages, tmp_path):
