@@ -77,7 +77,7 @@ def test_an_empty_text_before_which_nothing_stands_is_read_plainly(make_model):
     [
         ("bert", {"text_memory": "1G"}, "text's states depend on the instruction"),
         ("llama", {"text_memory": "1G", "pooling": "avg-gen"}, "more than the prompt's last state"),
-        ("llama", {"text_memory": "much"}, "no size"),
+        ("llama", {"text_memory": "much"}, "not a valid cache size"),
         ("llama", {"text_memory": "unlimited"}, "needs a limit"),
     ],
 )

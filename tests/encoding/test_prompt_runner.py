@@ -150,7 +150,7 @@ def test_an_unreadable_cache_warns_and_vectors_are_computed_again(make_model, tm
     counts = counted(model)
     assert np.abs(model.encode(TEXTS, "What?") - vectors).max() < 1e-6
     assert sum(counts) == len(set(TEXTS))
-    assert caplog.text.count("results are computed again") == 1
+    assert caplog.text.count("Results are computed again") == 1
     assert "inbedder cache verify --repair" in caplog.text
 
 

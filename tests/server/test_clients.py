@@ -1,20 +1,12 @@
-"""Clients of other packages against a real server, and the README's commands."""
+"""Clients of other packages against a real server."""
 
 import asyncio
-import os
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from inbedder.vectors import normalize_vectors
-from tests.server.test_run_server import ENVIRONMENT, run_server
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 TEXTS = ["I love cats", "I love dogs"]
 QUESTION = "What animals do they love?"
 KEY = "key"
@@ -89,28 +81,3 @@ def test_coheres_client_embeds(url, tiny, expected):
     options = {"additional_body_parameters": {"instruction": QUESTION}}
     vectors = client.embed(**request, input_type="clustering", request_options=options).embeddings.float_
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
-
-
-def find_block(start):
-    """Find the code block of the README that begins with a line."""
-    return next(code for code in re.findall(r"```\w*\n(.*?)```", README, re.S) if code.startswith(start))
-
-
-def replace_address(text, url):
-    assert "http://127.0.0.1:8765" in text
-    return text.replace("http://127.0.0.1:8765", url)
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_the_readmes_commands_lead_to_an_answer():
-    pytest.importorskip("openai")
-    install, serve, curl = find_block("pip install 'inbedder[").strip().splitlines()
-    assert "[mini,serve]" in install
-    assert serve.split()[:2] == ["inbedder", "serve"]
-    with run_server(*serve.removesuffix("&").split()[2:]) as (_, url):
-        output = subprocess.run(replace_address(curl, url), shell=True, capture_output=True, text=True, check=True).stdout
-        assert '"answers":["' in output
-        code = replace_address(find_block("from openai import OpenAI"), url)
-        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **ENVIRONMENT})
-        assert process.returncode == 0, process.stderr
-        assert process.stdout.strip() == "384"
