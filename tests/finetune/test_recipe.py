@@ -28,7 +28,7 @@ def test_settings_are_changed_by_key(tmp_path):
     [
         ({**SMALL, "late_interaction": True, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
         ({**SMALL, "late_interaction": True, "template": "alpaca"}, "late_interaction needs a template"),
-        ({**SMALL, "modle": 1}, "The recipe has no setting modle. Known settings: model, data"),
+        ({**SMALL, "models": 1}, "The recipe has no setting models. Known settings: model, data"),
         ({**SMALL, "training": {"lr": 1}}, "training has no setting lr. Known settings: output"),
         ({"model": "m"}, "names no data"),
         ({"data": {"sources": ["a"]}}, "The recipe lacks model"),
