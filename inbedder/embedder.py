@@ -484,6 +484,9 @@ class InBedder:
     def get_sentence_embedding_dimension(self) -> int:
         """Return the length of a vector, under sentence-transformers' name of the method.
 
+        Returns:
+            d, the number of dimensions.
+
         Example:
             >>> InBedder().get_sentence_embedding_dimension()
             384
