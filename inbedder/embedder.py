@@ -51,7 +51,7 @@ class InBedder:
             model: ``mini`` (bundled, CPU, no network), a hub id or a folder; the id or folder of a peft adapter loads its base.
             **options: Fields of ``ModelOptions`` (what is loaded: backbone, device, dtype, revision, trust_remote_code,
                 quantization, cache, cache_size, text_memory) and of ``EncodingOptions`` (how a text becomes a vector: pooling,
-                layer, template, max_length, ...). The reference lists all options, ``help(InBedder)`` their defaults.
+                layer, template, max_length, ...). ``docs/options.md`` lists all of them, ``help(InBedder)`` their defaults.
 
         Raises:
             ModelError: When the model cannot be loaded or lacks the layer or pooling.

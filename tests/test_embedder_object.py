@@ -87,5 +87,5 @@ def test_datasets_map_adds_and_caches_a_column_of_vectors(model, make_model):
 
 
 def test_a_map_over_a_missing_column_lists_the_columns(model):
-    with pytest.raises(InputError, match=r"There is no column 'text'. Name one with column=...: 'review', 'stars'."):
+    with pytest.raises(InputError, match=r"There is no column 'text'. Choose one with column=...: 'review', 'stars'."):
         model.as_map(QUESTION)({"review": TEXTS, "stars": [1] * len(TEXTS)})

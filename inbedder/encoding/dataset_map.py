@@ -43,6 +43,6 @@ class VectorMap:
             InputError: When the column of texts is missing.
         """
         if self.column not in rows:
-            raise InputError(f"There is no column {self.column!r}. Name one with column=...: {format_names(list(rows))}.")
+            raise InputError(f"There is no column {self.column!r}. Choose one with column=...: {format_names(list(rows))}.")
         options = {"show_progress_bar": False, **dict(self.options)}
         return {self.to: self.model.encode(rows[self.column], self.instruction, **options)}
