@@ -55,6 +55,12 @@ def test_the_demo_writes_a_page_only(folder, monkeypatch, capsys):
     assert "give a file that ends in .html" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
+def test_a_wrong_number_of_group_counts_is_refused(folder, monkeypatch, capsys):
+    counts = ("-k", "3", "-k", "2", "-k", "2")
+    assert run(monkeypatch, "cluster", REVIEWS, "-i", "What?", "-i", "Who?", *counts) == 2
+    assert "once per grouping (2 times)" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
 @pytest.mark.slow
 def test_the_picture_of_the_readme_shows_the_groups_of_the_demo(folder, monkeypatch):
     """Names may differ in a word where the processor has no bfloat16; numbers of texts do not."""
