@@ -21,19 +21,7 @@ from inbedder.encoding.reencode import embed_sentences
 from inbedder.errors import InputError
 from inbedder.options import BASE_NAME
 from inbedder.vectors import normalize_vectors
-from inbedder_finetune.curriculum.task_tours import Floats, measure_tour, order_tasks
-
-__all__ = [
-    "arrange",
-    "compute_margins",
-    "compute_task_similarity",
-    "compute_task_vectors",
-    "make_loss_mask",
-    "measure_tour",
-    "measure_underfitting",
-    "order_tasks",
-    "sample_batches",
-]
+from inbedder_finetune.curriculum.task_tours import Floats, order_tasks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

@@ -14,6 +14,7 @@ from inbedder_finetune.curriculum.row_order import (
     measure_underfitting,
     sample_batches,
 )
+from inbedder_finetune.curriculum.task_tours import measure_tour, order_tasks
 
 ROWS = st.lists(st.tuples(st.integers(0, 5), st.floats(-1, 1), st.booleans()), min_size=1, max_size=80)
 
@@ -143,4 +144,4 @@ def test_arguments_that_do_not_match_are_refused(change, message):
 
 
 def test_the_module_exports_tours():
-    assert curriculum.measure_tour(np.ones((4, 4)), curriculum.order_tasks(np.ones((4, 4)))) == 4
+    assert measure_tour(np.ones((4, 4)), order_tasks(np.ones((4, 4)))) == 4
