@@ -4,7 +4,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inbedder.errors import InputError
-from inbedder_finetune.curriculum import row_order as curriculum
 from inbedder_finetune.curriculum.row_order import (
     arrange,
     compute_margins,
