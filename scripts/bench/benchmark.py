@@ -261,7 +261,7 @@ def measure_guided() -> list[dict[str, float]]:
 
 def measure(case: Case, folder: Path, rounds: int) -> dict[str, Any]:
     """Time both ways in turn."""
-    slow, fast = case.ways(folder)
+    slow, fast = case.make_ways(folder)
     a, b = slow(), fast()
     pairs = []
     for _ in range(rounds):
