@@ -72,14 +72,14 @@ def write_sheet(data: Path, folder: Path, cache: Path | None, writer: str | None
     if writer:
         namers[f"model:{writer}"] = find_namer(f"model:{writer}", model)
     draw, lines, key = random.Random(0), [], []
-    for name, texts, labels, question, k in load_corpora(data):
+    for name, texts, text_labels, question, k in load_corpora(data):
         result = cluster(texts, question, model, k)
         groups = collect_contents(texts, result.answers, normalize_vectors(result.embeddings), result.labels, result.keywords)
         names = {namer: call(groups) for namer, call in namers.items()}
         lines += ["", f"# {name}: {question} ({len(texts)} texts)"]
         for number, group in enumerate(groups):
             rows = [row for row, label in enumerate(result.labels.tolist()) if label == number]
-            labels = Counter(labels[row] for row in rows)
+            labels = Counter(text_labels[row] for row in rows)
             answers = Counter(group.answers).most_common(ANSWERS_SHOWN)
             by_namer = {namer: given_names[number] for namer, given_names in names.items()}
             names_shown = sorted({remove_commas(one) for one in by_namer.values()})
