@@ -25,7 +25,7 @@ def test_signal_raises_and_handlers_return(number):
 
 @pytest.mark.parametrize("number", EXCEPTIONS)
 def test_swallowed_signal_is_raised_again(number):
-    finished = False
+    is_done = False
     with pytest.raises(EXCEPTIONS[number]), handle_signals():
         try:
             os.kill(os.getpid(), number)
@@ -33,8 +33,8 @@ def test_swallowed_signal_is_raised_again(number):
         except BaseException:  # as a library does around an import
             pass
         time.sleep(30)
-        finished = True
-    assert not finished
+        is_done = True
+    assert not is_done
 
 
 def test_swallowed_signal_at_the_end_is_raised():
