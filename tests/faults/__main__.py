@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(table_of(tallies))
     if memory:
         print(
-            f"memory: {memory['lines']} lines; peak {memory['peak_mib_after_a_tenth']} MiB after a tenth, "
-            f"{memory['peak_mib_at_the_end']} MiB at the end; {'flat' if memory['flat'] else 'NOT FLAT'}"
+            f"memory: {memory['lines']} lines; median {memory['median_mib_second_quarter']} MiB in the second quarter, "
+            f"{memory['median_mib_last_quarter']} MiB in the last; {'flat' if memory['flat'] else 'NOT FLAT'}"
         )
     if options.output:
         options.output.write_text(json.dumps(report(tallies, memory, options, started), indent=1) + "\n", encoding="utf-8")
