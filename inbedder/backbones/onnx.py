@@ -96,7 +96,7 @@ def get_int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
         / f"{digest.hexdigest()[:32]}.onnx"
     )
     if not path.exists():
-        logger.info("Exporting the int8 graph %s, once for these weights.", path)
+        logger.info("Exporting the int8 graph %s, once for these weights.", path.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder, atomic_write(path) as temporary:
             float_graph = Path(folder) / "whole.onnx"

@@ -216,7 +216,7 @@ def _read_pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
         includes_prompt = not explicit
         logger.info(
             "%s does not say whether instructions are pooled: %s (pooling='mean' pools them, pooling='text-mean' does not).",
-            name,
+            Path(name).name,
             "they are, as in sentence-transformers" if includes_prompt else "they are not, as in INSTRUCTOR",
         )
     return "mean" if includes_prompt else "text-mean"

@@ -4,7 +4,8 @@ A folder contains one SQLite file (write-ahead log, one transaction per batch), 
 by *space*, text and instruction. A space is described by everything else that determines a result: model, weights, precision,
 layer, pooling, template, lengths, sampling, and the version of this format. If any of these changes, the space is a new one and
 no old result is found. An entry's key is a hash of its text and instruction. A damaged entry is never returned: a warning counts
-it, and it is computed again, as are all results if the file cannot be read or written. Warnings contain no text and no key.
+it, and it is computed again, as are all results if the file cannot be read or written. Warnings contain no text, no key
+and no path.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ from inbedder.cache.database import (
     suggest_repair,
 )
 from inbedder.cache.size_limit import Usage, make_room, measure_usage, parse_size, shrink, store_limit
-from inbedder.errors import InputError
+from inbedder.errors import InputError, format_value
 
 logger = logging.getLogger(__name__)
 
 Pair = tuple[str, str]
 """A text and an instruction."""
 KEYS_PER_QUERY = 500
+REPAIR_ADVICE = "Repair it with: inbedder cache verify --repair FOLDER."
 USE_RESOLUTION_SECONDS = 60
 """Time within which further uses of an entry are not recorded."""
 
@@ -120,11 +122,17 @@ class Store:
             raise InputError(f"{self.path.parent} cannot be a cache ({error.strerror}). Choose another folder.") from error
         connection, read_only = open_file(self.path)
         if read_only:
-            self._warn_once("write", "%s cannot be written. Its entries are used, but no new ones are added.", self.path)
+            message = "The cache %s cannot be written. Its entries are used, but no new ones are added."
+            self._warn_once("write", message, self._name)
         elif self._limit is not None:
             with suppress(*READ_ERRORS):  # lookups report damage
                 store_limit(connection, self._limit[0])
         return connection, read_only
+
+    @property
+    def _name(self) -> str:
+        """The folder's name; its path is not logged."""
+        return format_value(self.path.parent.name)
 
     def _warn_once(self, kind: str, message: str, *details: Any) -> None:
         if kind not in self._reported:
@@ -161,8 +169,8 @@ class Store:
             try:
                 rows = self._read_rows(space_hash, keys[start : start + KEYS_PER_QUERY])
             except (*READ_ERRORS, InputError) as error:
-                advice = suggest_repair(self.path)
-                self._warn_once("read", "%s cannot be read (%s). Results are computed again. %s", self.path, error, advice)
+                message = f"The cache %s cannot be read (%s). Results are computed again. {REPAIR_ADVICE}"
+                self._warn_once("read", message, self._name, _explain(error))
                 continue
             for number, key, data, stored_checksum, last_use in rows:
                 if key in distinct_keys and is_intact(space_hash, key, data, stored_checksum):
@@ -172,8 +180,7 @@ class Store:
                 else:
                     num_damaged += 1
         if num_damaged:
-            advice = suggest_repair(self.path)
-            logger.warning("%s: %d damaged entries are computed again. %s", self.path, num_damaged, advice)
+            logger.warning(f"The cache %s: %d damaged entries are computed again. {REPAIR_ADVICE}", self._name, num_damaged)
         if outdated_uses and not self.read_only:
             with suppress(*READ_ERRORS, InputError), self._open_transaction(timeout_seconds=0.1) as connection:
                 connection.executemany("INSERT OR REPLACE INTO uses VALUES (?, ?)", outdated_uses)
@@ -220,10 +227,10 @@ class Store:
                 )
                 num_evicted = make_room(connection)
         except (*READ_ERRORS, InputError) as error:
-            self._warn_once("write", "%s cannot be written (%s). Results are not cached.", self.path, error)
+            self._warn_once("write", "The cache %s cannot be written (%s). Results are not cached.", self._name, _explain(error))
             return False
         if num_evicted:
-            logger.info("%s is full. Evicted the %d least recently used entries.", self.path, num_evicted)
+            logger.info("The cache %s is full. Evicted the %d least recently used entries.", self._name, num_evicted)
             shrink(connection)
         return True
 
@@ -330,3 +337,9 @@ class CacheSpace:
         packed = zip(pairs, is_cut, (self.pack(result) for result in results), strict=True)
         entries = [(hash_entry(*pair), bytes([text_is_cut]) + data) for pair, text_is_cut, data in packed if data is not None]
         self.store.put(self.description, entries)
+
+
+def _explain(error: Exception) -> str:
+    """Explain an error for the log, without its path."""
+    cause = error.__cause__ if isinstance(error, InputError) else error
+    return "its file is not usable" if cause is None else getattr(cause, "strerror", None) or str(cause)

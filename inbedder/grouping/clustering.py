@@ -178,7 +178,7 @@ def _answer_rows(
     if instruction is None:
         return answers
     if not embedder.backbone.answers:
-        logger.info("%s does not answer, so groups are named by the words of their texts.", embedder.name)
+        logger.info("The model does not answer, so groups are named by the words of their texts.")
         return answers
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TextCutWarning)  # encode has warned already

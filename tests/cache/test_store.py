@@ -68,7 +68,7 @@ def test_a_full_disk_warns_once_and_old_entries_are_found(tmp_path, caplog):
         assert not store.put(SPACE, [(hash_entry(str(number), ""), bytes(100_000))])
     assert store.get(SPACE, KEYS) == {KEYS[0]: b"x"}
     assert [record.getMessage().split(". ")[0] for record in caplog.records] == [
-        f"{tmp_path / DATABASE_FILE} cannot be written (database or disk is full)"
+        f"The cache {tmp_path.name!r} cannot be written (database or disk is full)"
     ]
     connection.execute("PRAGMA max_page_count = 100000")
     assert store.put(SPACE, [(KEYS[1], b"y")])
