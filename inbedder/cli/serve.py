@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import sys
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +40,7 @@ def serve(
     from inbedder.errors import MissingExtraError
 
     try:
+        from inbedder.server.log_format import configure_log
         from inbedder.server.run_server import serve as run
         from inbedder.server.settings import load_settings
     except ModuleNotFoundError as error:
@@ -49,8 +50,7 @@ def serve(
 
     arguments = {"model": model or None, "host": host, "port": port, "api_key_file": api_key_file}
     settings = load_settings(config, **arguments, **_as_settings(model_options))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    configure_log(debug="--debug" in sys.argv)
     print_message(f"Loading {', '.join(settings.named_models)} ...")
     run(settings, lambda address: print_message(f"Serving at {address} (documentation: {address}/docs). Press Ctrl+C to stop."))
 
