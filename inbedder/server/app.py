@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import swagger_ui_bundle
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -54,7 +55,10 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
     async def close_models_at_shutdown(app: FastAPI) -> AsyncIterator[None]:
         yield
         for model in app.state.models.values():
-            model.close()
+            await run_sync(model.close)  # in a thread, so that responses are still sent while a pass ends
+
+    def is_queue_full() -> bool:
+        return all(model.waiting >= settings.max_waiting for model in app.state.models.values())
 
     app = FastAPI(
         title="inbedder",
@@ -71,7 +75,7 @@ def make_app(models: Mapping[str, InBedder], settings: Settings) -> FastAPI:
     app.include_router(cluster_route.router)
     _add_status(app)
     _add_docs(app)
-    app.add_middleware(Guard, settings=settings, key=key, metrics=metrics)
+    app.add_middleware(Guard, settings=settings, key=key, metrics=metrics, is_queue_full=is_queue_full)
     _add_error_handlers(app)
     return app
 

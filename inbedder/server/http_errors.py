@@ -6,10 +6,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from starlette.types import Send
+
+CLIENT_CLOSED_REQUEST = 499
+"""Status in logs and metrics of a request whose client disconnected; it is never sent."""
 MAX_NAME_CHARACTERS = 60
 """Maximum length of a field's name in a message."""
 _ERROR_TYPES = {
     401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     408: "timeout_error",
     429: "rate_limit_error",
@@ -48,6 +53,15 @@ class RefusalError(Exception):
         """The JSON body; ``message`` is also at the top level, where Cohere's client looks for it."""
         error = {"message": self.message, "type": _ERROR_TYPES.get(self.status, "invalid_request_error"), "param": self.field}
         return json.dumps({"error": {**error, "code": self.status}, "message": self.message}).encode()
+
+
+async def send_refusal(refusal: RefusalError, send: Send) -> None:
+    """Send a refusal as the response of a request."""
+    body = refusal.body
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
 
 
 def convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> RefusalError:

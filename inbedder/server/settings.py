@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
+import stat
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +24,7 @@ MODEL_OPTIONS: dict[str, Any] = {
 }
 """Types and defaults of model options, each of which is also a setting for all models of a server. A server runs no code from a
 model's repository."""
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*,A-Z]+")
 _OptionSettings: Any = create_model("_OptionSettings", __base__=BaseSettings, **MODEL_OPTIONS)
 
 
@@ -39,8 +43,12 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     """API key that every request except /health must send as ``Authorization: Bearer KEY``."""
     api_key_file: Path | None = None
     """A file that contains only the API key."""
+    allowed_origins: Annotated[list[str], NoDecode] = Field(default=[])
+    """Origins of web pages that may send requests, such as https://app.example.org, separated by commas in the environment."""
     max_body_bytes: int = Field(default=8_000_000, ge=1)
     """Maximum size of a request's body in bytes."""
+    max_total_body_bytes: int = Field(default=64_000_000, ge=1)
+    """Maximum size in bytes of the bodies of all unanswered requests together; further bodies over 64 KiB get status 429."""
     max_items: int = Field(default=2048, ge=1)
     """Maximum number of texts in a request."""
     max_characters: int = Field(default=200_000, ge=1)
@@ -64,10 +72,20 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     grace: int = Field(default=30, ge=0)
     """Seconds that accepted requests have to finish after SIGTERM."""
 
-    @field_validator("model", mode="before")
+    @field_validator("model", "allowed_origins", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def _check_origins(cls, origins: list[str]) -> list[str]:
+        if invalid := [origin for origin in origins if not _ORIGIN.fullmatch(origin)]:
+            raise ValueError(
+                f"{format_names(invalid)}: write each origin as the browser sends it, such as https://app.example.org: "
+                "lower case, without a path or *"
+            )
+        return origins
 
     @property
     def named_models(self) -> dict[str, str]:
@@ -93,15 +111,21 @@ class Settings(_OptionSettings):  # type: ignore[misc]
         Returns:
             The key, or None when requests need none.
 
+        A key file that other users can read is warned of.
+
         Raises:
             InputError: When the key is empty, cannot be read or sent, or is missing although other machines could connect.
         """
         if self.api_key_file is not None:
             try:
                 key = self.api_key_file.read_text(encoding="utf-8").strip()
+                mode = self.api_key_file.stat().st_mode
             except (OSError, UnicodeDecodeError) as error:
                 reason = f"The API key in {format_value(str(self.api_key_file))} cannot be read ({type(error).__name__})."
                 raise InputError(f"{reason} Give a text file that contains only the key.") from error
+            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                name = format_value(self.api_key_file.name)
+                warnings.warn(f"Other users can read the API key in {name}. Run chmod 600 on it.", stacklevel=1)  # once
         elif self.api_key is not None:
             key = self.api_key.get_secret_value()
         elif is_loopback(self.host):

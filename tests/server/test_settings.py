@@ -1,5 +1,7 @@
 """Sources and checks of settings."""
 
+import warnings
+
 import pytest
 
 from inbedder.errors import InputError
@@ -75,6 +77,37 @@ def test_keys_that_no_header_can_contain_are_refused(key, tmp_path):
     (tmp_path / "key").write_text(key)
     with pytest.raises(InputError, match="API key"):
         Settings(api_key_file=tmp_path / "key").read_key()
+
+
+@pytest.mark.parametrize(("mode", "is_warned"), [(0o600, False), (0o400, False), (0o640, True), (0o604, True), (0o644, True)])
+def test_a_key_file_that_others_can_read_is_warned_of(tmp_path, mode, is_warned):
+    key_file = tmp_path / "secret.key"
+    key_file.write_text("canary-key")
+    key_file.chmod(mode)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert Settings(api_key_file=key_file).read_key() == "canary-key"
+    messages = [str(warning.message) for warning in caught]
+    assert messages == (["Other users can read the API key in 'secret.key'. Run chmod 600 on it."] if is_warned else [])
+
+
+def test_allowed_origins_come_from_the_environment_or_a_file(tmp_path, monkeypatch):
+    assert load_settings().allowed_origins == []
+    config = tmp_path / "serve.yaml"
+    config.write_text("allowed_origins: [https://app.example.org, http://localhost:3000]\n")
+    assert load_settings(config).allowed_origins == ["https://app.example.org", "http://localhost:3000"]
+    monkeypatch.setenv("INBEDDER_ALLOWED_ORIGINS", "https://a.example, tauri://localhost")
+    assert load_settings().allowed_origins == ["https://a.example", "tauri://localhost"]
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["*", "null", "example.org", "https://*.example.org", "https://a.example/", "https://A.example", "https://u@a.example"],
+)
+def test_an_origin_that_no_browser_sends_is_refused_by_name(origin):
+    with pytest.raises(InputError, match="such as https://app") as refused:
+        load_settings(allowed_origins=["https://a.example", origin])
+    assert repr(origin) in str(refused.value)
 
 
 def test_a_missing_key_file_is_an_error(tmp_path):
