@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from inbedder import InBedder
 from inbedder.server.app import make_app
+from inbedder.server.run_server import make_config
 from inbedder.server.settings import Settings
 
 URL = "http://127.0.0.1:8765"
@@ -41,15 +42,14 @@ def client(make_client):
     return make_client()
 
 
-@pytest.fixture
-def make_live(tiny):
-    """A function that runs an app with uvicorn in a thread, and returns its address (host, port)."""
+def run_live_servers(tiny):
+    """Yield a function that runs an app with uvicorn in a thread, and returns its address (host, port)."""
     servers = []
 
     def make(models=None, **settings):
         app = make_app(models or {"tiny": tiny}, Settings(**settings))
         listener = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, ws="none", log_config=None, access_log=False))
+        server = uvicorn.Server(make_config(app, Settings(**settings)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         servers.append((server, thread))
@@ -61,6 +61,18 @@ def make_live(tiny):
     for server, thread in servers:
         server.should_exit = True
         thread.join(30)
+
+
+@pytest.fixture
+def make_live(tiny):
+    """A function that runs an app for one test."""
+    yield from run_live_servers(tiny)
+
+
+@pytest.fixture(scope="module")
+def make_live_module(tiny):
+    """A function that runs an app for the tests of a module."""
+    yield from run_live_servers(tiny)
 
 
 class ChangedBackbone:

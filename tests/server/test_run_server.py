@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
+import inbedder
+from inbedder.cache.database import DATABASE_FILE
 from inbedder.cache.store import Store
 
 ENVIRONMENT = {
@@ -24,10 +27,20 @@ ENVIRONMENT = {
 }
 
 
+STUCK_PROGRAM = """
+import time
+from inbedder import InBedder
+from inbedder.cli import main
+InBedder.answer = lambda *args, **kwargs: time.sleep(600)
+main()
+"""
+"""The command with a model whose answers take longer than any test."""
+
+
 @contextmanager
-def run_server(*arguments, **environment):
+def run_server(*arguments, program=("-m", "inbedder"), **environment):
     """Run the command; yield the process, with its log in ``process.lines``, and its address."""
-    command = [sys.executable, "-m", "inbedder", "serve", *arguments]
+    command = [sys.executable, *program, "serve", *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT, **environment})
     process.lines = []
     has_started = threading.Event()
@@ -99,6 +112,72 @@ def test_requests_longer_than_the_grace_time_do_not_delay_shutdown(make_model):
         wait_until(lambda: b"in_progress{" in send_request(f"{url}/metrics"))
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
+
+
+def test_a_thread_that_cannot_be_stopped_ends_with_the_grace_time(make_model):
+    fields = {"input": ["a"], "instruction": "What?"}
+    responses = []
+
+    def send_and_keep_response(url):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            send_request(f"{url}/v1/answers", fields)
+        responses.append((refused.value.code, refused.value.headers["Retry-After"], json.loads(refused.value.read())))
+
+    with run_server("--model", make_model("bert"), program=("-c", STUCK_PROGRAM), INBEDDER_GRACE="1") as (process, url):
+        client = threading.Thread(target=send_and_keep_response, args=(url,))
+        client.start()
+        wait_until(lambda: b"in_progress{" in send_request(f"{url}/metrics"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        client.join(60)
+        process.reader.join()
+        ((status, retry_after, body),) = responses
+        assert (status, retry_after) == (503, "1")
+        assert body["error"]["type"] == "overloaded_error"
+        assert "grace time is over" in "".join(process.lines)
+        assert "Traceback" not in "".join(process.lines)
+
+
+def test_a_second_ctrl_c_ends_the_process_at_once(make_model):
+    with run_server("--model", make_model("bert"), program=("-c", STUCK_PROGRAM), INBEDDER_GRACE="600") as (process, url):
+
+        def send_and_ignore_errors():
+            with suppress(OSError):
+                send_request(f"{url}/v1/answers", {"input": ["a"], "instruction": "What?"})
+
+        threading.Thread(target=send_and_ignore_errors, daemon=True).start()
+        wait_until(lambda: b"in_progress{" in send_request(f"{url}/metrics"))
+        process.send_signal(signal.SIGINT)
+        wait_until(lambda: any("Shutting down" in line for line in process.lines))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+
+
+def test_the_log_names_no_path_also_of_a_damaged_cache(make_model, tmp_path):
+    folder = tmp_path / "canary-folder"
+    folder.mkdir()
+    model = folder / "tiny"
+    model.symlink_to(make_model("bert"))
+    key_file = folder / "key"
+    key_file.write_text("canary-key")
+    key_file.chmod(0o644)
+    fields = {"input": ["a"], "instruction": "What?"}
+    arguments = ("--model", str(model), "--cache", str(folder / "cache"), "--api-key-file", str(key_file))
+    with run_server(*arguments) as (process, url):
+        first = json.loads(send_request(f"{url}/v1/embeddings", fields, "canary-key"))
+        with sqlite3.connect(folder / "cache" / DATABASE_FILE) as database:
+            database.execute("UPDATE entries SET data = x'00'")
+        assert json.loads(send_request(f"{url}/v1/embeddings", fields, "canary-key")) == first
+        send_request(f"{url}/v1/clusters", {"texts": ["a", "b", "c"], "k": 2}, "canary-key")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        process.reader.join()
+    log = "".join(process.lines)
+    assert "The cache 'cache': 1 damaged entries are computed again" in log
+    assert "/v1/clusters 200" in log
+    assert log.count("Run chmod 600") == 1
+    assert "canary" not in log
+    assert os.path.dirname(inbedder.__file__) not in log
 
 
 def test_a_kill_under_load_leaves_a_sound_cache_and_equal_vectors(make_model, tmp_path):
