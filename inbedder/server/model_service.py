@@ -19,8 +19,7 @@ from inbedder.prompting.batching import get_token_budget
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
 from inbedder.server.batch_queue import TICKET, BatchQueue, QueueClosedError, QueuedBackbone, Ticket
-from inbedder.server.http_errors import RefusalError
-from inbedder.server.middleware import CLIENT_CLOSED_REQUEST
+from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
 from inbedder.vectors import Vectors, normalize_vectors

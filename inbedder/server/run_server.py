@@ -37,6 +37,7 @@ def serve(settings: Settings, on_listening: Callable[[str], None] = lambda addre
         ModelError: When a model cannot be loaded.
     """
     settings.read_key()
+    settings.warn_of_readable_key()
     listener = _bind_address(settings.host, settings.port)
     warnings.simplefilter("ignore", TextCutWarning)  # requests control this with truncate
     models = {name: InBedder(path, **settings.get_model_options()) for name, path in settings.named_models.items()}

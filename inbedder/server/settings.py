@@ -111,21 +111,15 @@ class Settings(_OptionSettings):  # type: ignore[misc]
         Returns:
             The key, or None when requests need none.
 
-        A key file that other users can read is warned of.
-
         Raises:
             InputError: When the key is empty, cannot be read or sent, or is missing although other machines could connect.
         """
         if self.api_key_file is not None:
             try:
                 key = self.api_key_file.read_text(encoding="utf-8").strip()
-                mode = self.api_key_file.stat().st_mode
             except (OSError, UnicodeDecodeError) as error:
                 reason = f"The API key in {format_value(str(self.api_key_file))} cannot be read ({type(error).__name__})."
                 raise InputError(f"{reason} Give a text file that contains only the key.") from error
-            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                name = format_value(self.api_key_file.name)
-                warnings.warn(f"Other users can read the API key in {name}. Run chmod 600 on it.", stacklevel=1)  # once
         elif self.api_key is not None:
             key = self.api_key.get_secret_value()
         elif is_loopback(self.host):
@@ -138,6 +132,12 @@ class Settings(_OptionSettings):  # type: ignore[misc]
         if not key or not all("!" <= character <= "~" for character in key):
             raise InputError("The API key is empty or contains other than visible ASCII characters. Choose another key.")
         return key
+
+    def warn_of_readable_key(self) -> None:
+        """Warn if other users of this machine can read the file of the API key."""
+        file = self.api_key_file
+        if file is not None and os.name == "posix" and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            warnings.warn(f"Other users can read the API key in {format_value(file.name)}. Run chmod 600 on it.", stacklevel=2)
 
 
 def is_loopback(host: str) -> bool:
