@@ -92,7 +92,7 @@ class Guard:
         """Call the app; send an error instead if it fails before its response starts."""
         has_started = False
 
-        async def note_start(message: Message) -> None:
+        async def record_start(message: Message) -> None:
             nonlocal has_started
             has_started = True
             await send(message)
@@ -100,7 +100,7 @@ class Guard:
         try:
             self.access.check_key(scope)
             async with self.bodies.read(scope, receive) as receive_body:
-                await self.app(scope, receive_body, note_start)
+                await self.app(scope, receive_body, record_start)
             return
         except RefusalError as error:
             refusal = error

@@ -84,10 +84,10 @@ def test_a_key_file_that_others_can_read_is_warned_of(tmp_path, mode, is_warned)
     key_file = tmp_path / "secret.key"
     key_file.write_text("canary-key")
     key_file.chmod(mode)
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as records:
         warnings.simplefilter("always")
         Settings(api_key_file=key_file).warn_of_readable_key()
-    messages = [str(warning.message) for warning in caught]
+    messages = [str(warning.message) for warning in records]
     assert messages == (["Other users can read the API key in 'secret.key'. Run chmod 600 on it."] if is_warned else [])
 
 
