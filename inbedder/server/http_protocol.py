@@ -121,6 +121,10 @@ class _LingeringTransport:
     def is_closing(self) -> bool:
         return self._is_lingering or self._transport.is_closing()
 
+    def write(self, data: bytes) -> None:
+        if not self._is_lingering:
+            self._transport.write(data)
+
     def close(self) -> None:
         if self.is_closing():
             return

@@ -46,10 +46,14 @@ def wait_until(condition):
 def test_unfinished_bodies_are_bounded_together_and_release_their_bytes(make_live):
     address = make_live(max_total_body_bytes=1_000_000, max_body_bytes=600_000, body_timeout=60)
     long_body, small_body = make_body(500_000), make_body(SMALL_BODY_BYTES // 2)
-    unfinished = [open_request(address, 600_000) for _ in range(2)]
-    for connection in unfinished:
-        connection.sendall(b" " * 499_000)
-    wait_until(lambda: send_body(address, long_body)[0] == 429)
+    unfinished = []
+
+    def is_refused_beside_one_more():
+        unfinished.append(open_request(address, 600_000))
+        unfinished[-1].sendall(b" " * 499_000)
+        return send_body(address, long_body)[0] == 429
+
+    wait_until(is_refused_beside_one_more)
     status, response = send_body(address, long_body)
     assert status == 429
     assert "retry-after: 1" in response
