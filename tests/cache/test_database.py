@@ -74,6 +74,7 @@ def test_a_read_only_cache_is_used_with_one_warning(root, tmp_path, caplog, left
                 method()
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         assert "no new ones are added" in caplog.text
+        assert str(tmp_path) not in caplog.text
 
     run_in_child(check_store)
 

@@ -42,6 +42,7 @@ def test_a_damaged_or_misplaced_entry_is_counted_and_never_returned(tmp_path, ca
     assert store.get(SPACE, [key, KEYS[1]]) == {KEYS[1]: b"second"}
     assert "1 damaged entries are computed again" in caplog.text
     assert key.hex() not in caplog.text
+    assert str(tmp_path) not in caplog.text
     assert store.verify() == [f"entry {key.hex()} of space 1 is damaged"]
     raw.close()
     assert store.repair() == 1
@@ -75,7 +76,7 @@ def test_a_full_disk_warns_once_and_old_entries_are_found(tmp_path, caplog):
     assert store.verify() == []
 
 
-@pytest.mark.parametrize("event", ["removed", "replaced by a directory", "replaced by rubbish"])
+@pytest.mark.parametrize("event", ["removed", "replaced by a directory", "replaced by rubbish", "another program's file"])
 def test_a_file_that_is_removed_or_replaced_is_survived(tmp_path, caplog, event):
     store = Store(tmp_path / "kept")
     store.put(SPACE, [(KEYS[0], b"x")])
@@ -85,10 +86,16 @@ def test_a_file_that_is_removed_or_replaced_is_survived(tmp_path, caplog, event)
     elif event == "replaced by rubbish":
         (tmp_path / "kept").mkdir()
         (tmp_path / "kept" / DATABASE_FILE).write_bytes(b"rubbish " * 1000)
+    elif event == "another program's file":
+        (tmp_path / "kept").mkdir()
+        with sqlite3.connect(tmp_path / "kept" / DATABASE_FILE) as raw:
+            raw.execute("CREATE TABLE other (number INT)")
     for _ in range(2):
         assert store.put(SPACE, [(KEYS[1], b"y")]) is (event == "removed")
         assert store.get(SPACE, KEYS) == ({KEYS[1]: b"y"} if event == "removed" else {})
     assert len(caplog.records) == (0 if event == "removed" else 2)
+    assert all("The cache 'kept' cannot be" in record.getMessage() for record in caplog.records)
+    assert str(tmp_path) not in caplog.text
     if event == "removed":
         assert Store(tmp_path / "kept").get(SPACE, KEYS) == {KEYS[1]: b"y"}
 
