@@ -47,7 +47,7 @@ class Settings(_OptionSettings):  # type: ignore[misc]
     """Origins of web pages that may send requests, such as https://app.example.org, separated by commas in the environment."""
     max_body_bytes: int = Field(default=8_000_000, ge=1)
     """Maximum size of a request's body in bytes."""
-    max_total_body_bytes: int = Field(default=64_000_000, ge=1)
+    max_total_body_bytes: int = Field(default=32_000_000, ge=1)
     """Maximum size in bytes of the bodies of all unanswered requests together; further bodies over 64 KiB get status 429."""
     max_items: int = Field(default=2048, ge=1)
     """Maximum number of texts in a request."""
