@@ -173,11 +173,11 @@ def watch_memory(process: subprocess.Popen[bytes], output: Path, lines: int) -> 
     samples: dict[int, list[float]] = {quarter: [] for quarter in range(4)}
     while process.poll() is None:
         try:
-            written = sum(file.stat().st_size for file in output.iterdir()) / whole_size
+            share = sum(file.stat().st_size for file in output.iterdir()) / whole_size
         except FileNotFoundError:  # the temporary file is being renamed
             continue
         resident = [int(line.split()[1]) / 1024 for line in status.read_text().splitlines() if line.startswith("VmRSS")]
-        samples[min(3, int(4 * written))] += resident  # none of a process that has ended
+        samples[min(3, int(4 * share))] += resident  # none of a process that has ended
         time.sleep(0.05)
     second, last = (statistics.median(samples[quarter]) if samples[quarter] else 0.0 for quarter in (1, 3))
     right = process.returncode == 0 and (output / "vectors.npy").stat().st_size == whole_size
