@@ -148,7 +148,7 @@ def check_list(name: str, values: Any) -> list[Any]:
     """
     if isinstance(values, (str, bytes)) or values is None:
         raise InputError(f"{name} must be a list, not {format_value(values)}. Put it in a list: [...].")
-    if isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names"):
+    if has_columns(values):
         columns = [str(column) for column in getattr(values, "column_names", None) or getattr(values, "columns", values)]
         raise InputError(f"{name} is a {type(values).__name__} of {format_value(columns)}. Pass one of its columns.")
     if isinstance(values, Set):
@@ -160,6 +160,33 @@ def check_list(name: str, values: Any) -> list[Any]:
     if not isinstance(values, Iterable):
         raise InputError(f"{name} must be a list, not {format_value(values)} ({type(values).__name__}).")
     return list(values)
+
+
+def has_columns(values: Any) -> bool:
+    """Tell whether a value holds several columns: a mapping, or a table of pandas, polars or Arrow."""
+    return isinstance(values, Mapping) or hasattr(values, "columns") or hasattr(values, "column_names")
+
+
+def check_columns(name: str, columns: Any) -> dict[str, list[Any]]:
+    """Convert columns to lists by name.
+
+    Args:
+        name: The argument's name, for the message.
+        columns: A mapping of names to sequences, or a table of pandas, polars or Arrow; None for no column.
+
+    Returns:
+        The values of each column.
+
+    Raises:
+        InputError: When ``columns`` is no mapping or table, or a column is not a sequence.
+    """
+    if columns is None:
+        return {}
+    if not has_columns(columns):
+        kind = type(columns).__name__
+        raise InputError(f"{name} must be a mapping of names to values, or a table, not {format_value(columns)} ({kind}).")
+    names = getattr(columns, "column_names", getattr(columns, "columns", columns))
+    return {str(column): check_list(str(column), columns[column]) for column in names}
 
 
 def check_vectors(name: str, values: Any, count: int) -> NDArray[Any]:

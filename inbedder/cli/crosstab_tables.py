@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -135,7 +136,7 @@ def _build_shares(timeline: Timeline) -> Grid:
     """Build a table of the share of each group in the last periods."""
     grid = _make_empty_table("", *timeline.calendar.names[-MAX_COLUMNS:])
     for name, shares in zip(timeline.table.rows.names, timeline.shares[:, -MAX_COLUMNS:].tolist(), strict=True):
-        grid.add_row(_make_text(name), *(_make_text("-" if share != share else f"{share:.0%}") for share in shares))
+        grid.add_row(_make_text(name), *(_make_text("-" if math.isnan(share) else f"{share:.0%}") for share in shares))
     return grid
 
 

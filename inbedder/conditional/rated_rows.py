@@ -13,6 +13,7 @@ https://github.com/LivNLP/CSTS-reannotation) has such rows, and pairs with two e
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError, format_names, format_value
+from inbedder.io.cell_values import is_blank
 from inbedder.io.columns import explain_missing_text
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
@@ -106,7 +108,7 @@ def _explain_bad_row(record: Mapping[str, Any] | BadRow) -> str | None:
         label = float(record["label"])
     except (TypeError, ValueError, KeyError):
         label = float("nan")
-    if label != label:
+    if math.isnan(label):
         return f"has {format_value(record.get('label'))} in column 'label', not a rating"
     return None if MIN_RATING <= label <= MAX_RATING else f"has the rating {label:g} in column 'label', outside 1 to 5"
 
@@ -114,8 +116,7 @@ def _explain_bad_row(record: Mapping[str, Any] | BadRow) -> str | None:
 def _parse_row(number: int, record: Mapping[str, Any]) -> RatedPair:
     first, second, condition = (str(record[column]).strip() for column in TEXT_COLUMNS)
     pair = record.get("pair")
-    is_unnamed = pair is None or pair != pair or not str(pair).strip()
-    name = " / ".join(map(repr, sorted((first, second)))) if is_unnamed else str(pair)
+    name = " / ".join(map(repr, sorted((first, second)))) if is_blank(pair) else str(pair)
     return RatedPair(first, second, condition, float(record["label"]), name, number)
 
 

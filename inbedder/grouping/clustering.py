@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import check_list, check_seed, check_vectors
+from inbedder.arguments import check_columns, check_list, check_seed, check_vectors, has_columns
 from inbedder.embedder import InBedder
 from inbedder.encoding.language_check import warn_of_unreadable
 from inbedder.errors import InputError, TextCutWarning
@@ -61,7 +61,7 @@ def cluster(
         min_size: Minimum number of texts in an HDBSCAN group; None is 10, or 1% of more than a thousand texts.
         embeddings: Vectors of the texts under the instruction, shape (n, d), if you already have them. For vectors from
             ``encode_guided`` the model answers only the sample and the texts nearest to each centre.
-        given_labels: Known labels to compare the groups with: n labels, or several such lists by name.
+        given_labels: Known labels to compare the groups with: n labels, or several such lists by name or as a table.
         namer: How groups are named: a name in ``namers.NAMERS`` (listed by ``inbedder cluster --help``), "model:NAME" for titles
             that another model writes, or a callable.
         batch_size: Batch size.
@@ -140,8 +140,8 @@ def _check_question_wordings(instruction: str | Sequence[str] | None, embeddings
 
 def _check_labels(labels: Sequence[Any] | Mapping[str, Sequence[Any]] | None, count: int) -> dict[str, list[Any]]:
     """Check lists of labels and collect them by name."""
-    lists_by_name = labels if isinstance(labels, Mapping) else {} if labels is None else {"label": labels}
-    columns = {name: check_list("given_labels", values) for name, values in lists_by_name.items()}
+    is_list = labels is not None and not has_columns(labels)
+    columns = {"label": check_list("given_labels", labels)} if is_list else check_columns("given_labels", labels)
     for values in columns.values():
         if len(values) != count:
             raise InputError(f"{count} texts but {len(values)} labels: give one label per text.")

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.arguments import check_integer, check_list
+from inbedder.arguments import check_columns, check_integer, check_list
 from inbedder.errors import InputError, MissingExtraError, format_value
 from inbedder.grouping.dates import is_date_column, make_calendar, parse_dates
+from inbedder.io.cell_values import is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,8 +196,8 @@ def crosstab(
 
     Args:
         results: One grouping per question, all of the same n texts; or a single grouping.
-        columns: n values per column name, such as stars, countries or dates. Numbers are sorted, dates are grouped by day, week
-            or month, and other values are sorted by frequency. Blank cells count as a value.
+        columns: n values per column name, such as stars, countries or dates, or a table. Numbers are sorted, dates are grouped
+            by day, week or month, and other values are sorted by frequency. Blank cells count as a value.
         most_values: Maximum number of distinct values of a column; rarer values are counted together.
 
     Returns:
@@ -214,16 +215,16 @@ def crosstab(
         ['1', '5']
     """
     groupings = list(results) if isinstance(results, Sequence) else [results]
-    columns = {} if columns is None else columns
-    if not groupings or (len(groupings) == 1 and not columns):
+    values_by_column = check_columns("columns", columns)
+    if not groupings or (len(groupings) == 1 and not values_by_column):
         raise InputError("There is nothing to cross-tabulate. Give two groupings, or one grouping and a column.")
     if any(grouping.texts != groupings[0].texts for grouping in groupings):
         raise InputError("The groupings have different texts. Give groupings of one corpus.")
     most_values = check_integer("most_values", most_values, 2)
     groups = [categorize_groups(grouping) for grouping in groupings]
-    values = [categorize_values(name, cells, len(groupings[0].texts), most_values) for name, cells in columns.items()]
-    pairs = [*combinations(groups, 2), *product(groups, values)]
-    return [count_pairs(rows, columns) for rows, columns in pairs]
+    count = len(groupings[0].texts)
+    values = [categorize_values(name, cells, count, most_values) for name, cells in values_by_column.items()]
+    return [count_pairs(*pair) for pair in (*combinations(groups, 2), *product(groups, values))]
 
 
 def count_pairs(rows: Categories, columns: Categories) -> CrossTable:
@@ -283,7 +284,7 @@ def categorize_values(title: str, values: Sequence[Any], count: int, most_values
 
 def _format_cell(value: Any) -> str:
     """Format a value for a table: 4.0 as "4", a blank as an empty string."""
-    if value is None or value != value or type(value).__name__ in ("NaTType", "NAType"):
+    if is_missing(value):
         return ""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

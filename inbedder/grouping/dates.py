@@ -14,11 +14,14 @@ from dateutil import parser
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, format_value
+from inbedder.io.cell_values import is_blank
 
 PERIODS = ("day", "week", "month")
 MAX_SPAN_DAYS = {"day": 31, "week": 31 * 7}
 """Days from the first to the last date below which ``every="auto"`` chooses days or weeks."""
 MAX_PERIODS = 500
+MISSING_NAMES = ("nan", "NaN", "NaT", "<NA>")
+"""How pandas writes a missing value as text."""
 ISO_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 DAY_AND_MONTH = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2\d")
 """Two numbers before the year: day and month, or month and day unless dots separate them."""
@@ -54,7 +57,7 @@ def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[d
     Raises:
         InputError: If a value is not a date, or the order of day and month is ambiguous (03/04/2024) in all values.
     """
-    strings = sorted({value.strip() for value in values if isinstance(value, str) and not _is_blank(value)})
+    strings = sorted({value.strip() for value in values if isinstance(value, str) and not _is_undated(value)})
     day_first = date_format is None and _is_day_first(strings)
     parsed = {text: _parse_text(text, day_first, date_format) for text in strings}
     invalid = [text for text, day in parsed.items() if day is None]
@@ -65,14 +68,14 @@ def parse_dates(values: Sequence[Any], date_format: str | None = None) -> list[d
             "Correct the column, or give the format of its dates with --date-format (such as %d.%m.%Y)."
         )
     return [
-        None if _is_blank(value) else parsed[value.strip()] if isinstance(value, str) else _convert_to_day(value)
+        None if _is_undated(value) else parsed[value.strip()] if isinstance(value, str) else _convert_to_day(value)
         for value in values
     ]
 
 
 def is_date_column(values: Sequence[Any]) -> bool:
     """Tell whether a column has a value, and all its values are date objects or strings in ISO 8601."""
-    filled = [value for value in values if not _is_blank(value)]
+    filled = [value for value in values if not _is_undated(value)]
     return bool(filled) and all(
         bool(ISO_DAY.match(value.strip()) and _parse_text(value.strip()))
         if isinstance(value, str)
@@ -161,8 +164,9 @@ def _parse_text(text: str, day_first: bool = False, date_format: str | None = No
     return days.pop() if len(days) == 1 else None
 
 
-def _is_blank(value: Any) -> bool:
-    return value is None or str(value).strip() in ("", "nan", "NaN", "NaT", "<NA>")
+def _is_undated(value: Any) -> bool:
+    """Tell whether a cell is blank, or holds the name under which a missing value was written to a file."""
+    return is_blank(value) or str(value).strip() in MISSING_NAMES
 
 
 def _convert_to_day(value: Any) -> date:

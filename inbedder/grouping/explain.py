@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError
+from inbedder.io.cell_values import is_blank
 from inbedder.prompting.stopwords import load_stopwords
 from inbedder.vectors import normalize_vectors
 
@@ -161,7 +162,7 @@ def measure_agreement(labels: Labels, given_labels: Sequence[Any]) -> LabelAgree
 
     Args:
         labels: Cluster of each text, shape (n,).
-        given_labels: Label of each text; None, NaN and blanks count as no label.
+        given_labels: Label of each text; missing values and blanks count as no label.
 
     Returns:
         Composition and entropy of each cluster, and the V-measure; texts without a label count in neither measure.
@@ -179,8 +180,3 @@ def measure_agreement(labels: Labels, given_labels: Sequence[Any]) -> LabelAgree
         entropy.append(float(max(0.0, -(shares * np.log2(shares)).sum())))
     v_measure = float(v_measure_score(names[labelled].tolist(), labels[labelled])) if labelled.any() else 0.0
     return LabelAgreement(composition, entropy, v_measure, int((~labelled).sum()))
-
-
-def is_blank(label: Any) -> bool:
-    """Tell whether a cell holds no label: None, NaN or white space."""
-    return label is None or label != label or not str(label).strip()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from inbedder.errors import InputError, format_names, format_value
+from inbedder.io.cell_values import is_missing
 
 Record = dict[str, Any]
 """A row: values by column name."""
@@ -43,7 +43,7 @@ def read_text(record: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, s
 
 def explain_missing_text(value: Any) -> str | None:
     """Explain why a value is not a text that can be embedded; None if it is one."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if is_missing(value):
         return EMPTY_REASONS[0]
     if isinstance(value, str):
         return None if value.strip() else EMPTY_REASONS[1]

@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import Any
 
 from inbedder.errors import InputError, format_names, format_value
+from inbedder.io.cell_values import is_missing
 from inbedder.io.columns import explain_missing_text
 from inbedder.io.outputs import import_parquet
 from inbedder.prompting.tokenization import clean_text
@@ -93,7 +94,7 @@ def _clean_cell(value: Any) -> Any:
     """Convert a cell to a plain Python value; NaN and an empty cell become None."""
     if hasattr(value, "tolist"):  # a numpy scalar
         value = value.tolist()
-    if value is None or type(value).__name__ == "NAType" or value != value or value == "":
+    if is_missing(value) or value == "":
         return None
     return clean_text(value) if isinstance(value, str) else value
 

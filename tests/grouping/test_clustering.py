@@ -176,3 +176,13 @@ def test_hdbscan_gives_advice_if_no_text_fits_a_group(model):
         result.save("saved")
     close = np.repeat(np.eye(32, dtype=np.float32)[:5], 4, axis=0)
     assert cluster(texts, None, model, method="hdbscan", min_size=3, embeddings=close).left_out != 0
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "int64[pyarrow]"])
+def test_missing_labels_of_any_type_are_no_labels(model, dtype):
+    column = pandas.Series([1, None, 1, 0, 1, None, 0], dtype=dtype)
+    result = cluster(TEXTS, "What?", model=model, k=2, given_labels=column)
+    assert result.label_agreements["label"].unlabelled == 2
+    table = pandas.DataFrame({"place": column, "mood": list("aabbaab")})
+    agreements = cluster(TEXTS, "What?", model=model, k=2, given_labels=table).label_agreements
+    assert [agreement.unlabelled for agreement in agreements.values()] == [2, 0]

@@ -1,4 +1,6 @@
 import numpy as np
+import pandas as pd
+import pyarrow
 import pytest
 from scipy.stats import fisher_exact
 
@@ -113,3 +115,34 @@ def test_the_frame_has_a_row_per_cell():
 def test_invalid_cross_tables_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         crosstab(*arguments)
+
+
+MISSING_KINDS = ["Int64", "Float64", "string", "boolean", "category", "object", "int64[pyarrow]", "timestamp[ms][pyarrow]"]
+
+
+@pytest.mark.parametrize("dtype", MISSING_KINDS)
+def test_a_missing_value_of_any_type_is_blank(dtype):
+    values = [1, None, 1, 0]
+    if dtype == "string":
+        values = ["a", None, "a", "b"]
+    elif dtype.startswith("timestamp"):
+        values = [pd.Timestamp("2024-01-02"), None, pd.Timestamp("2024-01-02"), pd.Timestamp("2024-01-03")]
+    column = pd.Series(values, dtype=dtype)
+    (table,) = crosstab([grouping([0, 0, 1, 1])], {"value": column})
+    assert table.columns.names[-1] == "(blank)"
+    assert table.counts[:, -1].tolist() == [1, 0]
+    assert table.total == 4
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pyarrow.table, dict], ids=["pandas", "Arrow", "dict"])
+def test_a_table_is_taken_as_its_columns(make):
+    columns = make({"stars": [1, 1, 5, 5], "country": ["fr", "de", "fr", "de"]})
+    tables = crosstab([grouping([0, 0, 1, 1])], columns)
+    assert [table.columns.title for table in tables] == ["stars", "country"]
+    assert tables[0].counts.tolist() == [[2, 0], [0, 2]]
+
+
+@pytest.mark.parametrize("columns", [[1, 1, 5, 5], "stars", 3])
+def test_columns_without_names_are_refused(columns):
+    with pytest.raises(InputError, match="columns must be a mapping of names to values, or a table, not"):
+        crosstab([grouping([0, 0, 1, 1])], columns)
