@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import sys
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader, TextIOWrapper
@@ -16,15 +16,15 @@ from itertools import count, islice
 from pathlib import Path
 from typing import IO, Any
 
-from inbedder.errors import InputError, format_names, format_value
+from inbedder.errors import InputError, format_value
 from inbedder.io.columns import LINE_COLUMN, Record
+from inbedder.io.csv_cells import DELIMITERS
+from inbedder.io.headers import Header, check_unique
 from inbedder.io.outputs import import_parquet
 from inbedder.io.spreadsheets import read_sheet
 
 PARQUET_BATCH_ROWS = 1024
 """Number of rows of a parquet file that are in memory at once."""
-DELIMITERS = ",;\t|"
-"""Possible field delimiters of a .csv; of equally good ones the first is used."""
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
 """A first line of a .csv that sets the delimiter for spreadsheets."""
 DELIMITER_NOTE = "delimited by"
@@ -201,19 +201,18 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
             yield number, BadRow(f"not readable as csv ({error}). Check its quotes.")
             lines.rewind()
             continue
-        if cells and header and len(cells) != len(header):
-            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns, {DELIMITER_NOTE} {delimiter!r}.")
-        elif cells and header:
-            yield number, dict(zip(header, cells, strict=True))
+        if cells and len(cells) != len(header.names):
+            yield number, BadRow(f"{len(cells)} cells under {len(header.names)} columns, {DELIMITER_NOTE} {delimiter!r}.")
+        elif cells:
+            yield number, header.make_record(cells)
 
 
-def _read_header(reader: Iterator[list[str]]) -> list[str]:
+def _read_header(reader: Iterator[list[str]]) -> Header:
     try:
-        header = next(reader, [])
+        cells: list[str] = next(filter(None, reader), [])
     except csv.Error as error:
         raise InputError(f"The header is not readable as csv ({error}). Check its quotes.") from error
-    _check_unique(header, "The header")
-    return header
+    return Header(cells, "The header")
 
 
 def _detect_delimiter(head: list[str], delimiters: str) -> str:
@@ -243,7 +242,7 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
     number = 0
     try:
         with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            _check_unique(file.schema_arrow.names, format_value(path))
+            check_unique(file.schema_arrow.names, format_value(path))
             for batch in file.iter_batches(PARQUET_BATCH_ROWS, columns=columns):
                 for record in batch.to_pylist():
                     number += 1
@@ -254,17 +253,8 @@ def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
 
 def _read_xlsx(path: str) -> Rows:
     rows = read_sheet(path)
-    first = next(filter(None, rows), [])
-    header = [f"column {number}" if name is None else str(name) for number, name in enumerate(first, start=1)]
-    _check_unique(header, f"The header of {format_value(path)}")
+    header = Header(next(filter(None, rows), []), f"The header of {format_value(path)}")
     for number, cells in enumerate(rows, start=1):
-        if len(cells) > len(header):
-            yield number, BadRow(f"{len(cells)} cells under {len(header)} columns.")
-        elif cells:
-            yield number, dict(zip(header, [*cells, *[None] * (len(header) - len(cells))], strict=True))
-
-
-def _check_unique(names: Sequence[str], place: str) -> None:
-    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-    if repeated:
-        raise InputError(f"{place} contains {format_names(repeated)} twice. Give each column its own name.")
+        if cells:
+            header.extend(len(cells))
+            yield number, header.make_record([*cells, *[None] * (len(header.names) - len(cells))])

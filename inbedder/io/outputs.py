@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.io.cell_values import dump_json, is_missing, to_text
 from inbedder.io.columns import Record, list_columns
+from inbedder.io.csv_cells import format_row
 from inbedder.io.files import atomic_write, check_target
 from inbedder.io.spreadsheets import import_openpyxl, write_sheet
 from inbedder.prompting.tokenization import clean_text
-
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""First characters that make a spreadsheet read a cell as a formula (OWASP, "CSV Injection")."""
-NUMBER_PATTERN = re.compile(r"[+-][\d.,]*%?")
-"""Numbers that begin with such a character, and the dash of a missing number."""
 
 
 def check_writable(path: Path, sources: Iterable[str] = ()) -> None:
@@ -69,7 +63,7 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
 
     Args:
         records: The rows. If their columns differ, a table has the columns of all, with empty cells; .json and .jsonl contain
-            each row as it is.
+            each row as it is, with null for NaN and infinity.
         path: A .csv, .tsv, .jsonl, .json, .parquet or .xlsx file.
         guard_cells: Put an apostrophe before each text of a .csv or .tsv that a spreadsheet would read as a formula, which could
             run programs or send data. Numbers are unchanged.
@@ -92,26 +86,21 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
             table = {name: _make_arrow_column(pyarrow, [row.get(name) for row in rows]) for name in columns}
             parquet.write_table(pyarrow.table(table), temporary, write_page_checksum=True)
         elif file_type == ".xlsx":
-            write_sheet(columns, [[_convert_cell(row.get(name)) for name in columns] for row in rows], temporary)
+            write_sheet(columns, [[row.get(name) for name in columns] for row in rows], temporary)
         elif file_type == ".json":
-            temporary.write_text(json.dumps(rows, indent=1, default=str), encoding="utf-8")
+            temporary.write_text(dump_json(rows, indent=1), encoding="utf-8")
         elif file_type == ".jsonl":
-            temporary.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
+            temporary.write_text("".join(dump_json(row) + "\n" for row in rows), encoding="utf-8")
         elif file_type in (".csv", ".tsv"):
-            with temporary.open("w", encoding="utf-8", errors="replace", newline="") as file:
-                writer = csv.writer(file, delimiter="\t" if file_type == ".tsv" else ",")
-                for cells in (columns, *([_convert_cell(row.get(name)) for name in columns] for row in rows)):
-                    writer.writerow([_guard_cell(cell) for cell in cells] if guard_cells else cells)
+            delimiter = "\t" if file_type == ".tsv" else ","
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                for cells in (columns, *([row.get(name) for name in columns] for row in rows)):
+                    file.write(format_row(cells, delimiter, guard_cells=guard_cells))
         else:
             name = format_value(str(path))
             raise InputError(
                 f"{name}: cannot write {format_value(file_type)}. Choose .csv, .tsv, .jsonl, .json, .parquet or .xlsx."
             )
-
-
-def _convert_cell(value: Any) -> Any:
-    """Convert a nested value to JSON, for a table whose cells cannot be nested."""
-    return json.dumps(value, default=str, ensure_ascii=False) if isinstance(value, (dict, list, tuple)) else value
 
 
 def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
@@ -120,14 +109,7 @@ def _make_arrow_column(pyarrow: Any, values: Sequence[Any]) -> Any:
     try:
         return pyarrow.array(cleaned)
     except (pyarrow.ArrowException, OverflowError):
-        texts = (value if value is None or isinstance(value, str) else _convert_cell(value) for value in cleaned)
-        return pyarrow.array([None if text is None else clean_text(str(text)) for text in texts])
-
-
-def _guard_cell(cell: Any) -> Any:
-    """Put an apostrophe before a text that a spreadsheet would read as a formula."""
-    is_formula = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NUMBER_PATTERN.fullmatch(cell)
-    return f"'{cell}" if is_formula else cell
+        return pyarrow.array([None if is_missing(value) else clean_text(to_text(value)) for value in cleaned])
 
 
 class VectorWriter:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError, MissingExtraError, format_names, format_value
+from inbedder.io.cell_values import is_missing, to_text
 from inbedder.prompting.tokenization import clean_text
 
 MAX_ROWS = 1_048_576
 """Maximum number of rows of a sheet, including the header."""
 MAX_CELL_CHARACTERS = 32_767
 """Maximum length of a cell."""
+FIRST_YEAR = 1900
+"""The first year of a sheet's calendar; earlier dates are written as text."""
+ESCAPE_LIKE = re.compile("_(?=x[0-9A-Fa-f]{4}_)")
+"""The start of a text such as _x000D_, which a sheet would read as a control character."""
 MAX_EXACT_INTEGER = 2**53
 """Larger integers, such as long ids, would lose digits in a sheet and are written as text."""
 
@@ -52,36 +59,56 @@ def read_sheet(path: str) -> Iterator[list[Any]]:
             worksheet, *unread_worksheets = workbook.worksheets
             worksheet.reset_dimensions()  # some programs write wrong ones
             rows = worksheet.iter_rows()
+        except MemoryError:
+            raise
         except Exception as error:  # a damaged archive makes openpyxl raise many kinds of errors
             raise _make_read_error(path, error) from error
         if unread_worksheets:
             titles = format_names([unread.title for unread in unread_worksheets])
             message = f"{format_value(path)}: reading only the first sheet, {format_value(worksheet.title)}, not {titles}."
             warnings.warn(message, stacklevel=2)
+        first_error = True
         while (cells := _read_next_row(rows, path)) is not None:
-            yield cells
+            values = [_read_value(cell) for cell in cells]
+            if first_error and (error_cells := [cell for cell in cells if cell.data_type == "e"]):
+                first_error = False
+                _warn_of_error_cell(path, error_cells[0])
+            while values and values[-1] is None:
+                values.pop()
+            yield values
 
 
-def _read_next_row(rows: Iterator[Sequence[Any]], path: str) -> list[Any] | None:
+def _read_next_row(rows: Iterator[Sequence[Any]], path: str) -> Sequence[Any] | None:
     try:
-        cells = [_read_value(cell) for cell in next(rows)]
-    except StopIteration:
-        return None
+        return next(rows, None)
+    except MemoryError:
+        raise
     except Exception as error:
         raise _make_read_error(path, error) from error
-    while cells and cells[-1] is None:
-        cells.pop()
-    return cells
 
 
 def _read_value(cell: Any) -> Any:
-    """Read the value of a cell; a date if its number format shows no time."""
+    """Read the value of a cell: None for an error such as #N/A, and a date if the number format shows no time."""
     value = cell.value
+    if cell.data_type == "e":
+        return None
+    if isinstance(value, str):
+        from openpyxl.utils.escape import unescape
+
+        return unescape(value)
     if isinstance(value, datetime.datetime):
         from openpyxl.styles.numbers import is_datetime
 
         return value.date() if is_datetime(cell.number_format) == "date" else value
     return value
+
+
+def _warn_of_error_cell(path: str, cell: Any) -> None:
+    message = (
+        f"{format_value(path)}: cell {cell.coordinate} contains the error {format_value(cell.value)}. "
+        "Cells with errors are read as empty."
+    )
+    warnings.warn(message, stacklevel=3)
 
 
 def _make_read_error(path: str, error: Exception) -> InputError:
@@ -96,7 +123,7 @@ def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Pat
 
     Args:
         columns: The header.
-        rows: The rows: texts, numbers, booleans, dates or None.
+        rows: The rows: texts, numbers, booleans, dates or None; values of other types are written as text.
         path: An .xlsx file.
 
     Raises:
@@ -125,18 +152,20 @@ def write_sheet(columns: Sequence[str], rows: Sequence[Sequence[Any]], path: Pat
 
 def _convert_value(value: Any) -> Any:
     """Convert a value to one that a cell can hold."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_EXACT_INTEGER:
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else str(value)
-    if isinstance(value, (datetime.datetime, datetime.time)) and value.tzinfo is not None:
-        return value.isoformat(sep=" ") if isinstance(value, datetime.datetime) else value.isoformat()
-    return value
+    if is_missing(value):
+        return None
+    is_number = isinstance(value, (int, float, Decimal)) and abs(value) != math.inf
+    if is_number and not (isinstance(value, int) and abs(value) > MAX_EXACT_INTEGER):
+        return value
+    if isinstance(value, datetime.date) and value.year >= FIRST_YEAR and getattr(value, "tzinfo", None) is None:
+        return value
+    if isinstance(value, datetime.timedelta) or (isinstance(value, datetime.time) and value.tzinfo is None):
+        return value
+    return clean_text(to_text(value))
 
 
 def _make_text_cell(openpyxl: Any, worksheet: Any, text: str) -> Any:
-    cell = openpyxl.cell.WriteOnlyCell(worksheet, text)
+    escaped = ESCAPE_LIKE.sub("_x005F_", text).replace("\r", "_x000D_")
+    cell = openpyxl.cell.WriteOnlyCell(worksheet, escaped)
     cell.data_type = "s"
     return cell

@@ -1,7 +1,9 @@
 import csv
 import datetime
 import errno
+import json
 import os
+import uuid
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -12,7 +14,8 @@ from inbedder.errors import InputError
 from inbedder.io.outputs import open_vector_writer, write_answers, write_records
 from inbedder.io.tables import read_rows
 
-DANGEROUS = ["=1+1", "+1+1", "-1-1", "-a", "@sum", "\t=1", "\r=1"]
+FULL_WIDTH = ["\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20sum"]
+DANGEROUS = ["=1+1", "+1+1", "-1-1", "-a", "@sum", "\t=1", "\r=1", "\n=1", *FULL_WIDTH]
 HARMLESS = ["a=1", " =1", "'=1", "", "1-1", "-1", "+1", "-3.25", "-1.000,5", "+5%", "-"]
 
 
@@ -32,6 +35,41 @@ def test_formulas_are_guarded_in_csv_and_tsv(tmp_path, name):
 def test_column_names_are_guarded(tmp_path):
     write_records([{"=1+1": "a b"}], tmp_path / "t.csv")
     assert (tmp_path / "t.csv").read_text().splitlines() == ["'=1+1", "a b"]
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ","), ("t.tsv", "\t")])
+def test_cells_with_any_delimiter_are_quoted(tmp_path, name, delimiter):
+    cells = ["a;=1+1", "a\tb", "a,b", "a|b", 'a"b', "a b", ""]
+    write_records([dict(zip("abcdefg", cells, strict=True))], tmp_path / name)
+    line = (tmp_path / name).read_text().splitlines()[1]
+    assert line == delimiter.join(['"a;=1+1"', '"a\tb"', '"a,b"', '"a|b"', '"a""b"', "a b", ""])
+    assert list(read_rows(str(tmp_path / name))[0].values()) == cells
+
+
+def test_a_row_of_one_empty_cell_is_not_a_blank_line(tmp_path):
+    write_records([{"text": "a"}, {"text": None}, {"text": float("nan")}], tmp_path / "t.csv")
+    assert read_rows(str(tmp_path / "t.csv")) == [{"text": "a"}, {"text": ""}, {"text": ""}]
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_json_has_null_for_nan_and_infinity(tmp_path, name):
+    write_records([{"a": float("nan"), "b": [float("inf")], "c": {"d": -float("inf")}, "e": 0.5}], tmp_path / name)
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    rows = json.loads((tmp_path / name).read_text(), parse_constant=refuse)
+    assert (rows[0] if name == "t.json" else rows) == {"a": None, "b": [None], "c": {"d": None}, "e": 0.5}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet", "t.xlsx"])
+def test_ids_and_bytes_are_written_as_text(tmp_path, name):
+    if name == "t.xlsx":
+        pytest.importorskip("openpyxl")
+    key = uuid.uuid4()
+    write_records([{"id": key, "mixed": b"a\xc3\xa9"}, {"id": "x", "mixed": True}], tmp_path / name)
+    first, second = read_rows(str(tmp_path / name))
+    assert (first, second["id"], str(second["mixed"])) == ({"id": str(key), "mixed": "aé"}, "x", "True")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])

@@ -1,7 +1,9 @@
 """Spreadsheets as people have them are read and written."""
 
 import datetime
+import uuid
 import zipfile
+from decimal import Decimal
 
 import pytest
 
@@ -40,11 +42,58 @@ def test_texts_numbers_and_dates_of_a_sheet_keep_their_types(tmp_path):
 def test_blank_rows_short_rows_and_columns_without_a_name_are_read(tmp_path):
     rows = [[], ["text", None, "n"], ["a b", "x", 1], [], ["c d"], ["e f", None, None, "beyond"]]
     path = write_workbook(tmp_path / "t.xlsx", *rows)
-    with pytest.raises(InputError, match="row 4: 4 cells under 3 columns"):
+    table = read_table(path)
+    assert table.records == [
+        {"text": "a b", "column 2": "x", "n": 1},
+        {"text": "c d", "n": None},
+        {"text": "e f", "n": None, "column 4": "beyond"},
+    ]
+    assert table.rows == [1, 3, 4]
+
+
+def test_cells_with_errors_are_blank_and_named(tmp_path):
+    path = write_workbook(tmp_path / "t.xlsx", ["text", "stars"], ["a b", 1], ["#N/A", 2], ["c d", "#REF!"], ["#REF", 3])
+    with pytest.warns(UserWarning, match=r"cell A3 contains the error '#N/A'\. Cells with errors are read as empty"):
+        table = read_table(path, skip_bad=True)
+    assert (table.texts, table.column("stars"), table.skipped) == (["a b", "c d", "#REF"], [1, None, 3], 1)
+    with pytest.raises(InputError, match="row 2: column 'text' is empty"), pytest.warns(UserWarning, match="A3"):
         read_table(path)
-    table = read_table(path, skip_bad=True)
-    assert table.records == [{"text": "a b", "column 2": "x", "n": 1}, {"text": "c d", "column 2": None, "n": None}]
-    assert table.rows == [1, 3]
+
+
+def test_escapes_of_control_characters_are_decoded(tmp_path):
+    path = write_workbook(tmp_path / "t.xlsx", ["te_x0078_t"], ["a_x000D_\nb"], ["_x0009__x0041_"], ["_x005F_x000D_"])
+    assert [row["text"] for row in read_rows(path)] == ["a\r\nb", "\tA", "_x000D_"]
+
+
+@pytest.mark.parametrize("text", ["a\r\nb", "a\rb", "_x000D_", "_x005F_x000D_", "_x_x0041_x0041_", "_x12_", "plain_text"])
+def test_a_text_is_written_and_read_unchanged(tmp_path, text):
+    write_records([{"text": text}], tmp_path / "t.xlsx")
+    assert read_rows(str(tmp_path / "t.xlsx")) == [{"text": text}]
+
+
+def test_values_without_a_cell_type_are_written_as_text(tmp_path):
+    key = uuid.uuid4()
+    row = {
+        "uuid": key,
+        "bytes": b"caf\xc3\xa9 \xff",
+        "old": datetime.date(1850, 2, 3),
+        "far": Decimal("Infinity"),
+        "nan": Decimal("NaN"),
+        "complex": 1j,
+        "price": Decimal("1.5"),
+    }
+    write_records([row], tmp_path / "t.xlsx")
+    assert read_rows(str(tmp_path / "t.xlsx")) == [
+        {
+            "uuid": str(key),
+            "bytes": "café \\xff",
+            "old": "1850-02-03",
+            "far": "Infinity",
+            "nan": None,
+            "complex": "1j",
+            "price": 1.5,
+        }
+    ]
 
 
 def test_a_header_with_one_name_twice_is_refused(tmp_path):

@@ -1,0 +1,48 @@
+"""Cells of a .csv or .tsv, quoted and guarded so that no spreadsheet splits them or runs them as formulas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from inbedder.io.cell_values import is_missing, to_text
+from inbedder.prompting.tokenization import clean_text
+
+DELIMITERS = ",;\t|"
+"""Possible field delimiters of a .csv; of equally good ones the first is used."""
+QUOTED_CHARACTERS = DELIMITERS + '"\r\n'
+"""Characters that make a cell quoted, because some spreadsheet would split the row there."""
+FORMULA_STARTS = "=+-@\uff1d\uff0b\uff0d\uff20\t\r\n"
+"""First characters that make a spreadsheet read a cell as a formula, also in full width (OWASP, "CSV Injection")."""
+NUMBER_PATTERN = r"[+-][0-9.,]*%?"
+"""Numbers that begin with such a character, and the dash of a missing number."""
+_NUMBER = re.compile(NUMBER_PATTERN)
+
+
+def format_row(cells: Iterable[Any], delimiter: str, *, guard_cells: bool = True) -> str:
+    """Format a row of a .csv or .tsv.
+
+    Args:
+        cells: Values of any type; missing values become empty cells.
+        delimiter: The field delimiter.
+        guard_cells: Whether to put an apostrophe before texts that a spreadsheet would read as formulas.
+
+    Returns:
+        The line with its end. It encodes as UTF-8.
+    """
+    values = [_guard_cell(cell) if guard_cells else cell for cell in cells]
+    texts = ["" if is_missing(value) else clean_text(to_text(value)) for value in values]
+    line = delimiter.join(map(_quote, texts))
+    return (line or '""' * len(texts)) + "\r\n"  # a row of one empty cell is not a blank line
+
+
+def _guard_cell(cell: Any) -> Any:
+    is_formula = isinstance(cell, str) and cell.startswith(tuple(FORMULA_STARTS)) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
+
+
+def _quote(text: str) -> str:
+    if not any(character in text for character in QUOTED_CHARACTERS):
+        return text
+    return '"' + text.replace('"', '""') + '"'
