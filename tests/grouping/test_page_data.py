@@ -1,5 +1,6 @@
 import re
 
+import numpy as np
 import pytest
 
 from inbedder.errors import InputError
@@ -7,6 +8,7 @@ from inbedder.grouping.crosstab import crosstab
 from inbedder.grouping.report import page_data
 from inbedder.grouping.report.page import render_report
 from inbedder.grouping.timelines import make_timelines
+from inbedder.io.csv_cells import FORMULA_STARTS, format_row
 from tests.grouping.test_page import Page, find_dots, grouping
 
 
@@ -49,6 +51,24 @@ def test_a_timeline_shows_one_chart_per_group_significant_changes_first() -> Non
     assert "1 text without a date is left out." in html
     assert Page(html).data["dimensions"][1]["names"][0] == "2024-01-01"
     assert Page(html).data["dimensions"][1]["categoryOf"][-1] == -1
+
+
+def test_the_csv_of_the_page_has_the_rules_of_written_tables() -> None:
+    rules = Page(render_report([grouping([0, 0])])).data["csv"]
+    for text in [*(start + "a" for start in FORMULA_STARTS), "-1", "+5%", "a;b", "a\tb", 'a"b', "plain"]:
+        is_formula = text[0] in rules["formulaStarts"] and not re.fullmatch(rules["number"], text)
+        cell = "'" + text if is_formula else text
+        is_quoted = any(character in cell for character in rules["quotedCharacters"])
+        expected = '"' + cell.replace('"', '""') + '"' if is_quoted else cell
+        assert format_row([text], ",") == expected + "\r\n"
+
+
+def test_numbers_that_json_lacks_are_null(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = [0, 0, 1, 1]
+    (table,) = crosstab(grouping(labels), {"kind": labels})
+    monkeypatch.setattr(type(table), "lift", np.array([[np.nan, np.inf], [1.0, 2.0]]))
+    data = Page(render_report([grouping(labels)], cross_tables=[table])).data
+    assert data["tables"][0]["lift"] == [[None, None], [1.0, 2.0]]
 
 
 def test_tables_of_other_texts_or_groupings_are_refused():

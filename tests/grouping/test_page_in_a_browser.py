@@ -15,6 +15,7 @@ from inbedder.grouping.crosstab import crosstab
 from inbedder.grouping.report import maps, page_data
 from inbedder.grouping.report.page import save_report
 from inbedder.grouping.timelines import make_timelines
+from inbedder.io.csv_cells import FORMULA_STARTS
 from inbedder.io.tables import read_table
 from tests.grouping.test_page import grouping
 
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium, chromium-
 
 TOPIC = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
 MOOD = [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1]
+FORMULAS = [start + "a" for start in FORMULA_STARTS.strip()]  # the page has no text that begins with white space
 STARS = [5, 5, 4, 4, 1, 2, 1, 1, 5, None, 2, 1]
 DAYS = [f"2024-03-{1 + i // 4:02}" for i in range(12)]
 
@@ -186,17 +188,20 @@ def test_the_search_finds_texts_and_answers_and_filters_narrow_it(page: Page) ->
 
 
 def test_the_rows_shown_are_downloaded_as_a_csv_that_runs_no_formula(browse: Callable[..., Page], tmp_path: Path) -> None:
-    texts = ['=HYPERLINK("x")', "plain", 'with "quotes", and commas', "-1+1", "ünï 😀"]
-    result = grouping([0, 1, 0, 0, 0], texts=texts, answers=["@sum", "b", "c", "d", ""])
-    page = browse([result], cross_tables=crosstab(result, {"stars": [1, 2, 3, 4, -5]}))
+    texts = ['=HYPERLINK("x")', "plain", 'with "quotes", and commas', "-1+1", "ünï 😀", *FORMULAS, "-1.000,5%"]
+    answers = ["@sum", "b", "a;=1+1", "d", "", *[""] * len(FORMULAS), ""]
+    result = grouping([0, 1, *[0] * (len(texts) - 2)], texts=texts, answers=answers)
+    page = browse([result], cross_tables=crosstab(result, {"stars": [1, 2, 3, 4, *[-5] * (len(texts) - 4)]}))
     page.click(".open")
     lines = downloaded_rows(page, tmp_path)
     name = "What is it?"
     assert lines[0] == ["row", "text", f"{name} (number)", f"{name} (group)", f"{name} (answer)", "stars"]
-    assert [line[1] for line in lines[1:]] == ["'" + texts[0], texts[2], "'" + texts[3], texts[4]]
+    assert [line[1] for line in lines[1:5]] == ["'" + texts[0], texts[2], "'" + texts[3], texts[4]]
+    assert [line[1] for line in lines[5:]] == ["'" + text for text in FORMULAS] + ["-1.000,5%"]
+    assert '"a;=1+1"' in (tmp_path / "texts.csv").read_text(encoding="utf-8-sig")
     assert lines[1] == ["1", "'" + texts[0], "1", "word0, more0", "'@sum", "1"]
-    assert [line[5] for line in lines[1:]] == ["1", "3", "4", "-5"]  # a number is no formula
-    assert [record["row"] for record in read_table(str(tmp_path / "texts.csv"), "text").records] == ["1", "3", "4", "5"]
+    assert [line[5] for line in lines[1:5]] == ["1", "3", "4", "-5"]  # a number is no formula
+    assert [record["row"] for record in read_table(str(tmp_path / "texts.csv"), "text").records][:4] == ["1", "3", "4", "5"]
 
 
 def test_texts_that_fit_no_group_have_no_number_in_list_filter_and_csv(browse: Callable[..., Page], tmp_path: Path) -> None:

@@ -129,9 +129,12 @@
     returnPoint.source.scrollIntoView({ block: 'center', behavior: 'instant' });
     backButton.hidden = true;
   });
+  const numberPattern = new RegExp('^(?:' + data.csv.number + ')$');
   const quoteForCsv = value => {
-    const text = /^[=+\-@\t\r]/.test(value) && isNaN(value) ? "'" + value : String(value); // keep spreadsheets from running it as a formula
-    return /[",\r\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+    const cell = String(value);
+    const isFormula = cell && data.csv.formulaStarts.includes(cell[0]) && !numberPattern.test(cell);
+    const text = isFormula ? "'" + cell : cell; // keep spreadsheets from running it
+    return [...data.csv.quotedCharacters].some(character => text.includes(character)) ? '"' + text.replaceAll('"', '""') + '"' : text;
   };
   find('.download').addEventListener('click', () => {
     const header = ['row', 'text'];

@@ -132,7 +132,7 @@ def _fill_template(**values: object) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "ensure_ascii": False, "separators": (",", ":")}
     script = read("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # the policy allows only this script
     template = environment.get_template("page.html.j2")

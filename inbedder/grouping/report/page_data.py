@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from inbedder.grouping.crosstab import Categories, CrossTable, categorize_groups
 from inbedder.grouping.report.views import MAX_ANSWER_CHARACTERS, View, clip, resolve_question
+from inbedder.io.cell_values import to_json_value
+from inbedder.io.csv_cells import FORMULA_STARTS, NUMBER_PATTERN, QUOTED_CHARACTERS
 
 if TYPE_CHECKING:
     from inbedder.grouping.grouped_texts import GroupedTexts
@@ -146,9 +148,10 @@ def collect_page_data(
         numbers: Row number of each text.
 
     Returns:
-        A JSON-serializable dictionary.
+        A dictionary that JSON can hold; "csv" has the rules of ``csv_cells`` for the table that the page saves.
     """
-    return {
+    content = {
+        "csv": {"formulaStarts": FORMULA_STARTS, "number": NUMBER_PATTERN, "quotedCharacters": QUOTED_CHARACTERS},
         "numbers": [int(numbers[row]) for row in row_ids],
         "texts": [clip(results[0].texts[row], MAX_TEXT_CHARACTERS) for row in row_ids],
         "dimensions": [
@@ -174,10 +177,11 @@ def collect_page_data(
                 "rows": heatmap.rows,
                 "columns": heatmap.columns,
                 "counts": heatmap.table.counts.tolist(),
-                "lift": [[None if math.isnan(lift) else round(lift, 3) for lift in line] for line in heatmap.table.lift.tolist()],
+                "lift": heatmap.table.lift.round(3).tolist(),
                 "residuals": heatmap.table.residuals.round(3).tolist(),
                 "differs": heatmap.table.differs.tolist(),
             }
             for heatmap in heatmaps
         ],
     }
+    return dict(to_json_value(content))
