@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 import reprlib
 from collections.abc import Sequence
 
@@ -10,6 +12,11 @@ MAX_CHARACTERS = 200
 MAX_NAMES = 20
 """Maximum number of names in a message."""
 
+OUT_OF_MEMORY = (
+    "Not enough memory. Use a smaller batch size (--batch-size), fewer or shorter texts, a smaller model, or a machine with more "
+    "memory."
+)
+_MEMORY_MESSAGE = re.compile(r"out of memory|can(no|')t allocate memory|not enough memory|bad_alloc", re.IGNORECASE)
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = MAX_CHARACTERS
 
@@ -24,6 +31,22 @@ def format_names(names: Sequence[object]) -> str:
     """Format names for a message: the first twenty, each as ``format_value`` writes it, and the number of the others."""
     more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
     return ", ".join(map(format_value, names[:MAX_NAMES])) + more
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether memory was short: Python's MemoryError, torch's RuntimeError, the system's error, or one that these caused."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
+    if isinstance(error, RuntimeError) and _MEMORY_MESSAGE.search(str(error)):
+        return True
+    return error.__cause__ is not None and is_out_of_memory(error.__cause__)
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an error that was not raised on purpose: its type and message, or what to do if memory was short."""
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 class InbedderError(Exception):

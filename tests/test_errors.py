@@ -1,6 +1,11 @@
-import pytest
+import errno
 
-from inbedder.errors import format_names, format_value
+import numpy as np
+import pyarrow
+import pytest
+import torch
+
+from inbedder.errors import InputError, describe_error, format_names, format_value, is_out_of_memory
 
 
 @pytest.mark.parametrize(
@@ -24,3 +29,39 @@ def test_a_long_list_of_names_is_cut_and_counted():
     assert format_names(["a", "b"]) == "'a', 'b'"
     assert format_names(range(20)).endswith(", 19")
     assert format_names(range(1021)).endswith(", 19 and 1,001 more")
+
+
+ALLOCATOR = (
+    "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes."
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        np._core._exceptions._ArrayMemoryError((1,), np.dtype("f4")),
+        pyarrow.ArrowMemoryError("malloc of size 64 failed"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError(ALLOCATOR),
+        RuntimeError("std::bad_alloc"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_short_memory_says_what_to_do(error):
+    assert is_out_of_memory(error)
+    assert describe_error(error).startswith("Not enough memory. Use a smaller batch size (--batch-size)")
+    try:
+        raise InputError("t.xlsx cannot be read.") from error
+    except InputError as wrapped:
+        assert is_out_of_memory(wrapped)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [(ValueError("bad"), "ValueError: bad"), (ValueError(), "ValueError"), (RuntimeError("a memory"), "RuntimeError: a memory")],
+)
+def test_another_error_is_described_by_type_and_message(error, text):
+    assert not is_out_of_memory(error)
+    assert describe_error(error) == text

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import read_texts
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
@@ -65,19 +66,21 @@ def assign(
         )
         models[spec_key] = groupings[-1].model
     table = read_texts(source, text_column, skip_bad, delimiter)
-    assignments = []
+    assignments, failures = [], DeferredErrors()
     for path, grouping in zip(folders, groupings, strict=True):
         old_count = len(grouping.groups)
         assignments.append((grouping.update if update else grouping.assign)(table.texts, batch_size=batch_size))
         _print_assignment(grouping, assignments[-1], old_count)
         if len(grouping.groups) > old_count:
-            grouping.save(path)
+            with failures.defer(path):
+                grouping.save(path)
     from inbedder.io.outputs import write_records
 
     write_records(table.with_columns(_make_columns(groupings, assignments)), output, guard_cells=guard_cells)
     if table.unparsed:
         print_message(f"{table.unparsed} unreadable rows are not in the written table.")
     print_message(f"Written: {output}")
+    failures.raise_all()
 
 
 def list_grouping_folders(folder: Path) -> list[Path]:
@@ -103,10 +106,8 @@ def check_save_folders(folder: Path | None, count: int) -> None:
         raise typer.BadParameter(str(error), param_hint="--save") from error
 
 
-def save_groupings(results: Sequence[ClusterResult], folder: Path | None) -> None:
+def save_groupings(results: Sequence[ClusterResult], folder: Path) -> None:
     """Save the grouping of one question in a folder, or those of several questions in its subfolders 1, 2, ..."""
-    if folder is None:
-        return
     from inbedder.grouping.saving import Grouping
 
     groupings = [Grouping.of(result) for result in results]

@@ -10,6 +10,7 @@ import typer
 from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.cli.cluster_output import write_groups
 from inbedder.cli.crosstab_tables import By, CrossTabulation, DateFormat, Every, Over
+from inbedder.cli.deferred_errors import DeferredErrors
 from inbedder.cli.inputs import embed_texts, load_embedder, read_texts
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
@@ -114,9 +115,13 @@ def cluster(
     if not embedder.backbone.answers:
         print_message(f"{model} does not answer, so the groups are named by the words of their texts.")
     cross_tabulation.compute(results)
-    write_groups(results, table, cross_tabulation, output, guard_cells)
+    failures = DeferredErrors()
+    write_groups(results, table, cross_tabulation, output, guard_cells, failures)
     cross_tabulation.print_tables()
-    save_groupings(results, save)
+    if save is not None:
+        with failures.defer(save):
+            save_groupings(results, save)
+    failures.raise_all()
 
 
 def _cluster_texts(

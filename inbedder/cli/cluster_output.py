@@ -10,6 +10,7 @@ from inbedder.cli.shared_options import print_message
 
 if TYPE_CHECKING:
     from inbedder.cli.crosstab_tables import CrossTabulation
+    from inbedder.cli.deferred_errors import DeferredErrors
     from inbedder.grouping.explain import LabelAgreement
     from inbedder.grouping.result import ClusterResult
     from inbedder.io.tables import Table
@@ -19,7 +20,12 @@ MAX_LABELS = 3
 
 
 def write_groups(
-    results: Sequence[ClusterResult], table: Table, cross_tabulation: CrossTabulation, output: Sequence[Path], guard_cells: bool
+    results: Sequence[ClusterResult],
+    table: Table,
+    cross_tabulation: CrossTabulation,
+    output: Sequence[Path],
+    guard_cells: bool,
+    failures: DeferredErrors,
 ) -> None:
     """Write reports and tables, and print the groups. A table is the input with the columns of ``make_group_columns``."""
     from inbedder.grouping.grouped_texts import make_group_columns
@@ -27,16 +33,22 @@ def write_groups(
     from inbedder.io.outputs import write_records
 
     pages = [path for path in output if path.suffix.lower() == ".html"]
-    for path in pages:
-        save_report(results, path, cross_tables=cross_tabulation.tables, timelines=cross_tabulation.timelines, numbers=table.rows)
     tables = [path for path in output if path not in pages]
     rows = table.with_columns(make_group_columns(results)) if tables else []
-    for path in tables:
-        write_records(rows, path, guard_cells=guard_cells)
+    written_paths = []
+    for path in output:
+        with failures.defer(path):
+            if path in pages:
+                cross = {"cross_tables": cross_tabulation.tables, "timelines": cross_tabulation.timelines}
+                save_report(results, path, numbers=table.rows, **cross)
+            else:
+                write_records(rows, path, guard_cells=guard_cells)
+            written_paths.append(path)
     _print_groups(results)
-    if tables and table.unparsed:
+    if table.unparsed and not set(tables).isdisjoint(written_paths):
         print_message(f"{table.unparsed} unreadable rows are not in the written table.")
-    print_message(f"Written: {', '.join(str(path) for path in output)}")
+    if written_paths:
+        print_message(f"Written: {', '.join(map(str, written_paths))}")
 
 
 def _print_groups(results: Sequence[ClusterResult]) -> None:

@@ -3,6 +3,7 @@
 
 import csv
 import datetime
+import uuid
 
 import pyarrow
 import pyarrow.parquet
@@ -158,3 +159,34 @@ def test_texts_that_fit_no_group_have_no_number(folder, monkeypatch, capsys, mak
     assert "              2  fits no group" in lines
     assert "         a 50%, b 50%" in lines
     assert [(row["group"], row["group_name"]) for row in read_rows("out.csv")] == [("", "fits no group")] * 2
+
+
+@pytest.mark.parametrize("failing", ["a.xlsx", "b.html", "groups"])
+def test_an_output_that_fails_does_not_keep_others_away(folder, monkeypatch, make_model, capsys, failing):
+    def refuse(*_args, **_options):
+        raise ValueError
+
+    names = {"a.xlsx": "inbedder.io.outputs.write_sheet", "b.html": "inbedder.grouping.report.page.save_report"}
+    monkeypatch.setattr(names.get(failing, "inbedder.grouping.saving.Grouping.save"), refuse)
+    outputs = ["a.xlsx", "b.html", "c.csv"]
+    options = [word for name in outputs for word in ("-o", name)]
+    arguments = ("-i", "What?", "-k", "2", "--model", make_model("bert"), "--save", "groups", *options)
+    assert run(monkeypatch, "cluster", "reviews.csv", *arguments) == 1
+    message = capsys.readouterr().err
+    assert f"error: Cannot write '{failing}': ValueError" in message
+    written = [name for name in [*outputs, "groups"] if name != failing]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*written, "reviews.csv"])
+    assert f"Written: {', '.join(name for name in written if name != 'groups')}" in message
+
+
+def test_ids_and_bytes_of_a_table_are_written_as_text(folder, monkeypatch, make_model):
+    ids = [uuid.uuid4() for _ in TEXTS]
+    columns = {"text": TEXTS, "id": pyarrow.array([key.bytes for key in ids], pyarrow.uuid()), "raw": [b"\xff"] * len(TEXTS)}
+    pyarrow.parquet.write_table(pyarrow.table(columns), "t.parquet")
+    outputs = ["o.xlsx", "o.csv", "o.jsonl", "o.parquet"]
+    options = [word for name in outputs for word in ("-o", name)]
+    arguments = ("--text-column", "text", "-i", "What?", "-k", "2", "--model", make_model("bert"), *options)
+    assert run(monkeypatch, "cluster", "t.parquet", *arguments) == 0
+    for name in outputs:
+        assert [str(row["id"]) for row in read_rows(name)] == [str(key) for key in ids]
+    assert {row["raw"] for row in read_rows("o.xlsx")} == {"\\xff"}
