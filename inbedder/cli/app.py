@@ -6,6 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -91,8 +92,9 @@ def main() -> None:
 
     Exit codes: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM. Tracebacks are shown only with ``--debug``.
     """
-    from inbedder.errors import InbedderError
+    from inbedder.errors import OUT_OF_MEMORY, InbedderError, describe_error, is_out_of_memory
 
+    _replace_unencodable_characters()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it, and it warns of kernels that are not needed
     for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # for developers, not for users
         warnings.filterwarnings("ignore", category=category)
@@ -101,7 +103,7 @@ def main() -> None:
         with handle_signals():
             app()
     except InbedderError as error:
-        _exit_with_error(f"error: {error}")
+        _exit_with_error(f"error: {error}" + f"\n{OUT_OF_MEMORY}" * is_out_of_memory(error))
     except KeyboardInterrupt:  # raised before typer handles it
         _exit_with_error(INTERRUPTED_MESSAGE, INTERRUPTED)
     except SystemExit as stop:
@@ -109,9 +111,15 @@ def main() -> None:
             _exit_with_error(INTERRUPTED_MESSAGE, stop.code)
         raise
     except Exception as error:
-        _exit_with_error(
-            f"error: {type(error).__name__}: {error}\nUnexpected error. Rerun with `inbedder --debug ...` for a traceback."
-        )
+        advice = "" if is_out_of_memory(error) else "\nUnexpected error. Rerun with `inbedder --debug ...` for a traceback."
+        _exit_with_error(f"error: {describe_error(error)}{advice}")
+
+
+def _replace_unencodable_characters() -> None:
+    """Print a question mark for each character that the terminal's encoding lacks, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _exit_with_error(message: str, code: int = 1) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from inbedder.cli.shared_options import print_message
+from inbedder.cli.shared_options import print_message, print_result
 
 if TYPE_CHECKING:
     from inbedder.cache.store import Store
@@ -48,11 +48,11 @@ def _print_info(store: Store) -> None:
         content, size = space["results"], space["bytes"] / 1e6
         if content == "vectors":
             content += f", {space['encoding']['pooling']}, layer {space['encoding']['layer']}"
-        typer.echo(f"{space['entries']:9,d} entries {size:9.1f} MB  {space['model']} ({space['weights']}): {content}")
+        print_result(f"{space['entries']:9,d} entries {size:9.1f} MB  {space['model']} ({space['weights']}): {content}")
     usage = store.measure_usage()
     limit = "no limit" if usage.limit is None else f"of at most {usage.limit / 1e6:,.1f} MB"
     oldest = "never used" if usage.oldest_use is None else f"oldest use {datetime.fromtimestamp(usage.oldest_use):%Y-%m-%d %H:%M}"
-    typer.echo(f"{usage.size / 1e6:,.1f} MB on disk, {limit}; {oldest}.")
+    print_result(f"{usage.size / 1e6:,.1f} MB on disk, {limit}; {oldest}.")
 
 
 def _verify(store: Store, folder: Path, repair: bool) -> None:

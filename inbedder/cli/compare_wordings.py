@@ -10,7 +10,6 @@ import typer
 from inbedder.cli.inputs import load_embedder, read_texts
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
-    CONTROL_ESCAPES,
     BatchSize,
     Delimiter,
     GuardCells,
@@ -21,6 +20,7 @@ from inbedder.cli.shared_options import (
     check_output,
     parse_group_count,
     print_message,
+    print_result,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def compare_wordings(
 
     comparison = compare(table.texts, instructions, embedder, count, seed, batch_size=batch_size)
     for line in _format_report(comparison, table.rows):
-        typer.echo(line.translate(CONTROL_ESCAPES))
+        print_result(line)
     if output is not None:
         from inbedder.io.outputs import write_records
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from inbedder.cli.shared_options import CONTROL_ESCAPES, print_message
+from inbedder.cli.shared_options import CONTROL_ESCAPES, print_message, print_result
 
 if TYPE_CHECKING:
     from rich.table import Table as Grid
@@ -181,4 +181,4 @@ def _print_table(title: str, grid: Grid) -> None:
     with console.capture() as captured:
         console.print(_make_text(title))
         console.print(grid)
-    typer.echo("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")
+    print_result("\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n")

@@ -11,7 +11,6 @@ import typer
 from inbedder.cli.inputs import embed_guided, embed_stream, load_embedder, read_texts, stream_texts
 from inbedder.cli.model_options import with_model_options
 from inbedder.cli.shared_options import (
-    CONTROL_ESCAPES,
     Address,
     BatchSize,
     Delimiter,
@@ -34,6 +33,7 @@ from inbedder.cli.shared_options import (
     check_folder,
     check_output,
     print_message,
+    print_result,
     print_text_columns,
 )
 
@@ -163,7 +163,7 @@ def answer(
     answers = [[reply] if isinstance(reply, str) else reply for reply in replies]
     if output is None:
         for row_answers in answers:
-            typer.echo("\t".join(" ".join(text.split()) for text in row_answers).translate(CONTROL_ESCAPES))
+            print_result("\t".join(" ".join(text.split()) for text in row_answers))
         return
     from inbedder.io.outputs import write_answers
 

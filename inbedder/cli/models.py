@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from inbedder.cli.shared_options import print_message
+from inbedder.cli.shared_options import print_message, print_result
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model, such as small.")]
@@ -19,7 +19,7 @@ def list_models() -> None:
     from inbedder.models.bundled import DESCRIPTIONS, is_ready
 
     for name, description in DESCRIPTIONS.items():
-        typer.echo(f"{name:8}{'ready' if is_ready(name) else f'needs: inbedder models install {name}':40}{description}")
+        print_result(f"{name:8}{'ready' if is_ready(name) else f'needs: inbedder models install {name}':40}{description}")
 
 
 @app.command(epilog="Example: inbedder models info small")
@@ -31,10 +31,10 @@ def info(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bun
 
     if name not in DESCRIPTIONS:
         raise InputError(f"No bundled model {name!r}. Choose one of: {', '.join(DESCRIPTIONS)}.")
-    typer.echo((ADAPTERS[name] / "README.md").read_text(encoding="utf-8"))
+    print_result((ADAPTERS[name] / "README.md").read_text(encoding="utf-8"))
     if name in BASE_OF:
         base = BASE_OF[name]
-        typer.echo(f"{base} ({BASES[base].licence}): {find_installed_folder(base) or 'not installed'}")
+        print_result(f"{base} ({BASES[base].licence}): {find_installed_folder(base) or 'not installed'}")
 
 
 @app.command(epilog="Example: inbedder models install small")

@@ -16,6 +16,7 @@ from inbedder.cli.shared_options import (
     TextColumn,
     check_output,
     print_message,
+    print_result,
     print_text_columns,
 )
 
@@ -63,7 +64,7 @@ def finetune(
 
     method, settings = read_method(recipe, changes)
     if dry_run:
-        typer.echo(method.preview(settings))
+        print_result(method.preview(settings))
         return
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("inbedder_finetune").setLevel(logging.INFO)
@@ -155,7 +156,7 @@ def _compare_models(cells: Sequence[Any], names: tuple[str, str], items: Path, o
     model_names = list(dict.fromkeys(cell.model for cell in cells))
     first, second = (find_model(name, model_names) for name in names)
     comparison = compare(cells, first, second, items)
-    typer.echo(f"\ncompared item by item\n{format_aligned(make_comparison_table(comparison, first, second))}")
+    print_result(f"\ncompared item by item\n{format_aligned(make_comparison_table(comparison, first, second))}")
     save_comparison(comparison, first, second, format_command(), output)
     print_message(f"Written: {output}")
 
@@ -168,6 +169,6 @@ def _print_results(cells: Sequence[Any], *, against_the_paper: bool) -> None:
     for kind in ("raw", "centred"):
         rows = make_table(cells, kind)
         if len(rows) > 1:  # a pair encoder has no vectors to centre
-            typer.echo(f"\n{kind} vectors\n{format_aligned(rows)}")
+            print_result(f"\n{kind} vectors\n{format_aligned(rows)}")
     if against_the_paper and (rows := compare_with_published(cells)):
-        typer.echo(f"\nexpected (the paper's numbers) and found\n{format_aligned(rows)}")
+        print_result(f"\nexpected (the paper's numbers) and found\n{format_aligned(rows)}")

@@ -11,7 +11,17 @@ import typer
 
 from inbedder.cli.inputs import load_embedder, read_texts
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import CONTROL_ESCAPES, Delimiter, Input, Instruction, Model, SkipBad, TextColumn, print_message
+from inbedder.cli.shared_options import (
+    CONTROL_ESCAPES,
+    Delimiter,
+    Input,
+    Instruction,
+    Model,
+    SkipBad,
+    TextColumn,
+    print_message,
+    print_result,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -87,14 +97,14 @@ def info(index: Folder) -> None:
     from inbedder.search.index import Index
 
     metadata = Index.open(index).info()
-    typer.echo(f"{metadata['rows']:,} rows of {', '.join(metadata['columns'])}".translate(CONTROL_ESCAPES))
-    typer.echo(f"model {metadata['model']} ({metadata['revision']}); {metadata['engine']}".translate(CONTROL_ESCAPES))
+    print_result(f"{metadata['rows']:,} rows of {', '.join(metadata['columns'])}")
+    print_result(f"model {metadata['model']} ({metadata['revision']}); {metadata['engine']}")
     for entry in metadata["instructions"]:
         missing = f", {entry['missing']:,} rows missing" if entry["missing"] else ""
         source = "every text encoded" if entry["read"] == "all" else f"mapped from {entry['read']} texts"
-        typer.echo(f"instructed: {entry['instruction']} ({source}{missing})".translate(CONTROL_ESCAPES))
+        print_result(f"instructed: {entry['instruction']} ({source}{missing})")
     state = "" if metadata["built"] else "; the build is incomplete"
-    typer.echo(f"{metadata['bytes'] / 1e6:,.1f} MB in {metadata['versions']} versions{state}")
+    print_result(f"{metadata['bytes'] / 1e6:,.1f} MB in {metadata['versions']} versions{state}")
 
 
 @app.command(epilog="Example: inbedder index compact index/")
@@ -145,7 +155,7 @@ def search(
     rows = Index.open(index).search(query, instruction, k, candidates, sql_filter, hybrid, weight=share)
     if as_json:
         for record in json.loads(rows.to_json(orient="records", date_format="iso")):
-            typer.echo(json.dumps(record))
+            print_result(json.dumps(record, allow_nan=False))
     else:
         _print_rows(rows)
 

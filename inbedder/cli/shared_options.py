@@ -100,13 +100,23 @@ def _parse_delimiter(value: str | None) -> str | None:
     return delimiter
 
 
-CONTROL_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Escapes of the control characters that a terminal would execute."""
+DIRECTION_MARKS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Invisible characters that reorder the text around them (Unicode Standard Annex 9)."""
+CONTROL_ESCAPES = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"},
+    **{code: f"\\u{code:04x}" for code in DIRECTION_MARKS},
+}
+"""Escapes of the control characters that a terminal would execute, and of those that would reorder its text."""
 
 
 def print_message(message: str) -> None:
     """Print a message on stderr."""
     typer.echo(message.translate(CONTROL_ESCAPES), err=True)
+
+
+def print_result(text: str) -> None:
+    """Print a result on stdout."""
+    typer.echo(text.translate(CONTROL_ESCAPES))
 
 
 def print_text_columns(columns: Iterable[str]) -> None:

@@ -54,6 +54,27 @@ def test_only_warnings_of_inbedder_are_shown(monkeypatch, capsys):
     assert capsys.readouterr().err == "warning: 2 texts were cut\n"
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")], ids=repr)
+def test_short_memory_is_reported_with_advice(folder, monkeypatch, capsys, error):
+    def fail(*_args, **_options):
+        raise error
+
+    monkeypatch.setattr("inbedder.io.tables.open_texts", fail)
+    assert run(monkeypatch, "embed", "reviews.csv") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("error: Not enough memory. Use a smaller batch size (--batch-size)")
+    assert "Unexpected" not in message
+    assert sorted(os.listdir(folder)) == ["reviews.csv"]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "cp437"])
+def test_characters_that_the_terminal_lacks_are_replaced(encoding):
+    body = "from inbedder.cli.shared_options import print_message, print_result\nprint_result('aą猫')\nprint_message('bą猫')"
+    result = run_as_command(body, environment={"PYTHONIOENCODING": encoding})
+    assert (result.returncode, result.stdout) == (0, "a??\n"), result.stderr
+    assert result.stderr.startswith("b")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_time_to_clean_up(folder, number, code):
     body = f"""
@@ -90,7 +111,7 @@ def test_a_signal_that_the_caller_ignores_is_ignored(folder):
     assert (result.returncode, result.stdout) == (0, "still there\n"), result.stderr
 
 
-def run_as_command(body, before=""):
+def run_as_command(body, before="", environment=None):
     """Run code as the body of a command."""
     indented = "".join(f"    {line}\n" for line in body.strip().splitlines())
     code = (
@@ -99,7 +120,7 @@ def run_as_command(body, before=""):
         f"command = typer.Typer(add_completion=False)\n@command.command()\ndef body():\n{indented}"
         "module.app = command\nmodule.main()\n"
     )
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | (environment or {})
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, env=environment)
 
 

@@ -2,6 +2,9 @@
 
 # ruff: noqa: F811 - a fixture that is imported
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -39,12 +42,24 @@ def test_the_table_shows_answers_with_texts(index_folder, monkeypatch, capsys):
 
 
 def test_control_characters_of_texts_do_not_reach_the_terminal(index_folder, monkeypatch, capsys):
-    Path("bad.jsonl").write_text(json.dumps({"text": "red \x1b[31m alarm"}) + "\n", encoding="utf-8")
+    Path("bad.jsonl").write_text(json.dumps({"text": "red \x1b[31m alarm \u202e"}) + "\n", encoding="utf-8")
     assert run(monkeypatch, "index", "add", "i", "bad.jsonl") == 0
     assert run(monkeypatch, "search", "i", "alarm") == 0
     output = capsys.readouterr().out
     assert "\x1b[31m" not in output
     assert "\\x1b[31m" in output
+    assert "\u202e" not in output
+    assert "\\u202e" in output
+
+
+def test_a_terminal_without_unicode_shows_results(index_folder):
+    Path("names.jsonl").write_text(json.dumps({"text": "Zażółć gęślą \u732b alarm"}) + "\n", encoding="utf-8")
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252", "PYTHONPATH": str(Path(__file__).parents[2])}
+    for arguments in (("index", "add", "i", "names.jsonl"), ("search", "i", "alarm")):
+        command = [sys.executable, "-m", "inbedder", *arguments]
+        result = subprocess.run(command, capture_output=True, encoding="cp1252", env=environment)
+        assert result.returncode == 0, result.stderr
+    assert "Za?ó?? g??l? ? alarm" in result.stdout
 
 
 def test_adding_a_file_again_adds_nothing_and_says_so(index_folder, monkeypatch, capsys):
