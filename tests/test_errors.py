@@ -1,6 +1,5 @@
 import errno
 
-import numpy as np
 import pyarrow
 import pytest
 import torch
@@ -31,16 +30,13 @@ def test_a_long_list_of_names_is_cut_and_counted():
     assert format_names(range(1021)).endswith(", 19 and 1,001 more")
 
 
-ALLOCATOR = (
-    "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes."
-)
+ALLOCATOR = "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to ..."
 
 
 @pytest.mark.parametrize(
     "error",
     [
         MemoryError(),
-        np._core._exceptions._ArrayMemoryError((1,), np.dtype("f4")),
         pyarrow.ArrowMemoryError("malloc of size 64 failed"),
         torch.OutOfMemoryError("CUDA out of memory."),
         RuntimeError(ALLOCATOR),

@@ -19,12 +19,10 @@ from typing import IO, Any
 from inbedder.errors import InputError, format_value
 from inbedder.io.columns import LINE_COLUMN, Record
 from inbedder.io.csv_cells import DELIMITERS
-from inbedder.io.headers import Header, check_unique
-from inbedder.io.outputs import import_parquet
+from inbedder.io.headers import Header
+from inbedder.io.parquet_rows import read_parquet
 from inbedder.io.spreadsheets import read_sheet
 
-PARQUET_BATCH_ROWS = 1024
-"""Number of rows of a parquet file that are in memory at once."""
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
 """A first line of a .csv that sets the delimiter for spreadsheets."""
 DELIMITER_NOTE = "delimited by"
@@ -73,7 +71,7 @@ def iterate_rows(
     """
     file_type = ".txt" if source == "-" else get_file_type(Path(source))
     if file_type == ".parquet":
-        yield from _read_parquet(source, columns)
+        yield from read_parquet(source, columns)
         return
     if file_type == ".xlsx":
         yield from _read_xlsx(source)
@@ -235,20 +233,6 @@ def _detect_delimiter(head: list[str], delimiters: str) -> str:
         return complete_share * (complete_share > 0.5), filled_share * (filled_share > 0.5)
 
     return max(delimiters, key=score_delimiter)
-
-
-def _read_parquet(path: str, columns: Sequence[str] | None) -> Rows:
-    pyarrow, parquet = import_parquet()
-    number = 0
-    try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            check_unique(file.schema_arrow.names, format_value(path))
-            for batch in file.iter_batches(PARQUET_BATCH_ROWS, columns=columns):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield number, record
-    except pyarrow.ArrowInvalid as error:
-        raise InputError(f"{format_value(path)} is not a parquet file ({error}).") from error
 
 
 def _read_xlsx(path: str) -> Rows:
