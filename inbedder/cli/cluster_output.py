@@ -39,8 +39,8 @@ def write_groups(
     for path in output:
         with failures.defer(path):
             if path in pages:
-                cross = {"cross_tables": cross_tabulation.tables, "timelines": cross_tabulation.timelines}
-                save_report(results, path, numbers=table.rows, **cross)
+                cross_tables, timelines = cross_tabulation.tables, cross_tabulation.timelines
+                save_report(results, path, cross_tables=cross_tables, timelines=timelines, numbers=table.rows)
             else:
                 write_records(rows, path, guard_cells=guard_cells)
             written_paths.append(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import json
@@ -12,16 +11,19 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from io import BufferedReader, TextIOWrapper
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
 from inbedder.errors import InputError, format_value
 from inbedder.io.columns import LINE_COLUMN, Record
 from inbedder.io.csv_cells import DELIMITERS
+from inbedder.io.encodings import HEAD_BYTES, detect_encoding
+from inbedder.io.file_signatures import BINARY_TYPES, GZIP_SIGNATURE, SIGNATURE_BYTES, check_signature
 from inbedder.io.headers import Header
 from inbedder.io.parquet_rows import read_parquet
 from inbedder.io.spreadsheets import read_sheet
+from inbedder.io.text_lines import MAX_LINE_CHARACTERS, iterate_lines, read_whole
 
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
 """A first line of a .csv that sets the delimiter for spreadsheets."""
@@ -29,13 +31,10 @@ DELIMITER_NOTE = "delimited by"
 """What messages say before a delimiter."""
 MAX_HEAD_LINES = 100
 """Number of lines of a .csv from which its delimiter is detected."""
-GZIP_MAGIC = b"\x1f\x8b"
-BYTE_ORDER_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # begins with the mark of UTF-16, so it is checked first
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
+MAX_HEAD_BYTES = 1 << 20
+"""Maximum size of these lines in memory, unless the first is longer."""
+MAX_ROW_BYTES = 4 * MAX_LINE_CHARACTERS
+"""Maximum size in memory of the lines of a row, so that an open quote does not collect the whole file."""
 
 
 class BadRow(Exception):  # noqa: N818 - carried, not raised
@@ -70,62 +69,53 @@ def iterate_rows(
         OSError: When the file cannot be opened or read.
     """
     file_type = ".txt" if source == "-" else get_file_type(Path(source))
-    if file_type == ".parquet":
-        yield from read_parquet(source, columns)
+    if file_type in BINARY_TYPES:
+        with Path(source).open("rb") as binary:
+            check_signature(source, binary.read(SIGNATURE_BYTES), file_type, source)
+        yield from read_parquet(source, columns) if file_type == ".parquet" else _read_xlsx(source)
         return
-    if file_type == ".xlsx":
-        yield from _read_xlsx(source)
-        return
-    with _open_text(source, newline="" if file_type in (".csv", ".tsv") else None) as file:
+    with _open_text(source, file_type) as file:
         if file_type == ".jsonl":
-            yield from _read_jsonl(file)
+            yield from _read_jsonl(iterate_lines(file, source))
         elif file_type == ".json":
-            yield from _read_json(file, source)
+            yield from _read_json(read_whole(file, source), source)
         elif file_type == ".txt":
-            yield from _read_lines(file)
+            yield from _read_lines(iterate_lines(file, source))
         else:
-            yield from _read_delimited(file, delimiter or ("\t" if file_type == ".tsv" else DELIMITERS))
+            yield from _read_delimited(iterate_lines(file, source), delimiter or ("\t" if file_type == ".tsv" else DELIMITERS))
 
 
 @contextmanager
-def _open_text(source: str, newline: str | None) -> Iterator[IO[str]]:
+def _open_text(source: str, file_type: str) -> Iterator[IO[str]]:
     """Open a text file, and detect compression and encoding from its first bytes."""
+    newline = "" if file_type in (".csv", ".tsv") else None
     with ExitStack() as stack:
         file: Any = sys.stdin.buffer if source == "-" else stack.enter_context(Path(source).open("rb"))
+        path = None if source == "-" else source
         binary: Any = file if hasattr(file, "peek") else BufferedReader(file)  # a replaced standard input may lack peek
-        if source.lower().endswith(".gz") or binary.peek(2)[:2] == GZIP_MAGIC:
-            binary = stack.enter_context(gzip.GzipFile(fileobj=binary))
-        text = TextIOWrapper(binary, encoding=_detect_encoding(source, binary.peek(1024)), errors="strict", newline=newline)
+        if source.lower().endswith(".gz") or binary.peek(2)[:2] == GZIP_SIGNATURE:
+            binary, path = stack.enter_context(gzip.GzipFile(fileobj=binary)), None
+        head = binary.peek(HEAD_BYTES)[:HEAD_BYTES]
+        check_signature(source, head, file_type, path)
+        text = TextIOWrapper(binary, encoding=detect_encoding(source, head), errors="strict", newline=newline)
         try:
             yield text
         finally:
             text.detach()  # otherwise it would close standard input
 
 
-def _detect_encoding(source: str, head: bytes) -> str:
-    for mark, encoding in BYTE_ORDER_MARKS.items():
-        if head.startswith(mark):
-            return encoding
-    if head.count(0) > len(head) // 4:
-        name = format_value(source)
-        raise InputError(
-            f"{name} is not UTF-8 text: it contains many zero bytes, as UTF-16 does. If it is UTF-16, convert it first: "
-            f"iconv -f utf-16le -t utf-8 {name}"
-        )
-    return "utf-8-sig"
-
-
-def _read_lines(file: IO[str]) -> Rows:
-    blank_lines: list[tuple[int, Record | BadRow]] = []  # those at the end are not rows
-    for number, line in enumerate(file, start=1):
-        blank_lines.append((number, {LINE_COLUMN: line.rstrip("\r\n")}))
+def _read_lines(lines: Iterator[str]) -> Rows:
+    last_number = 0  # blank lines at the end are not rows
+    for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield from blank_lines
-            blank_lines.clear()
+            for blank_number in range(last_number + 1, number):
+                yield blank_number, {LINE_COLUMN: ""}
+            yield number, {LINE_COLUMN: line.rstrip("\r\n")}
+            last_number = number
 
 
-def _read_jsonl(file: IO[str]) -> Rows:
-    for number, line in enumerate(file, start=1):
+def _read_jsonl(lines: Iterator[str]) -> Rows:
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
@@ -138,12 +128,10 @@ def _read_jsonl(file: IO[str]) -> Rows:
             yield number, _check_object(value)
 
 
-def _read_json(file: IO[str], source: str) -> Rows:
+def _read_json(text: str, source: str) -> Rows:
     advice = "Files with one JSON object per line are named .jsonl."
     try:
-        rows = json.load(file)
-    except UnicodeDecodeError:
-        raise
+        rows = json.loads(text)
     except ValueError as error:
         raise InputError(f"{format_value(source)} is not JSON ({error}). {advice}") from error
     except RecursionError as error:
@@ -159,38 +147,50 @@ def _check_object(value: Any) -> Record | BadRow:
 
 
 class _Lines:
-    """The lines of a csv, with the option to read the last row again from its second line."""
+    """The lines of a csv, with the option to read the last row again from its second line. The size of a row is bounded."""
 
-    def __init__(self, file: IO[str]) -> None:
-        self.file = file
+    def __init__(self, lines: Iterator[str]) -> None:
+        self.lines = lines
         self.pending: deque[str] = deque()
         self.row: list[str] = []
+        self.row_bytes = 0
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        self.row.append(self.pending.popleft() if self.pending else next(self.file))
-        return self.row[-1]
+        line = self.pending.popleft() if self.pending else next(self.lines)
+        self.row.append(line)
+        self.row_bytes += sys.getsizeof(line)
+        if self.row_bytes > MAX_ROW_BYTES and len(self.row) > 1:
+            raise csv.Error("a quoted cell is too long")
+        return line
+
+    def start_row(self) -> None:
+        """Forget the lines of the last row."""
+        self.row.clear()
+        self.row_bytes = 0
 
     def rewind(self, line: int = 1) -> None:
         """Read the row again from a line, counted from 0."""
         self.pending.extendleft(reversed(self.row[line:]))
-        self.row.clear()
+        self.start_row()
 
 
-def _read_delimited(file: IO[str], delimiters: str) -> Rows:
+def _read_delimited(text_lines: Iterator[str], delimiters: str) -> Rows:
     """Yield the rows of a csv. After an unreadable row, continue at its second line, so that an open quote costs only one row."""
-    csv.field_size_limit(2**31 - 1)
-    lines = _Lines(file)
-    head = list(islice(lines, MAX_HEAD_LINES))
+    csv.field_size_limit(MAX_LINE_CHARACTERS)
+    lines = _Lines(text_lines)
+    head = []
+    while len(head) < MAX_HEAD_LINES and lines.row_bytes < MAX_HEAD_BYTES and (line := next(lines, None)) is not None:
+        head.append(line)
     delimiter_line = DELIMITER_LINE.fullmatch(head[0]) if head else None
     delimiter = delimiter_line[1] if delimiter_line else _detect_delimiter(head, delimiters)
     lines.rewind(1 if delimiter_line else 0)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    header = _read_header(reader)
+    header = _read_header(reader, lines)
     for number in count(1):
-        lines.row.clear()
+        lines.start_row()
         try:
             cells = next(reader)
         except StopIteration:
@@ -205,9 +205,14 @@ def _read_delimited(file: IO[str], delimiters: str) -> Rows:
             yield number, header.make_record(cells)
 
 
-def _read_header(reader: Iterator[list[str]]) -> Header:
+def _read_header(reader: Iterator[list[str]], lines: _Lines) -> Header:
+    cells: list[str] = []
     try:
-        cells: list[str] = next(filter(None, reader), [])
+        while not cells:
+            lines.start_row()
+            cells = next(reader)
+    except StopIteration:
+        pass
     except csv.Error as error:
         raise InputError(f"The header is not readable as csv ({error}). Check its quotes.") from error
     return Header(cells, "The header")

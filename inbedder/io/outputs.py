@@ -94,8 +94,9 @@ def write_records(records: Iterable[Record], path: str | Path, *, guard_cells: b
         elif file_type in (".csv", ".tsv"):
             delimiter = "\t" if file_type == ".tsv" else ","
             with temporary.open("w", encoding="utf-8", newline="") as file:
-                for cells in (columns, *([row.get(name) for name in columns] for row in rows)):
-                    file.write(format_row(cells, delimiter, guard_cells=guard_cells))
+                file.write(format_row(columns, delimiter, guard_cells=guard_cells))
+                for row in rows:
+                    file.write(format_row(map(row.get, columns), delimiter, guard_cells=guard_cells))
         else:
             name = format_value(str(path))
             raise InputError(

@@ -49,9 +49,8 @@ def _convert_column(pyarrow: Any, path: str, name: str, column: Any) -> list[Any
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{format_value(path)}: column {format_value(name)} contains text that is not UTF-8. Write the file again with valid text."
-        ) from error
+        place = f"{format_value(path)}: column {format_value(name)}"
+        raise InputError(f"{place} contains text that is not UTF-8. Write the file again with valid text.") from error
     except CONVERSION_ERRORS:
         return [_convert_scalar(pyarrow, scalar) for scalar in column]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from inbedder.errors import InputError, format_names, format_value
 from inbedder.io.columns import LINE_COLUMN, MAX_INSPECTED_ROWS, Record, find_text_columns, list_columns, read_text
+from inbedder.io.encodings import explain_undecodable
 from inbedder.io.formats import DELIMITER_NOTE, BadRow, get_file_type, iterate_rows
 
 READABLE_TYPES = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".xlsx", ".txt")
@@ -180,9 +181,7 @@ def stream_rows(
     try:
         yield from iterate_rows(source, columns, delimiter)
     except UnicodeDecodeError as error:
-        if not error.encoding.startswith("utf-8"):
-            raise InputError(f"{name} begins as {error.encoding} text does but is damaged ({error.reason}).") from error
-        raise InputError(f"{name} is not UTF-8 text. Convert it first: iconv -f latin1 -t utf-8 {name}") from error
+        raise InputError(explain_undecodable(source, error)) from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read {name}: {getattr(error, 'strerror', None) or error}.") from error
 

@@ -57,7 +57,7 @@ def test_only_the_columns_that_are_needed_are_converted(tmp_path, monkeypatch):
     with open_texts(path, "text") as texts:
         assert list(texts) == [(1, "a b")]
     assert find_columns(path, "text", "id") == ["text"]
-    with pytest.raises(InputError, match="column 'unreadable' contains text that is not UTF-8. Write the file again"):
+    with pytest.raises(InputError, match=r"column 'unreadable' contains text that is not UTF-8. Write the file again"):
         read_table(path, "text")
 
 
@@ -70,7 +70,7 @@ def make_invalid_text():
 def test_a_missing_column_is_reported_with_the_names_of_all(tmp_path):
     path = write(tmp_path, text=["a b"], stars=[1])
     for columns in (["txt"], ["text", "txt"]):
-        with pytest.raises(InputError, match="No column 'txt'. The columns are: 'text', 'stars'"), open_texts(path, columns):
+        with pytest.raises(InputError, match=r"No column 'txt'. The columns are: 'text', 'stars'"), open_texts(path, columns):
             pass
-    with pytest.raises(InputError, match="No column 'id'. The columns are: 'text', 'stars'. Choose one with --id-column"):
+    with pytest.raises(InputError, match=r"No column 'id'. The columns are: 'text', 'stars'. Choose one with --id-column"):
         find_columns(path, "text", "id")
