@@ -48,11 +48,8 @@ def test_a_file_under_a_wrong_name_is_told_by_its_first_bytes(tmp_path, name, ki
 
 
 def test_the_advice_fits_the_type(tmp_path):
-    for kind, advice in (
-        (".xlsx", "Rename it to end in .xlsx."),
-        (".bz2", "Unpack it first."),
-        (".npy", "Save it as .csv or .xlsx."),
-    ):
+    advices = {".xlsx": "Rename it to end in .xlsx.", ".bz2": "Unpack it first.", ".npy": "Save it as .csv or .xlsx."}
+    for kind, advice in advices.items():
         (tmp_path / "t.csv").write_bytes(make_content(tmp_path, kind))
         with pytest.raises(InputError) as raised, open_texts(str(tmp_path / "t.csv")):
             pass

@@ -3,6 +3,7 @@
 python tests/data/odd/make.py
 """
 
+import bz2
 import gzip
 from pathlib import Path
 
@@ -38,6 +39,11 @@ FILES: dict[str, bytes | str] = {
     "utf32_with_bom.txt": "one\ntwo\n".encode("utf-32"),
     "latin1.csv": "text,stars\nEin schöner Tag,5\nnaïve café,4\n".encode("latin-1"),
     "latin1.txt": "Ein schöner Tag\n".encode("latin-1"),
+    "cp1252.csv": "text,stars\nIt didn’t arrive – “really”,1\n€ 5 lost,2\n".encode("cp1252"),
+    "shift_jis.csv": "text,stars\nとても良いです,5\n電池がすぐに切れます,2\n".encode("shift_jis"),
+    "gbk.txt": "这个产品非常好\n电池很快就没电了\n".encode("gbk"),
+    "bom_utf8_twice.txt": b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n",
+    "zeros_at_the_end.txt": b"one\ntwo\n" + bytes(500),
     "invalid_utf8_at_the_end.txt": b"one\ntwo\nthree \xc3",
     "nul_byte.txt": b"a cat\x00\nI love the dogs that you have\n",
     "nothing_but_nul.txt": bytes(4096),
@@ -51,6 +57,9 @@ FILES: dict[str, bytes | str] = {
     "tabs.csv": "text\tstars\nI love cats\t5\nI love dogs\t4\n",
     "bars.csv": "text|stars\nI love cats|5\nI love dogs|4\n",
     "ragged_rows.csv": "text,stars\nI love cats,5\nI love dogs\nThe lamp,is,late\nIt works,3\n",
+    "blank_first_header.csv": ",text\n0,I love cats\n1,I love dogs\n",
+    "blank_last_headers.csv": "text,stars,,\nI love cats,5,,\nI love dogs,4,,note\n",
+    "blank_lines_before_the_header.csv": "\n\n" + ROWS,
     "duplicate_columns.csv": "text,text\nI love cats,I love dogs\n",
     "several_text_columns.csv": "title,body\nI love cats,They are so nice\nI love dogs,They are nice too\n",
     "empty_text_column.csv": "review,label\n,good news\n,bad news\n",
@@ -83,6 +92,8 @@ FILES: dict[str, bytes | str] = {
     "no_suffix": ROWS,
     "whole.csv.gz": gzip.compress(ROWS.encode(), mtime=0),
     "gzip_in_truth.csv": gzip.compress(ROWS.encode(), mtime=0),
+    "bz2_in_truth.csv": bz2.compress(ROWS.encode()),
+    "zip_in_truth.csv": b"PK\x03\x04" + bytes(40),
     "not_compressed.csv.gz": ROWS,
     "truncated.csv.gz": gzip.compress(ROWS.encode() * 50, mtime=0)[:-12],
     "wrong_checksum.txt.gz": gzip.compress(b"one\ntwo\n", mtime=0)[:-8] + bytes(8),
@@ -103,6 +114,9 @@ def main():
     table = pyarrow.table({"text": ["I love cats", "I love dogs", "It is late"], "stars": [5, 4, 1]})
     write_parquet("whole.parquet", table)
     write_parquet("truncated.parquet", table, keep=400)
+    (HERE / "parquet_in_truth.csv").write_bytes((HERE / "whole.parquet").read_bytes())
+    far = pyarrow.array([253402300799, 0], pyarrow.timestamp("s", "Europe/Berlin"))
+    write_parquet("year_9999.parquet", pyarrow.table({"text": ["one", "two"], "until": far}))
     write_parquet("no_rows.parquet", table.slice(0, 0))
     write_parquet("nan_cells.parquet", pyarrow.table({"text": ["one", None, "", "four"]}))
     repeated = pyarrow.Table.from_arrays([pyarrow.array(["one"]), pyarrow.array(["two"])], names=["text", "text"])
