@@ -19,7 +19,7 @@ from inbedder.grouping.explain import compute_mean_differences, find_central_tex
 from inbedder.grouping.mean_wordings import check_wordings, encode_wordings
 from inbedder.grouping.namers import Namer
 from inbedder.grouping.naming import collect_contents, find_namer, get_namer_name, name_groups
-from inbedder.grouping.partition import Labels, check_groups, make_regrouping, partition
+from inbedder.grouping.partition import Labels, Partition, check_groups, make_regrouping, partition
 from inbedder.grouping.provenance import NO_INSTRUCTION, Provenance
 from inbedder.grouping.result import ClusterResult
 from inbedder.grouping.stability import measure_stability
@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 ANSWERED_TEXTS_PER_GROUP = 20
 """Central texts of each group that are answered if the vectors come from ``encode_guided``."""
 NO_GROUP_NOTE = "No text fits a group: hdbscan found no dense region. Choose a smaller min_size (--min-size), or k-means."
+ALIKE_NOTE = "All texts are alike under this question, so hdbscan put them into one group."
 
 
 def cluster(
@@ -124,9 +125,17 @@ def cluster(
         branches=groups.branches,
         left_out=left_out,
         provenance=Provenance(embedder.spec, _order_wordings(question, wordings), get_namer_name(namer, embedder)),
-        notes=[*notes, *([NO_GROUP_NOTE] if left_out == 0 else [])],
+        notes=[*notes, *_explain_single_group(method, groups)],
         index=texts.index if hasattr(texts, "iloc") else None,
     )
+
+
+def _explain_single_group(method: str, groups: Partition) -> list[str]:
+    """Explain why hdbscan found no group, or one group of all texts."""
+    if groups.left_out == 0:
+        return [NO_GROUP_NOTE]
+    is_single = method == "hdbscan" and len(groups.labels) > 1 and not groups.labels.any()
+    return [ALIKE_NOTE] if is_single else []
 
 
 def _check_question_wordings(instruction: str | Sequence[str] | None, embeddings: Vectors | None) -> list[str] | None:

@@ -30,6 +30,8 @@ EPOCHS = 2
 """Passes of mini-batch k-means over all rows."""
 MIN_BRANCHED_GROUPS = 9
 """Minimum number of groups for a tree with branches."""
+MAX_ALIKE_DISTANCE = 0.1
+"""Maximum distance of each row from the mean of rows that HDBSCAN cannot tell apart and that form one group: a cosine of 0.995."""
 MIN_DENSE_ROWS = 10
 """Minimum number of rows in an HDBSCAN group; 1% of more than a thousand rows."""
 
@@ -213,6 +215,8 @@ def _find_dense_regions(directions: Vectors, min_size: int) -> Partition:
     is_dense = regions >= 0
     labels = np.full(count, regions.max() + 1, dtype=np.int64)
     labels[is_dense] = _renumber_by_size(regions[is_dense])
+    if not is_dense.any() and np.linalg.norm(directions - directions.mean(axis=0), axis=1).max() <= MAX_ALIKE_DISTANCE:
+        return Partition(np.zeros(count, dtype=np.int64))  # HDBSCAN needs two regions to find one
     return Partition(labels, left_out=None if is_dense.all() else int(regions.max()) + 1)
 
 

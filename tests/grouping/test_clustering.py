@@ -186,3 +186,12 @@ def test_missing_labels_of_any_type_are_no_labels(model, dtype):
     table = pandas.DataFrame({"place": column, "mood": list("aabbaab")})
     agreements = cluster(TEXTS, "What?", model=model, k=2, given_labels=table).label_agreements
     assert [agreement.unlabelled for agreement in agreements.values()] == [2, 0]
+
+
+@pytest.mark.parametrize("spread", [0.0, 1e-3])
+def test_hdbscan_puts_texts_that_are_alike_into_one_group(model, spread):
+    vectors = (1 + np.random.default_rng(0).normal(size=(40, 32)) * spread).astype(np.float32)
+    result = cluster([f"text {i}" for i in range(40)], None, model, method="hdbscan", embeddings=vectors)
+    assert (result.sizes, result.left_out) == ([40], None)
+    assert result.notes == ["All texts are alike under this question, so hdbscan put them into one group."]
+    assert cluster(["a"], None, model, method="hdbscan", embeddings=vectors[:1]).notes == []
