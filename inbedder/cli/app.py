@@ -23,7 +23,7 @@ from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serve import serve
-from inbedder.cli.shared_options import print_message
+from inbedder.cli.shared_options import EscapingFormatter, print_message
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 
 SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
@@ -98,6 +98,8 @@ def main() -> None:
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # peft imports it, and it warns of kernels that are not needed
     for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):  # for developers, not for users
         warnings.filterwarnings("ignore", category=category)
+    if logging.lastResort is not None:  # it prints what no other handler takes
+        logging.lastResort.setFormatter(EscapingFormatter())
     warnings.showwarning = lambda message, *_: print_message(f"warning: {message}")
     try:
         with handle_signals():

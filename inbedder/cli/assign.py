@@ -72,7 +72,7 @@ def assign(
         assignments.append((grouping.update if update else grouping.assign)(table.texts, batch_size=batch_size))
         _print_assignment(grouping, assignments[-1], old_count)
         if len(grouping.groups) > old_count:
-            with failures.defer(path):
+            with failures.collect(path):
                 grouping.save(path)
     from inbedder.io.outputs import write_records
 

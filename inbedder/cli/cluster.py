@@ -119,7 +119,7 @@ def cluster(
     write_groups(results, table, cross_tabulation, output, guard_cells, failures)
     cross_tabulation.print_tables()
     if save is not None:
-        with failures.defer(save):
+        with failures.collect(save):
             save_groupings(results, save)
     failures.raise_all()
 

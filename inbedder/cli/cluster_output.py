@@ -37,7 +37,7 @@ def write_groups(
     rows = table.with_columns(make_group_columns(results)) if tables else []
     written_paths = []
     for path in output:
-        with failures.defer(path):
+        with failures.collect(path):
             if path in pages:
                 cross_tables, timelines = cross_tabulation.tables, cross_tabulation.timelines
                 save_report(results, path, cross_tables=cross_tables, timelines=timelines, numbers=table.rows)

@@ -17,8 +17,8 @@ class DeferredErrors:
         self.messages: list[str] = []
 
     @contextmanager
-    def defer(self, path: Path) -> Iterator[None]:
-        """Keep the error of the block for ``raise_all``, and go on after the block.
+    def collect(self, path: Path) -> Iterator[None]:
+        """Collect the error of the block for ``raise_all``, and go on after the block.
 
         Args:
             path: The output that the block writes.

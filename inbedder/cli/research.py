@@ -66,7 +66,8 @@ def finetune(
     if dry_run:
         print_result(method.preview(settings))
         return
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    if logging.lastResort is not None:
+        logging.lastResort.setLevel(logging.INFO)
     logging.getLogger("inbedder_finetune").setLevel(logging.INFO)
     folder = method.finetune(settings)
     embeds = (folder / "inbedder.json").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -112,6 +113,14 @@ CONTROL_ESCAPES = {
 def print_message(message: str) -> None:
     """Print a message on stderr."""
     typer.echo(message.translate(CONTROL_ESCAPES), err=True)
+
+
+class EscapingFormatter(logging.Formatter):
+    """Formats log records for a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record without control characters."""
+        return super().format(record).translate(CONTROL_ESCAPES)
 
 
 def print_result(text: str) -> None:

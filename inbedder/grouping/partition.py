@@ -31,7 +31,7 @@ EPOCHS = 2
 MIN_BRANCHED_GROUPS = 9
 """Minimum number of groups for a tree with branches."""
 MAX_ALIKE_DISTANCE = 0.1
-"""Maximum distance of each row from the mean of rows that HDBSCAN cannot tell apart and that form one group: a cosine of 0.995."""
+"""Maximum distance from their mean at which rows that HDBSCAN cannot tell apart form one group; a cosine of about 0.995."""
 MIN_DENSE_ROWS = 10
 """Minimum number of rows in an HDBSCAN group; 1% of more than a thousand rows."""
 

@@ -78,11 +78,11 @@ def explain_undecodable(source: str, error: UnicodeDecodeError) -> str:
     sample = _cut_sample(bytes(error.object), error.start)
     if _is_damaged_utf8(sample):
         return f"{name} is UTF-8 text with damaged bytes. Remove them: iconv -c -f utf-8 -t utf-8 {name}"
-    first, *others = guess_encodings(sample)
+    first, *other_encodings = guess_encodings(sample)
     unpacking = "Unpack it, and convert" if source.lower().endswith(".gz") else "Convert"
     return (
         f"{name} is not UTF-8 text. {unpacking} it first: iconv -f {first} -t utf-8 {name}. "
-        f"If the result is not readable, its encoding may be {' or '.join(others)}."
+        f"If the result is not readable, its encoding may be {' or '.join(other_encodings)}."
     )
 
 
@@ -100,9 +100,9 @@ def guess_encodings(sample: bytes) -> list[str]:
     if num_beyond_ascii <= MAX_LATIN_SHARE * len(words):
         return list(LATIN_ENCODINGS)
     texts = {encoding: _decode(sample, encoding) for encoding in EAST_ASIAN_ENCODINGS}
-    likely = [encoding for encoding, text in texts.items() if text and _is_in_script(text, *EAST_ASIAN_ENCODINGS[encoding])]
-    possible = [encoding for encoding, text in texts.items() if text and encoding not in likely]
-    return [*likely, *possible, *OTHER_ENCODINGS][:3] if likely else [*OTHER_ENCODINGS, *possible]
+    decodable = [encoding for encoding, text in texts.items() if text]
+    likely_encodings = [name for name in decodable if _is_in_script(str(texts[name]), *EAST_ASIAN_ENCODINGS[name])]
+    return list(dict.fromkeys([*likely_encodings, *(decodable if likely_encodings else ()), *OTHER_ENCODINGS]))[:3]
 
 
 def _cut_sample(content: bytes, position: int) -> bytes:

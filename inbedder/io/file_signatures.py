@@ -33,8 +33,8 @@ BINARY_TYPES = (".parquet", ".xlsx")
 PACKED_TYPES = (".zip", ".gz", ".bz2", ".xz", ".zst", ".7z")
 
 
-def recognize_type(head: bytes, path: str | None = None) -> str | None:
-    """Recognize a file that is not text.
+def detect_file_type(head: bytes, path: str | None = None) -> str | None:
+    """Detect the type of a file that is not text.
 
     Args:
         head: The first bytes.
@@ -66,7 +66,7 @@ def check_signature(source: str, head: bytes, expected: str, path: str | None = 
     Raises:
         InputError: When the first bytes are those of another type.
     """
-    actual_type = recognize_type(head, path)
+    actual_type = detect_file_type(head, path)
     if actual_type in (None, expected) or (actual_type, expected) == (".zip", ".xlsx"):  # a damaged workbook
         return
     if actual_type in BINARY_TYPES:

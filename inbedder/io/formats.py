@@ -181,7 +181,7 @@ def _read_delimited(text_lines: Iterator[str], delimiters: str) -> Rows:
     """Yield the rows of a csv. After an unreadable row, continue at its second line, so that an open quote costs only one row."""
     csv.field_size_limit(MAX_LINE_CHARACTERS)
     lines = _Lines(text_lines)
-    head = []
+    head: list[str] = []
     while len(head) < MAX_HEAD_LINES and lines.row_bytes < MAX_HEAD_BYTES and (line := next(lines, None)) is not None:
         head.append(line)
     delimiter_line = DELIMITER_LINE.fullmatch(head[0]) if head else None

@@ -301,8 +301,8 @@ def find_columns(
         InputError: When a column does not exist, or there are no rows.
     """
     requested = [text_column] if isinstance(text_column, str) else list(text_column or ())
-    needed = [*requested, *([] if id_column is None else [id_column])] if requested else None
-    rows = islice(stream_rows(source, needed, delimiter=delimiter), MAX_INSPECTED_ROWS)
+    needed_columns = [*requested, *([] if id_column is None else [id_column])] if requested else None
+    rows = islice(stream_rows(source, needed_columns, delimiter=delimiter), MAX_INSPECTED_ROWS)
     head = [row for _, row in rows if not isinstance(row, BadRow)]
     if not head:
         raise InputError(f"{format_value(display_name or source)} has no rows.")

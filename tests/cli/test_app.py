@@ -54,6 +54,11 @@ def test_only_warnings_of_inbedder_are_shown(monkeypatch, capsys):
     assert capsys.readouterr().err == "warning: 2 texts were cut\n"
 
 
+def test_logged_warnings_are_escaped_for_the_terminal():
+    result = run_as_command("import logging; logging.getLogger('inbedder').warning('The cache %s is full', 'a\\x1b[2J\\u202eb')")
+    assert (result.returncode, result.stderr) == (0, "The cache a\\x1b[2J\\u202eb is full\n")
+
+
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")], ids=repr)
 def test_short_memory_is_reported_with_advice(folder, monkeypatch, capsys, error):
     def fail(*_args, **_options):

@@ -174,9 +174,9 @@ def test_an_output_that_fails_does_not_keep_others_away(folder, monkeypatch, mak
     assert run(monkeypatch, "cluster", "reviews.csv", *arguments) == 1
     message = capsys.readouterr().err
     assert f"error: Cannot write '{failing}': ValueError" in message
-    written = [name for name in [*outputs, "groups"] if name != failing]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*written, "reviews.csv"])
-    assert f"Written: {', '.join(name for name in written if name != 'groups')}" in message
+    written_names = [name for name in [*outputs, "groups"] if name != failing]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*written_names, "reviews.csv"])
+    assert f"Written: {', '.join(name for name in written_names if name != 'groups')}" in message
 
 
 def test_ids_and_bytes_of_a_table_are_written_as_text(folder, monkeypatch, make_model):

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from inbedder.cli import app
+from inbedder.cli.shared_options import print_message, print_result
 from inbedder.errors import InputError
 
 REVIEWS = "id,review,stars\n1,=I love cats,good\n2,-5 for late boxes,bad\n3,How do I top up?,good\n4,I love dogs,good\n"
@@ -168,3 +169,12 @@ def test_no_control_sequence_reaches_the_terminal(folder, make_model, monkeypatc
     monkeypatch.setattr("inbedder.embedder.InBedder.answer", lambda *_, **__: ["\x1b[31mred"] * 4)
     result = CliRunner().invoke(app, ["answer", "t.txt", "-i", "What?", "--model", make_model("bert")])
     assert result.stdout == "\\x1b[31mred\n" * 4
+
+
+@pytest.mark.parametrize("print_text", [print_message, print_result])
+def test_direction_marks_and_control_characters_are_escaped(capsys, print_text):
+    marks = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    print_text(f"a{marks}\x1b\x9b\x00b \u05e9\tc")
+    captured = capsys.readouterr()
+    escapes = "".join(f"\\u{ord(mark):04x}" for mark in marks)
+    assert captured.out + captured.err == f"a{escapes}\\x1b\\x9b\\x00b \u05e9\tc\n"
