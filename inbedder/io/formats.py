@@ -52,7 +52,7 @@ def get_file_type(path: Path) -> str:
 
 
 def iterate_rows(
-    source: str, columns: Sequence[str] | None = None, delimiter: str | None = None
+    source: str, columns: Sequence[str] | None = None, delimiter: str | None = None, display_name: str | None = None
 ) -> Iterator[tuple[int, Record | BadRow]]:
     """Yield the rows of a file.
 
@@ -60,6 +60,7 @@ def iterate_rows(
         source: A file of a known type, or "-" for lines on standard input.
         columns: The required columns, to which the reading of a parquet file is restricted.
         delimiter: Field delimiter of a .csv or .tsv; None detects it, or takes the tab for a .tsv.
+        display_name: The name of the source in messages; None for its own name.
 
     Yields:
         The row's number in the file, from 1, and the row, or the reason why it cannot be read.
@@ -74,19 +75,20 @@ def iterate_rows(
             check_signature(source, binary.read(SIGNATURE_BYTES), file_type, source)
         yield from read_parquet(source, columns) if file_type == ".parquet" else _read_xlsx(source)
         return
-    with _open_text(source, file_type) as file:
+    name = display_name or source
+    with _open_text(source, file_type, name) as file:
         if file_type == ".jsonl":
-            yield from _read_jsonl(iterate_lines(file, source))
+            yield from _read_jsonl(iterate_lines(file, name))
         elif file_type == ".json":
-            yield from _read_json(read_whole(file, source), source)
+            yield from _read_json(read_whole(file, name), name)
         elif file_type == ".txt":
-            yield from _read_lines(iterate_lines(file, source))
+            yield from _read_lines(iterate_lines(file, name))
         else:
-            yield from _read_delimited(iterate_lines(file, source), delimiter or ("\t" if file_type == ".tsv" else DELIMITERS))
+            yield from _read_delimited(iterate_lines(file, name), delimiter or ("\t" if file_type == ".tsv" else DELIMITERS))
 
 
 @contextmanager
-def _open_text(source: str, file_type: str) -> Iterator[IO[str]]:
+def _open_text(source: str, file_type: str, display_name: str) -> Iterator[IO[str]]:
     """Open a text file, and detect compression and encoding from its first bytes."""
     newline = "" if file_type in (".csv", ".tsv") else None
     with ExitStack() as stack:
@@ -96,8 +98,8 @@ def _open_text(source: str, file_type: str) -> Iterator[IO[str]]:
         if source.lower().endswith(".gz") or binary.peek(2)[:2] == GZIP_SIGNATURE:
             binary, path = stack.enter_context(gzip.GzipFile(fileobj=binary)), None
         head = binary.peek(HEAD_BYTES)[:HEAD_BYTES]
-        check_signature(source, head, file_type, path)
-        text = TextIOWrapper(binary, encoding=detect_encoding(source, head), errors="strict", newline=newline)
+        check_signature(display_name, head, file_type, path)
+        text = TextIOWrapper(binary, encoding=detect_encoding(display_name, head), errors="strict", newline=newline)
         try:
             yield text
         finally:

@@ -159,7 +159,7 @@ def _parse(source: str, delimiter: str | None) -> tuple[list[tuple[int, Record]]
 
 
 def stream_rows(
-    source: str, columns: Sequence[str] | None = None, *, delimiter: str | None = None
+    source: str, columns: Sequence[str] | None = None, *, delimiter: str | None = None, display_name: str | None = None
 ) -> Iterator[tuple[int, Record | BadRow]]:
     """Read a table row by row, with constant memory.
 
@@ -167,6 +167,7 @@ def stream_rows(
         source: A file of a type that ``read_table`` reads, or "-" for standard input.
         columns: The required columns, to which the reading of a parquet file is restricted.
         delimiter: Field delimiter of a .csv or .tsv; None detects it.
+        display_name: The name of the source in messages; None for its own name.
 
     Yields:
         The row's number in the file, from 1, and the row, or the reason why it cannot be read.
@@ -174,14 +175,14 @@ def stream_rows(
     Raises:
         InputError: When the file or its type is not usable.
     """
-    file_type, name = get_file_type(Path(source)), format_value(source)
+    file_type, name = get_file_type(Path(source)), format_value(display_name or source)
     if source != "-" and file_type not in READABLE_TYPES:
         readable = f"{' '.join(READABLE_TYPES)} (texts also as .gz)"
         raise InputError(f"{name}: unknown file type {format_value(file_type)}. Use one of {readable}, or - for lines on stdin.")
     try:
-        yield from iterate_rows(source, columns, delimiter)
+        yield from iterate_rows(source, columns, delimiter, display_name)
     except UnicodeDecodeError as error:
-        raise InputError(explain_undecodable(source, error)) from error
+        raise InputError(explain_undecodable(display_name or source, error)) from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"Cannot read {name}: {getattr(error, 'strerror', None) or error}.") from error
 
@@ -247,7 +248,7 @@ def open_texts(
             path = copy.name
         columns = find_columns(path, text_column, display_name=source, delimiter=delimiter)
         num_texts = num_skipped = 0
-        for number, row in stream_rows(path, columns, delimiter=delimiter):
+        for number, row in stream_rows(path, columns, delimiter=delimiter, display_name=source):
             reason = str(row) if isinstance(row, BadRow) else read_text(row, columns)[1]
             if reason is not None and not skip_bad:
                 raise _make_row_error(source, number, reason)
@@ -302,7 +303,7 @@ def find_columns(
     """
     requested = [text_column] if isinstance(text_column, str) else list(text_column or ())
     needed_columns = [*requested, *([] if id_column is None else [id_column])] if requested else None
-    rows = islice(stream_rows(source, needed_columns, delimiter=delimiter), MAX_INSPECTED_ROWS)
+    rows = islice(stream_rows(source, needed_columns, delimiter=delimiter, display_name=display_name), MAX_INSPECTED_ROWS)
     head = [row for _, row in rows if not isinstance(row, BadRow)]
     if not head:
         raise InputError(f"{format_value(display_name or source)} has no rows.")

@@ -1,5 +1,6 @@
 import codecs
 import gzip
+import io
 
 import pytest
 
@@ -101,3 +102,10 @@ def test_marks_inside_concatenated_files_are_left_out(tmp_path, name, rows):
     assert read_rows(str(path)) == rows
     with open_texts(str(path), "text") as texts:
         assert [text for _, text in texts] == [row["text"] for row in rows]
+
+
+def test_messages_about_standard_input_name_it(monkeypatch):
+    stdin = io.TextIOWrapper(io.BytesIO(FRENCH.encode("cp1252")))
+    monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(InputError, match=r"^'-' is not UTF-8 text\. .* iconv -f cp1252 -t utf-8 '-'"), open_texts("-"):
+        pass
