@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 ANSWERED_TEXTS_PER_GROUP = 20
 """Central texts of each group that are answered if the vectors come from ``encode_guided``."""
-NO_GROUP_NOTE = "No text fits a group: hdbscan found no dense region. Choose a smaller min_size (--min-size), or k-means."
+NO_GROUP_NOTE = "No text fits a group: hdbscan found no two dense regions. Choose a smaller min_size (--min-size), or k-means."
 ALIKE_NOTE = "All texts are alike under this question, so hdbscan put them into one group."
 
 

@@ -90,6 +90,11 @@ def test_update_adds_groups_and_saves_them(folder, grouping_folder, monkeypatch,
     grouping.save(grouping_folder)
     assert run(monkeypatch, "assign", "groups", "many.txt") == 0
     assert len(Grouping.load(grouping_folder).groups) == 2
+    with monkeypatch.context() as patches:
+        patches.setattr(Grouping, "save", lambda *_: (_ for _ in ()).throw(InputError("The disk is full.")))
+        assert run(patches, "assign", "groups", "many.txt", "--update", "-o", "first.csv") == 1
+    assert len(rows_of(folder / "first.csv")) == 30  # the table is written all the same
+    assert "error: The disk is full." in capsys.readouterr().err
     assert run(monkeypatch, "assign", "groups", "many.txt", "--update") == 0
     assert len(Grouping.load(grouping_folder).groups) == 3
     assert "(new)" in capsys.readouterr().err
