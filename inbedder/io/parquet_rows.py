@@ -41,7 +41,9 @@ def read_parquet(path: str, columns: Sequence[str] | None = None) -> Iterator[tu
                 for cells in zip(*lists, strict=True):
                     number += 1
                     yield number, dict(zip(batch.schema.names, cells, strict=True))
-    except pyarrow.ArrowInvalid as error:
+    except pyarrow.ArrowMemoryError:
+        raise
+    except pyarrow.ArrowException as error:
         raise InputError(f"{format_value(path)} is not a parquet file ({error}).") from error
 
 
@@ -67,5 +69,8 @@ def _convert_scalar(pyarrow: Any, scalar: Any) -> Any:
         return [_convert_scalar(pyarrow, item) for item in scalar.values]
     try:
         return scalar.cast(pyarrow.string()).as_py()
-    except pyarrow.ArrowInvalid:  # this machine does not know the time zone
+    except pyarrow.ArrowInvalid:
+        if not pyarrow.types.is_timestamp(scalar.type):
+            raise
+        # this machine does not know the time zone
         return scalar.cast(pyarrow.timestamp(scalar.type.unit, "UTC")).cast(pyarrow.string()).as_py()

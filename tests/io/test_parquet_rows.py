@@ -1,4 +1,6 @@
+import contextlib
 import datetime
+import random
 
 import pyarrow
 import pyarrow.parquet
@@ -74,3 +76,16 @@ def test_a_missing_column_is_reported_with_the_names_of_all(tmp_path):
             pass
     with pytest.raises(InputError, match=r"No column 'id'. The columns are: 'text', 'stars'. Choose one with --id-column"):
         find_columns(path, "text", "id")
+
+
+def test_a_file_with_flipped_bits_is_read_or_refused(tmp_path):
+    path = tmp_path / "t.parquet"
+    columns = {"text": ["I love cats"] * 50, "list": [[1, 2]] * 50, "kind": pyarrow.array(["x", "y"] * 25).dictionary_encode()}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="none")
+    content, generator = path.read_bytes(), random.Random(5)
+    for _ in range(200):
+        damaged = bytearray(content)
+        damaged[generator.randrange(len(content))] ^= 1 << generator.randrange(8)
+        path.write_bytes(damaged)
+        with contextlib.suppress(InputError):
+            read_rows(str(path))
