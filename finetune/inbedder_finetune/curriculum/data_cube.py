@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from inbedder.errors import RecipeError
 from inbedder.io.files import atomic_write
 from inbedder_finetune.contrastive.contrastive_recipe import Curriculum
 from inbedder_finetune.contrastive.pairs import InstructedText, Pair
@@ -85,6 +86,7 @@ def make_data_cube_batches(
 
     Raises:
         ModelError: When the model that measures margins cannot be loaded.
+        RecipeError: When the threshold leaves no anchor.
     """
     from inbedder import InBedder
 
@@ -101,6 +103,11 @@ def make_data_cube_batches(
     if margins is None or settings.threshold is None:
         return batches, [True] * len(pairs)
     anchors = make_loss_mask(margins, settings.threshold, direction=settings.direction).tolist()
+    if not any(anchors):
+        raise RecipeError(
+            f"curriculum.threshold={settings.threshold:g} leaves no row to train on. The margins are from {margins.min():.2f} to "
+            f"{margins.max():.2f}: choose a value between them."
+        )
     return [batch for batch in batches if any(anchors[row] for row in batch)], anchors
 
 
