@@ -23,6 +23,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+DropoutRate = Annotated[float, Field(ge=0, lt=1)]
 RECIPES = find_data_folder("inbedder_finetune", "recipes")
 SHARED_TABLES = ("questions", "answers")
 """Top-level tables of a recipe that sources refer to by name; they may also hold YAML anchors."""
@@ -30,9 +31,9 @@ SHARED_TABLES = ("questions", "answers")
 
 @dataclass(frozen=True)
 class Section:
-    """Base of all recipe sections; it refuses unknown settings."""
+    """Base of all recipe sections; it refuses unknown settings, NaN and infinity."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Lora(Section):
     """Rank."""
     alpha: PositiveInt = 128
     """Scaling numerator: adapters are scaled by alpha / r."""
-    dropout: Share = 0.0
+    dropout: DropoutRate = 0.0
     """Dropout of the adapters' inputs."""
     target_modules: str | tuple[str, ...] = "all-linear"
     """peft's target_modules: a regular expression, names, or all-linear."""
@@ -63,14 +64,14 @@ class Schedule(Section):
     """Folder of the checkpoints and the result."""
     epochs: PositiveFloat = 1.0
     """Passes over the data."""
-    max_steps: int = -1
-    """Maximum number of steps; -1 trains all epochs."""
+    max_steps: PositiveInt | None = None
+    """Maximum number of steps; None trains all epochs."""
     batch_size: PositiveInt = 64
     """Rows per step."""
     learning_rate: PositiveFloat = 2e-5
     """Peak learning rate of AdamW."""
     warmup: Share = 0.1
-    """Warm-up, as a share of all steps."""
+    """Warm-up, as a share of all steps; it is shorter than the run."""
     scheduler: str = "linear"
     """Name of transformers' learning-rate schedule."""
     weight_decay: NonNegativeFloat = 0.0

@@ -104,6 +104,7 @@ NUMBERS = {
     "PositiveFloat": "a number above 0",
     "NonNegativeFloat": "a number from 0",
     "Share": "a number from 0 to 1",
+    "DropoutRate": "a number from 0 to below 1",
     "Annotated[int, Field(ge=2)]": "a whole number from 2",
     "StopwordList": ", ".join(get_args(StopwordList)),
     "Pooler": ", ".join(get_args(Pooler)),

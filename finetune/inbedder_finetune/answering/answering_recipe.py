@@ -12,6 +12,7 @@ from inbedder.prompting.templates import get_template
 from inbedder_finetune.answering.objectives import ObjectiveSettings, make_objectives
 from inbedder_finetune.recipe import (
     SHARED_TABLES,
+    DropoutRate,
     Lora,
     NonNegativeInt,
     PositiveInt,
@@ -70,7 +71,7 @@ class AnsweringSchedule(Schedule):
     """Recompute activations in the backward pass: slower, with less memory."""
     fsdp: bool = False
     """Shard weights, gradients and optimizer over the processes (GPUs); ``fsdp.yaml`` is the equivalent for accelerate."""
-    dropout: Share | None = None
+    dropout: DropoutRate | None = None
     """Dropout of the model's layers; None keeps the model's own."""
     freeze: str | None = None
     """Regular expression, searched in parameter names, of the parameters to freeze, such as embeddings."""
