@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 from inbedder.backbones.adapters import read_config, read_weights
 from inbedder.errors import MissingExtraError, ModelError, RecipeError
 from inbedder.io.files import atomic_write
+from inbedder_finetune.checked_trainer import CheckedTrainer, check_finite_weights, check_result, fingerprint_weights
 from inbedder_finetune.preflight import is_out_of_memory
 from inbedder_finetune.recipe import Lora, Schedule
 
@@ -133,7 +134,7 @@ def make_training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, 
     shared = {
         "output_dir": training.output,
         "num_train_epochs": training.epochs,
-        "max_steps": training.max_steps,
+        "max_steps": training.max_steps or -1,
         "per_device_train_batch_size": training.batch_size,
         "per_device_eval_batch_size": training.batch_size,
         "learning_rate": training.learning_rate,
@@ -145,6 +146,7 @@ def make_training_arguments(kind: type[Any], training: Schedule, *, bf16: bool, 
         "save_steps": training.save_steps,
         "save_total_limit": 2,
         "logging_steps": training.log_steps,
+        "logging_nan_inf_filter": False,
         "seed": training.seed,
         "dataloader_pin_memory": on_gpu,
         "report_to": "none",
@@ -200,19 +202,21 @@ def find_checkpoint(output: Path, run: dict[str, Any], *, resume: bool) -> str |
     return checkpoint
 
 
-def train(trainer: Any, output: Path, checkpoint: str | None, memory_hint: str) -> None:
+def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_hint: str) -> None:
     """Train from a checkpoint or from the start.
 
     Args:
-        trainer: A trainer of transformers or sentence-transformers.
+        trainer: The method's trainer.
         output: Folder of the run.
         checkpoint: Checkpoint to resume from; None starts a new run.
         memory_hint: The settings that save memory, for the error message.
 
     Raises:
-        RecipeError: When memory or disk space runs out.
+        RecipeError: When memory or disk space runs out, or the run does not train its model (``checked_trainer``).
     """
     trainer.add_callback(LogEvery())
+    check_finite_weights(trainer.model)
+    initial_weights = fingerprint_weights(trainer.model)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except (RuntimeError, MemoryError) as error:
@@ -221,6 +225,7 @@ def train(trainer: Any, output: Path, checkpoint: str | None, memory_hint: str) 
         raise
     except OSError as error:
         raise RecipeError(f"Cannot write to {output}: {error.strerror or error}. Earlier checkpoints are kept.") from error
+    check_result(trainer, initial_weights)
 
 
 def record_run(output: Path, run: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Trainer, TrainingArguments
+from transformers import TrainingArguments
 
 from inbedder_finetune.answering.batch_order import GroupedSampler
 from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator, Example
@@ -23,6 +23,7 @@ from inbedder_finetune.answering.objectives import QUESTION, compute_vector_loss
 from inbedder_finetune.answering.plan import Plan
 from inbedder_finetune.answering.trainable_families import TrainingFamily
 from inbedder_finetune.answering.training_data import TrainingData
+from inbedder_finetune.checked_trainer import CheckedTrainer
 from inbedder_finetune.training_run import make_training_arguments
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class MicroBatchCollator:
         return {"micro_batches": [self.collator(examples[start : start + self.micro_batch]) for start in starts]}
 
 
-class AnsweringTrainer(Trainer):
+class AnsweringTrainer(CheckedTrainer):
     """transformers' trainer with the losses and the row order of answering."""
 
     def __init__(
@@ -124,7 +125,7 @@ class AnsweringTrainer(Trainer):
                     if gradients:
                         loss = loss + (vectors * gradients[number]).sum()
                 self.accelerator.backward(loss)
-        return total
+        return self.check_step(total)
 
     def _compute_vector_gradients(
         self, model: Any, micro_batches: Sequence[MicroBatch]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from inbedder.conditional.encoder import ConditionalEncoder, collate
 from inbedder.conditional.rated_rows import RatedPair
+from inbedder_finetune.checked_trainer import CheckedTrainer
 from inbedder_finetune.conditional.conditional_losses import compute_batch_loss, compute_mse, scale_rating
 from inbedder_finetune.conditional.conditional_recipe import ConditionalRecipe
 from inbedder_finetune.conditional.rated_pairs import PairSampler, mark_higher_rated
@@ -81,14 +82,13 @@ def make_trainer(
     Returns:
         transformers' trainer.
     """
-    from transformers import Trainer
 
     def batch(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         ids, mask = collate([example["parts"] for example in examples], encoder.tokenizer)
         columns = {name: torch.tensor([example[name] for example in examples]) for name in ("target", "higher")}
         return {"input_ids": ids, "attention_mask": mask, **columns}
 
-    class ConditionalTrainer(Trainer):
+    class ConditionalTrainer(CheckedTrainer):
         """transformers' trainer with the loss, the row order and the metrics of conditional similarity."""
 
         def _get_train_sampler(self, train_dataset: Any = None) -> PairSampler:

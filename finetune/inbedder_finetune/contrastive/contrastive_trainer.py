@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from inbedder_finetune.checked_trainer import CheckedTrainer
 from inbedder_finetune.contrastive.contrastive_losses import make_loss
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe
 from inbedder_finetune.contrastive.instructed_texts import InstructedCollator
@@ -44,7 +45,7 @@ def make_trainer(
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer
 
-    class ContrastiveTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
+    class ContrastiveTrainer(CheckedTrainer, SentenceTransformerTrainer):  # type: ignore[misc]
         """sentence-transformers' trainer with batches of one task, which saves no pickles."""
 
         def get_batch_sampler(self, dataset: Any, *_args: Any, **_settings: Any) -> TaskBatchSampler | None:

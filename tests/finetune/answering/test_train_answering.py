@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.errors import ModelError, RecipeError
+from inbedder_finetune import training_run
 from inbedder_finetune.answering.answering_recipe import parse_recipe
 from inbedder_finetune.answering.answering_trainer import AnsweringTrainer
 from inbedder_finetune.answering.train_answering import finetune
@@ -177,6 +178,94 @@ def interrupt_after(steps, loss):
         return loss(*args)
 
     return run
+
+
+def return_nan_at(call, loss):
+    calls = iter(range(1000))
+    return lambda *args: loss(*args) * (float("nan") if next(calls) == call else 1)
+
+
+def list_results(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("checkpoint-"))
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("bert", {}),
+        ("opt", {"lora": {"r": 4, "alpha": 8}}),
+        ("t5", {"training": {"micro_batch": 2}, "objective": {"reencode_weight": 1}}),
+        ("llama", {"training": {"bf16": True}}),
+        ("llama", {"training": {"share_texts": True}, "objective": {"token_weight": 0, "reencode_weight": 1}}),
+        ("bert", {"objective": {"token_weight": 0, "reencode_weight": 1, "reencode_loss": "cosine"}}),
+    ],
+)
+def test_a_run_that_diverges_stops_and_saves_nothing(make_model, data, tmp_path, family, settings):
+    settings = dict(settings)
+    training = {"learning_rate": 1e30, **settings.pop("training", {})}
+    recipe = make_recipe(make_model(family), data, tmp_path / "out", training=training, **settings)
+    with pytest.raises(RecipeError, match=r"is (nan|inf) at step [23] of 6, where the learning rate is \d.*learning_rate=1e\+30"):
+        finetune(recipe)
+    assert list_results(tmp_path / "out") == ["run.json"]
+
+
+def test_a_resumed_run_that_diverges_stops_too(make_model, data, tmp_path, monkeypatch):
+    recipe = make_recipe(make_model("bert"), data, tmp_path / "out", training={"resume": True})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(AnsweringTrainer, "_forward", interrupt_after(4, AnsweringTrainer._forward))
+        finetune(recipe)
+    monkeypatch.setattr(AnsweringTrainer, "_compute_token_loss", return_nan_at(1, AnsweringTrainer._compute_token_loss))
+    with pytest.raises(RecipeError, match="The loss is nan at step 5 of 6"):
+        finetune(recipe)
+    assert list_results(tmp_path / "out") == ["run.json"]
+
+
+def test_weights_that_are_not_finite_are_not_saved(make_model, data, tmp_path, monkeypatch):
+    class Poison(training_run.LogEvery):
+        def on_step_end(self, args, state, control, *, model, **_kwargs):
+            if state.global_step == state.max_steps:
+                model.get_parameter("bert.encoder.layer.0.output.dense.bias").data.fill_(float("inf"))
+
+    monkeypatch.setattr(training_run, "LogEvery", Poison)
+    with pytest.raises(RecipeError, match=r"The weights bert.encoder.layer.0.output.dense.bias are not finite"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "out"))
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["checkpoint-3", "run.json"]
+
+
+def test_a_model_that_is_not_finite_is_not_trained(make_model, data, tmp_path):
+    model = AutoModelForMaskedLM.from_pretrained(make_model("bert"))
+    model.bert.embeddings.LayerNorm.bias.data[0] = float("nan")
+    model.save_pretrained(tmp_path / "broken")
+    AutoTokenizer.from_pretrained(make_model("bert")).save_pretrained(tmp_path / "broken")
+    with pytest.raises(
+        RecipeError, match=r"embeddings.LayerNorm.bias are not finite.* check the model that training starts from"
+    ):
+        finetune(make_recipe(str(tmp_path / "broken"), data, tmp_path / "out"))
+
+
+@pytest.mark.parametrize("warmup", [0.1, 1])
+def test_a_run_of_one_step_trains(make_model, data, tmp_path, warmup):
+    training = {"batch_size": 64, "max_steps": None, "warmup": warmup}  # of 32 rows
+    folder = finetune(make_recipe(make_model("bert"), data, tmp_path / "out", training=training))
+    before, after = (AutoModelForMaskedLM.from_pretrained(name).state_dict() for name in (make_model("bert"), folder))
+    changes = [float((after[name] - weight).abs().max()) for name, weight in before.items()]
+    assert max(changes) == pytest.approx(5e-3, rel=1e-3)  # AdamW's first step is the learning rate
+
+
+def test_a_run_without_effect_is_refused(make_model, data, tmp_path):
+    with pytest.raises(RecipeError, match=r"had no effect in 6 steps: no weight changed. No model was saved"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "slow", training={"learning_rate": 1e-60}))
+    with pytest.raises(RecipeError, match=r"leaves no weight to train. Change training.freeze"):
+        finetune(make_recipe(make_model("bert"), data, tmp_path / "frozen", training={"freeze": "."}))
+    answers = {answer: "cats" for answer in ("cats", "dogs", "account voucher", "lamp")}
+    more_data = {"sources": [{"path": "qa.jsonl", "answers": answers}]}
+    objective = {"token_weight": 0, "reencode_weight": 1}  # equal answers are no negatives
+    recipe = make_recipe(
+        make_model("bert"), data, tmp_path / "equal", training={"weight_decay": 0.1}, more_data=more_data, objective=objective
+    )
+    with pytest.raises(RecipeError, match=r"had no effect in 6 steps: all gradients are 0, so no row has anything to learn"):
+        finetune(recipe)
+    assert not list(tmp_path.glob("*/README.md"))
 
 
 def test_a_run_that_would_fail_does_not_start(make_model, data, tmp_path, monkeypatch):

@@ -134,6 +134,22 @@ def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, rows, tmp_p
         assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("bi", {"objective": {"loss": "quad+mse"}}),
+        ("cross", {"lora": {"r": 4, "alpha": 8}}),
+        ("tri", {"training": {"learning_rate": 1e-3, "head_learning_rate": 1e37}}),
+    ],
+)
+def test_a_run_that_diverges_stops_and_saves_nothing(make_model, rows, tmp_path, kind, settings):
+    settings = {"training": {"learning_rate": 1e30}, **settings}
+    recipe = make_recipe(make_model("bert"), rows, tmp_path / "out", encoding={"kind": kind}, **settings)
+    with pytest.raises(RecipeError, match=r"is (nan|inf) at step [234] of 6, where the learning rate is \de\+\d\d"):
+        finetune(recipe)
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name not in ("run.json", "checkpoint-3")]
+
+
 def test_seeds_decide_everything(make_model, rows, tmp_path):
     folders = [
         finetune(make_recipe(make_model("bert"), rows, tmp_path / str(i), training={"seed": seed, "max_steps": 2}))

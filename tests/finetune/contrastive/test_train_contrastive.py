@@ -208,6 +208,23 @@ def test_fixed_batches_are_trained_in_their_order(make_model, pairs, monkeypatch
         finetune(make_recipe(make_model("headless-bert"), pairs, pairs / "other"), batches=[[0, 1]])
 
 
+@pytest.mark.parametrize("training", [{}, {"micro_batch": 2}, {"bf16": True}])
+def test_a_run_that_diverges_stops_and_saves_nothing(make_model, pairs, training):
+    training = {"learning_rate": 1e30, **training}
+    with pytest.raises(RecipeError, match=r"is (nan|inf) at step [234] of 12, .* No model was saved"):
+        finetune(make_recipe(make_model("headless-bert"), pairs, pairs / "out", training=training))
+    assert [path.name for path in (pairs / "out").iterdir()] == ["run.json"]
+
+
+def test_batches_of_one_row_without_negatives_train_nothing(make_model, pairs):
+    rows = [{"query": f"I love {word}", "pos": word, "task_id": word} for word in WORDS]
+    (pairs / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"sources": [{"path": "pairs.jsonl", "negatives": 0}]}
+    with pytest.raises(RecipeError, match="no effect in 12 steps: all gradients are 0"):
+        finetune(make_recipe(make_model("headless-bert"), pairs, pairs / "out", data=data))
+    assert not (pairs / "out" / "README.md").exists()
+
+
 def test_held_out_rows_are_evaluated(make_model, pairs):
     recipe = make_recipe(
         make_model("headless-bert"), pairs, pairs / "out", data={"held_out": 4}, training={"eval_steps": 6, "max_steps": 6}

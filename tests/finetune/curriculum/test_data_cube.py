@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -108,6 +109,23 @@ def test_a_recipe_with_a_curriculum_records_underfitted_rows(make_model, folder,
     assert list(shares) == ["before", "after"]
     assert len(shares["after"]["tasks"]) == 4
     assert InBedder(output).encode("I love cats", "Say it: ").shape == (InBedder(output).dimension,)
+
+
+def test_a_run_with_a_curriculum_that_diverges_saves_nothing(make_model, folder, tmp_path):
+    name = make_model("headless-bert")
+    recipe = make_recipe(name, folder, tmp_path / "out", curriculum={"model": name})
+    recipe = replace(recipe, training=replace(recipe.training, learning_rate=1e30))
+    with pytest.raises(RecipeError, match=r"is (nan|inf) at step [234] of \d+, where the learning rate"):
+        finetune(recipe)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
+
+
+@pytest.mark.parametrize(("threshold", "direction"), [(3, "text"), (-3, "equation")])
+def test_a_threshold_that_leaves_no_anchor_is_refused(make_model, folder, threshold, direction):
+    name = make_model("headless-bert")
+    pairs, _ = load_training_pairs(make_recipe(name, folder))
+    with pytest.raises(RecipeError, match=rf"curriculum.threshold={threshold} leaves no row .* The margins are from -?\d"):
+        make_data_cube_batches(pairs, Curriculum(model=name, threshold=threshold, direction=direction), 2, seed=0)
 
 
 def test_an_unknown_direction_is_refused(make_model, folder):
