@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -47,9 +48,8 @@ class OnnxMaskedBackbone(MaskedBackbone):
         if model.device.type != "cpu":
             raise ModelError("ONNX Runtime's int8 needs a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes).")
         self.precision = "int8"
-        self.session = _start_session(
-            get_int8_graph(self.body, self._make_inputs(make_example_prompts(tokenizer, mask_length))[0])
-        )
+        example, _ = self._make_inputs(make_example_prompts(tokenizer, mask_length))
+        self.graph = GraphSession(get_int8_graph(self.body, example))
 
     @torch.inference_mode()
     def embed(
@@ -60,7 +60,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
             return super().embed(prompts, pooling, layer, sampling, filter_ids)
         inputs, is_mask = self._make_inputs(prompts)
         feed = {name: column.numpy() for name, column in _as_graph(inputs).items()}
-        states = torch.from_numpy(self.session.run(None, feed)[0])
+        states = torch.from_numpy(self.graph.run(feed))
         return masked_mean(states, self._select_pooled(pooling, inputs, is_mask))
 
 
@@ -145,6 +145,30 @@ def _export(body: nn.Module, example: dict[str, Tensor], path: Path) -> None:
         raise ModelError(
             f"{type(body).__name__} cannot be exported to ONNX ({str(error).splitlines()[0]}). Use float32."
         ) from error
+
+
+class GraphSession:
+    """A session of ONNX Runtime, whose threads do not survive a fork: every process starts its own on first use."""
+
+    def __init__(self, path: Path) -> None:
+        """Set the .onnx file."""
+        self._path = path
+        self._session_by_process: dict[int, Any] = {}  # to delete the parent's session would wait for its threads
+
+    def run(self, feed: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        """Run the graph.
+
+        Args:
+            feed: The graph's inputs by name.
+
+        Returns:
+            Its first output.
+        """
+        process = os.getpid()
+        if process not in self._session_by_process:
+            self._session_by_process.setdefault(process, _start_session(self._path))
+        output: np.ndarray[Any, Any] = self._session_by_process[process].run(None, feed)[0]
+        return output
 
 
 def _start_session(path: Path) -> Any:

@@ -19,6 +19,7 @@ from transformers.utils import logging
 
 from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
 from inbedder.backbones.file_checks import check_adapter_weights, check_json_files, check_not_adapter, check_sums, check_weights
+from inbedder.backbones.forks import limit_threads_after_fork
 from inbedder.backbones.hub import Settings, make_load_error, read_settings
 from inbedder.backbones.revision import WeightFiles
 from inbedder.errors import MissingExtraError, ModelError
@@ -197,6 +198,7 @@ def load_weights(
     Raises:
         ModelError: If the weights are unreadable, incomplete or do not fit the configuration, or an option does not fit.
     """
+    limit_threads_after_fork()
     adapter = resolved.adapter
     is_quiet = adapter is not None or headless
     model, missing = _read_weights(resolved, model_class, _make_loading_kwargs(options), quiet=is_quiet)

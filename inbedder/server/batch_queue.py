@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
+from inbedder.backbones.forks import call_after_fork
 from inbedder.backbones.protocol import Backbone
 from inbedder.options import Sampling
 from inbedder.prompting.batching import CPU_TOKEN_BUDGET
@@ -84,7 +85,7 @@ class BatchQueue:
     def __init__(
         self, batch_size: int = 32, on_pass: Callable[[int], None] = lambda rows: None, max_tokens: int = CPU_TOKEN_BUDGET
     ) -> None:
-        """Start the thread.
+        """Set the limits of a pass; the first submission starts the thread.
 
         Args:
             batch_size: Maximum number of prompts in a pass.
@@ -92,11 +93,15 @@ class BatchQueue:
             max_tokens: Maximum number of padded tokens in a pass.
         """
         self.batch_size, self.max_tokens, self._on_pass = batch_size, max_tokens, on_pass
+        self._closed = False
+        self._reset()
+        call_after_fork(self._reset)
+
+    def _reset(self) -> None:
+        """Wait for the first submission; threads and their submissions do not survive a fork."""
         self._waiting: list[Submission] = []
         self._changed = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run_passes, name="model", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
 
     def __len__(self) -> int:
         """Count the waiting prompts."""
@@ -128,6 +133,9 @@ class BatchQueue:
         with self._changed:
             if self._closed:
                 raise QueueClosedError
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run_passes, name="model", daemon=True)
+                self._thread.start()
             self._waiting.append(submission)
             self._changed.notify()
         return submission.future.result()
@@ -145,7 +153,8 @@ class BatchQueue:
         for submission in waiting:
             if submission.future.set_running_or_notify_cancel():
                 submission.future.set_exception(QueueClosedError())
-        self._thread.join(timeout)
+        if self._thread is not None:
+            self._thread.join(timeout)
 
     def _run_passes(self) -> None:
         while True:
