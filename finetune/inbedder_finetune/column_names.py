@@ -13,7 +13,7 @@ COLUMN_ALIASES = {
 """Column name of recipes -> other names of the same column, in order of preference."""
 
 
-def find_column(key: str, fields: Mapping[str, str], columns: Iterable[str]) -> str:
+def find_column(key: str, fields: Mapping[Any, str], columns: Iterable[str]) -> str:
     """Find the column that holds one part of a question-answer row.
 
     Args:

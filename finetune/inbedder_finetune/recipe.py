@@ -72,8 +72,8 @@ class Schedule(Section):
     """Peak learning rate of AdamW."""
     warmup: Share = 0.1
     """Warm-up, as a share of all steps; it is shorter than the run."""
-    scheduler: str = "linear"
-    """Name of transformers' learning-rate schedule."""
+    scheduler: Literal["linear", "cosine", "polynomial", "inverse_sqrt", "constant_with_warmup"] = "linear"
+    """transformers' schedule of the learning rate after the warm-up."""
     weight_decay: NonNegativeFloat = 0.0
     """AdamW's weight decay."""
     bf16: bool | None = None

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
-from inbedder.errors import InputError, MissingExtraError, RecipeError
+from inbedder.errors import InputError, MissingExtraError, RecipeError, format_names, format_value
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
 from inbedder_finetune.recipe import NonNegativeFloat, NonNegativeInt, PositiveInt, Section
 from inbedder_finetune.synthetic.compose import compose
 
 Record = Mapping[str, Any]
+RowColumns = Mapping[Literal["input", "instruction", "output"], str]
 NO_INSTRUCTION = "@none"
 """``teacher_instruction`` of rows whose teachers embed the text without an instruction."""
 
@@ -34,7 +35,7 @@ class Source(Section):
     """Split of the hub data set."""
     revision: str | None = None
     """Commit of the hub data set."""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: RowColumns = field(default_factory=dict)
     """Column names of input, instruction and output. By default they are found under these names or context, question, answer."""
     cap: PositiveInt | None = None
     """Maximum number of rows, sampled with the recipe's seed."""
@@ -108,6 +109,45 @@ def read_records(path: Path, questions_per_text: int = 2, *, long_texts: bool = 
         raise RecipeError(f"Cannot read {path}: {error}") from error
     except InputError as error:
         raise RecipeError(str(error)) from error
+
+
+def filter_records(
+    records: Iterable[tuple[int, Any]], name: str, keep: Mapping[str, str], drop_flags: Sequence[str]
+) -> Iterator[tuple[int, Any]]:
+    """Filter records by their columns; messages in place of records pass.
+
+    Args:
+        records: Row numbers and records.
+        name: Name of the source, for the message.
+        keep: Column -> the value of the records to keep; booleans are "true" and "false".
+        drop_flags: Values in the column ``flags`` of the records to drop; a cell is a list of flags, or one flag.
+
+    Yields:
+        Row numbers and records.
+
+    Raises:
+        RecipeError: When no record has a column of the filter, so that it would keep none, or drop none.
+    """
+    names = [*keep, *(("flags",) if drop_flags else ())]
+    columns: dict[str, None] = {}
+    for number, record in records:
+        if not isinstance(record, Mapping):
+            yield number, record
+            continue
+        columns.update(dict.fromkeys(record))
+        flags = record.get("flags") or ()
+        is_flagged = not set(drop_flags).isdisjoint([flags] if isinstance(flags, str) else flags)
+        if not is_flagged and all(_as_text(record.get(key)) == value for key, value in keep.items()):
+            yield number, record
+    if columns and (missing := [column for column in names if column not in columns]):
+        raise RecipeError(
+            f"{name} has no column {format_value(missing[0])} to filter by. Its columns are: {format_names(list(columns))}. "
+            "Correct keep or drop_flags."
+        )
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:

@@ -113,6 +113,8 @@ NUMBERS = {
     "float": "a number",
     "bool": "true, false",
     "Mapping[str, str]": "a table of texts",
+    "RowColumns": "a table of texts",
+    "PairColumns": "a table of texts",
     "tuple[str, ...]": "a list of texts",
     "tuple[float, ...]": "a list of numbers",
     "tuple[float, float]": "two numbers",

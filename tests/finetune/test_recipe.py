@@ -51,6 +51,8 @@ def test_settings_are_changed_by_key(tmp_path):
             {"model": "m", "data": {"sources": [{"path": "a", "answers": {True: "positive"}}]}},
             "must be a valid string, not True. Quote yes, no, true, false and numbers",
         ),
+        ({**SMALL, "training": {"scheduler": "cosin"}}, "training.scheduler is 'cosin'; choose one of: linear, cosine, "),
+        ({"model": "m", "data": {"sources": [{"path": "a", "fields": {"inptu": "b"}}]}}, "'inptu'; choose one of: input, instr"),
         ({**SMALL, "training": {"epochs": 0}}, "training.epochs must be greater than 0, not 0"),
         ({**SMALL, "training": {"epochs": float("inf")}}, "training.epochs must be a finite number, not inf"),
         ({**SMALL, "training": {"max_steps": 0}}, "training.max_steps must be greater than or equal to 1, not 0"),

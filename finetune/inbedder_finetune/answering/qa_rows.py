@@ -8,6 +8,7 @@ as in the paper, strips negations and keeps clitics ("n't", "'s") and punctuatio
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,10 @@ from inbedder_finetune.answering.answering_recipe import AnsweringData
 from inbedder_finetune.answering.keywords import cache_salient_words
 from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.column_names import find_column, get_first_answer
-from inbedder_finetune.sources import Record, Source, read_hub_records, read_records
+from inbedder_finetune.sources import Record, Source, filter_records, read_hub_records, read_records
 from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
+
+logger = logging.getLogger(__name__)
 
 KEYWORD_ENCODER = "all-MiniLM-L6-v2"
 PUNCTUATION = set(".,;:!?\"'`()[]{}-–—…") | {"``", "''", "--", "..."}
@@ -83,36 +86,29 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
     Raises:
         RecipeError: When a row is bad; the message names the file and the row.
     """
-    name, rows = get_source_name(source), []
-    for number, record in _read_records(source, Path(folder)):
+    name, rows, num_bad = get_source_name(source), [], 0
+    for number, record in filter_records(_read_records(source, Path(folder)), name, source.keep, source.drop_flags):
         try:
             if not isinstance(record, Mapping):
                 raise TypeError(record if isinstance(record, str) else "not an object")
-            if _is_kept(record, source):
-                rows.append(_make_row(record, source, name))
+            rows.append(_make_row(record, source, name))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             if skip_bad:
+                num_bad += 1
                 continue
             raise RecipeError(
                 f"{name}, row {number}: not a question-answer row ({error!r}). Each row needs input, instruction and "
                 f"{source.answer_column} (or context, question and answer), or the columns that `fields` names. "
                 "Set data.skip_bad=true to skip such rows."
             ) from error
+    if num_bad:
+        logger.warning("%s: %d bad rows were left out.", name, num_bad)
     return rows
 
 
-def _is_kept(record: Record, source: Source) -> bool:
-    if any(_as_text(record.get(key)) != _as_text(value) for key, value in source.keep.items()):
-        return False
-    return not (source.drop_flags and set(record.get("flags") or ()) & set(source.drop_flags))
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _make_row(record: Record, source: Source, name: str) -> Row:
-    fields = source.fields if source.answer_column == "output" else {"output": source.answer_column, **source.fields}
+    answer_field = {} if source.answer_column == "output" else {"output": source.answer_column}
+    fields: Mapping[Any, str] = {**answer_field, **source.fields}
     text, instruction, answer = (record[find_column(key, fields, record)] for key in ("input", "instruction", "output"))
     answer = get_first_answer(answer) if source.choices is None else find_right_choice(record[source.choices], answer)
     if not all(isinstance(part, str) for part in (text, instruction, answer)) or not answer.strip():
@@ -217,8 +213,9 @@ def _make_distractor_adder(
     distractors = [row.text for row in read_rows(Source(source.distractors), data.folder, skip_bad=data.skip_bad)]
     distractors = [text for text in distractors if not limit or len(text) <= limit]
     if not distractors:
+        limited = f" of at most {limit} characters" if limit else ""
         raise RecipeError(
-            f"{get_source_name(source)}: no text of {source.distractors} has at most {limit} characters. Raise max_characters."
+            f"{get_source_name(source)}: {source.distractors} has no text{limited}. Choose other distractors or max_characters."
         )
     if not data.same_texts:
         return lambda text: " ".join(rng.sample([text, rng.choice(distractors)], 2))
@@ -252,7 +249,8 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
         source_rows = _read_source(source, data, rng, seed)
         if not source_rows:
             raise RecipeError(
-                f"No row of {get_source_name(source)} is left. Check answers, keep_instructions, keep, drop_flags and lengths."
+                f"No row of {get_source_name(source)} is left. Check answers, keep_instructions, keep, drop_flags, weight and "
+                "lengths."
             )
         rows += source_rows
     if data.strip_stopwords:

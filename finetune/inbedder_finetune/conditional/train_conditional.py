@@ -40,8 +40,8 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[RatedPair], list[RatedPa
         The training rows and the validation rows; the latter may be empty.
 
     Raises:
-        RecipeError: When a file is missing, two sentences are in both splits, or no training row is left (with Quad, no ordered
-            pair).
+        RecipeError: When a file is missing, two sentences are in both splits, or no training row (with Quad, no ordered pair)
+            or no validation row is left.
         InputError: When a file's rows cannot be used (``read_rated_pairs``, ``split_development``, ``sample_pairs``).
     """
     data = recipe.data
@@ -66,6 +66,8 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[RatedPair], list[RatedPa
         train_rows = _select_quad_rows(train_rows, recipe)
     if not train_rows:
         raise RecipeError(f"{data.train} has no row to train on.")
+    if data.validation is not None and not validation_rows:
+        raise RecipeError(f"{data.validation} has no row to score. Correct its rows, or set data.validation=null.")
     return sample_pairs(train_rows, data.pairs, recipe.training.seed), validation_rows
 
 

@@ -21,6 +21,8 @@ from inbedder_finetune.recipe import (
     validate_settings,
 )
 
+PairColumns = Mapping[Literal["query", "pos", "neg", "task_id", "input", "instruction", "premise", "hypothesis", "label"], str]
+
 
 @dataclass(frozen=True)
 class PairSource(Section):
@@ -35,7 +37,7 @@ class PairSource(Section):
     """qa and nli: instruction of the questions or premises."""
     positive_instruction: str = ""
     """qa and nli: instruction of the passages or hypotheses."""
-    fields: Mapping[str, str] = field(default_factory=dict)
+    fields: PairColumns = field(default_factory=dict)
     """Column names of query, pos, neg, task_id (medi), input, instruction (qa), premise, hypothesis, label (nli)."""
     negatives: NonNegativeInt | None = None
     """Number of hard negatives per row: rows with fewer are refused, of more a sample is taken. None is 0 for qa, otherwise 1."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from inbedder.errors import RecipeError
 from inbedder_finetune.column_names import find_column
 from inbedder_finetune.contrastive.contrastive_recipe import PairData, PairSource
-from inbedder_finetune.sources import Record, read_records
+from inbedder_finetune.sources import Record, filter_records, read_records
 
 
 class InstructedText(NamedTuple):
@@ -102,20 +102,19 @@ def _describe_missing_negatives(pair: Pair, source: PairSource) -> str:
 
 
 def _filter_records(source: PairSource, folder: Path, skip_bad: bool) -> Iterator[tuple[int, Record]]:
-    for number, record in read_records(folder / source.path):
+    for number, record in filter_records(read_records(folder / source.path), source.path, source.keep, source.drop_flags):
         if not isinstance(record, Mapping):
             if skip_bad:
                 continue
             raise RecipeError(
                 f"{source.path}, row {number}: not an object but {str(record)[:60]!r}. Correct it, or set data.skip_bad=true."
             )
-        has_flag = set(source.drop_flags) & set(record.get("flags") or ())
-        if not has_flag and all(str(record.get(key)) == value for key, value in source.keep.items()):
-            yield number, record
+        yield number, record
 
 
 def _read_medi(records: Iterator[tuple[int, Record]], source: PairSource) -> Iterator[tuple[int, Pair | ValueError]]:
-    names = {key: source.fields.get(key, key) for key in ("query", "pos", "neg", "task_id")}
+    fields: Mapping[Any, str] = source.fields
+    names = {key: fields.get(key, key) for key in ("query", "pos", "neg", "task_id")}
     for number, record in records:
         try:
             task = record.get(names["task_id"], record.get("task_name"))
@@ -150,7 +149,8 @@ def _parse_text(value: Any, key: str) -> InstructedText:
 
 
 def _get_texts(record: Record, keys: Sequence[str], source: PairSource) -> list[str]:
-    names = [find_column(key, source.fields, record) if source.format == "qa" else source.fields.get(key, key) for key in keys]
+    fields: Mapping[Any, str] = source.fields
+    names = [find_column(key, fields, record) if source.format == "qa" else fields.get(key, key) for key in keys]
     texts = [record.get(name) for name in names]
     for key, text in zip(keys, texts, strict=True):
         if not isinstance(text, str) or not text.strip():

@@ -262,7 +262,7 @@ def test_a_long_cell_is_read_and_a_truncated_file_named(tmp_path):
 
 def test_distractors_that_are_all_too_long_are_refused(folder):
     data = AnsweringData(folder=str(folder), sources=(Source("a.jsonl.gz", max_characters=6, distractors="b.jsonl"),))
-    with pytest.raises(RecipeError, match=r"no text of b.jsonl has at most 6 characters. Raise max_characters"):
+    with pytest.raises(RecipeError, match=r"b.jsonl has no text of at most 6 characters. Choose other"):
         load_rows(data)
 
 
@@ -327,3 +327,32 @@ def test_a_model_may_answer_the_questions(folder, make_model):
     texts, instructions = [row.text for row in rows], [row.instruction for row in rows]
     assert set(instructions) == set(questions)
     assert [row.answer for row in rows] == InBedder(model).answer(texts, instructions)
+
+
+@pytest.mark.parametrize("filters", [{"keep": {"splt": "train"}}, {"drop_flags": ("cloze",)}])
+def test_a_filter_by_an_unknown_column_is_refused(tmp_path, filters):
+    row = {"input": "tea", "instruction": "What?", "output": "tea", "split": "train"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    column = "splt" if "keep" in filters else "flags"
+    with pytest.raises(RecipeError, match=f"a.jsonl has no column '{column}' to filter by. Its columns are: 'input', "):
+        read_rows(Source("a.jsonl", **filters), tmp_path)
+
+
+def test_a_flag_may_be_a_plain_text(tmp_path):
+    (tmp_path / "a.csv").write_text("input,instruction,output,flags\ntea,What?,tea,cloze\nlamp,What?,lamp,\n")
+    assert [row.text for row in read_rows(Source("a.csv", drop_flags=("cloze",)), tmp_path)] == ["lamp"]
+
+
+def test_bad_rows_that_are_left_out_are_counted(tmp_path, caplog):
+    (tmp_path / "a.csv").write_text("input,instruction,output\ntea,What?,\nlamp,What?,lamp\n")
+    assert len(read_rows(Source("a.csv"), tmp_path, skip_bad=True)) == 1
+    assert "a.csv: 1 bad rows were left out" in caplog.text
+
+
+def test_a_file_without_distractors_is_refused(tmp_path):
+    row = {"input": "tea", "instruction": "What?", "output": "tea"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    (tmp_path / "none.jsonl").write_text("")
+    data = AnsweringData((Source("a.jsonl", distractors="none.jsonl"),), folder=str(tmp_path))
+    with pytest.raises(RecipeError, match=r"a.jsonl: none.jsonl has no text. Choose other distractors"):
+        load_rows(data)

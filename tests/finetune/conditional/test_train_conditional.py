@@ -208,6 +208,14 @@ def test_rows_that_do_not_fit_are_named(make_model, rows, tmp_path, monkeypatch)
         finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
 
 
+def test_a_validation_file_without_a_usable_row_is_refused(make_model, rows, tmp_path):
+    text = (rows / "c.csv").read_text().replace("validation,", "train,")
+    (rows / "bad.csv").write_text("\n".join(f"{line.rsplit(',', 1)[0]},9" for line in text.splitlines()[1:]))
+    (rows / "bad.csv").write_text(text.splitlines()[0].replace("split", "part") + "\n" + (rows / "bad.csv").read_text())
+    with pytest.raises(RecipeError, match=r"bad.csv has no row to score. Correct its rows, or set data.validation=null"):
+        load_rated(make_recipe(make_model("bert"), rows, tmp_path / "out", data={"validation": "bad.csv", "skip_bad": True}))
+
+
 def test_pairs_without_order_have_only_mse_terms(make_model, rows, tmp_path, caplog):
     text = (rows / "c.csv").read_text().replace("p0,train,I love cats 0,I love dogs 0,love,5", "")
     (rows / "c.csv").write_text(text.replace("I love cats 1,I love dogs 1,love,5", "I love dogs 1,I love cats 1,love,1"))

@@ -123,3 +123,10 @@ def test_questions_and_contexts_need_no_fields(tmp_path):
     (tmp_path / "own.csv").write_text("context,question,answer\nThe tea was cold.,What was cold?,tea\n")
     (pair,) = read_pairs(PairSource("own.csv", format="qa"), tmp_path)
     assert (pair.query.text, pair.positive.text) == ("What was cold?", "The tea was cold.")
+
+
+@pytest.mark.parametrize("filters", [{"keep": {"splt": "train"}}, {"drop_flags": ("cloze",)}])
+def test_a_filter_by_an_unknown_column_is_refused(tmp_path, filters):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"query": "tea", "pos": "a cup", "task_id": 1}))
+    with pytest.raises(RecipeError, match=r"a.jsonl has no column '(splt|flags)' to filter by"):
+        read_pairs(PairSource("a.jsonl", negatives=0, **filters), tmp_path)
