@@ -32,11 +32,15 @@ def run(arguments):
     return process.stdout
 
 
-def torchrun(arguments):
+def launch(arguments):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    return run(["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}", *arguments])
+    return ["-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}", *arguments]
+
+
+def torchrun(arguments):
+    return run(launch(arguments))
 
 
 def read_losses(output):
@@ -50,6 +54,16 @@ def test_two_processes_give_the_curve_of_one(tmp_path):
     torchrun(command("tiny-opt", tmp_path / "two", *both_losses))
     assert len(read_losses(tmp_path / "one")) == 6
     assert read_losses(tmp_path / "two") == pytest.approx(read_losses(tmp_path / "one"), abs=1e-3)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_run_that_diverges_fails_in_every_process(tmp_path, processes):
+    arguments = command("tiny-opt", tmp_path / "out", "training.learning_rate=1e30")
+    arguments = launch(arguments) if processes == 2 else arguments
+    process = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert process.stderr.count(" of 6, where the learning rate is ") == processes
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["run.json"]
 
 
 def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
