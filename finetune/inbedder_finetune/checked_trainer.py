@@ -22,7 +22,7 @@ class CheckedTrainer(Trainer):  # type: ignore[misc]
     """transformers' trainer, with checks of every step and of the weights that it saves."""
 
     has_gradient: bool | None = None
-    """Whether a step had a gradient other than 0; None before the first step."""
+    """Whether a step had a gradient other than 0; None before the first step of a new run."""
 
     def create_scheduler(self, num_training_steps: int, *args: Any, **options: Any) -> Any:
         """Create the schedule of the learning rate, with a warm-up that is shorter than the run.

@@ -217,6 +217,8 @@ def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_
     trainer.add_callback(LogEvery())
     check_finite_weights(trainer.model)
     initial_weights = fingerprint_weights(trainer.model)
+    if checkpoint is not None:
+        trainer.has_gradient = True  # the steps before the checkpoint have changed its weights
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except (RuntimeError, MemoryError) as error:

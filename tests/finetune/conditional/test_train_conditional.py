@@ -208,6 +208,17 @@ def test_rows_that_do_not_fit_are_named(make_model, rows, tmp_path, monkeypatch)
         finetune(make_recipe(make_model("bert"), rows, tmp_path / "out"))
 
 
+def test_a_resumed_run_may_end_with_steps_without_a_gradient(make_model, rows, tmp_path, monkeypatch):
+    recipe = make_recipe(make_model("bert"), rows, tmp_path / "out", training={"resume": True})
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(conditional_trainer, "compute_batch_loss", interrupt_after(4, conditional_trainer.compute_batch_loss))
+        finetune(recipe)
+    monkeypatch.setattr(
+        conditional_trainer, "compute_batch_loss", lambda scores, *_: 0 * scores.sum()
+    )  # as Quad within its margin
+    assert (finetune(recipe) / "model.safetensors").exists()
+
+
 def test_a_validation_file_without_a_usable_row_is_refused(make_model, rows, tmp_path):
     text = (rows / "c.csv").read_text().replace("validation,", "train,")
     (rows / "bad.csv").write_text("\n".join(f"{line.rsplit(',', 1)[0]},9" for line in text.splitlines()[1:]))
