@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import stat
 import sys
 import tempfile
@@ -14,6 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from inbedder.errors import InputError, format_value
+from inbedder.io.temporaries import hold_temporary
+from inbedder.io.user_paths import expand_path
 
 FILE_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 """Kinds of outputs that are not regular files; all others are sockets."""
@@ -36,23 +37,13 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         InputError: When the target is not a regular file, the folder does not exist or is not writable, or the disk is full.
     """
     target, mode = _resolve_target(path)
-    try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:32]}.", suffix=target.suffix)
-    except OSError as error:
-        raise _make_write_error(path, error) from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
+    with _report_write_errors(path), hold_temporary(target) as temporary:
         yield temporary
         with temporary.open("rb+") as file:
             temporary.chmod(0o666 & ~read_umask() if mode is None else mode)
             os.fsync(file.fileno())
         os.replace(temporary, target)
         _sync_folder(target.parent)
-    except OSError as error:
-        raise _make_write_error(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -68,23 +59,16 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises:
         InputError: When the folder cannot be created, or the disk is full.
     """
-    target = Path(os.path.realpath(path))
-    try:
+    target = Path(os.path.realpath(expand_path(path)))
+    with _report_write_errors(path):
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:32]}."))
-    except OSError as error:
-        raise _make_write_error(path, error) from error
-    try:
-        yield temporary
-        temporary.chmod(0o777 & ~read_umask())
-        if target.is_dir():
-            target.rmdir()
-        os.replace(temporary, target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        raise _make_write_error(path, error) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        with hold_temporary(target, is_folder=True) as temporary:
+            yield temporary
+            temporary.chmod(0o777 & ~read_umask())
+            if target.is_dir():
+                target.rmdir()
+            os.replace(temporary, target)
+            _sync_folder(target.parent)
 
 
 def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLike[str]] = ()) -> None:
@@ -100,30 +84,27 @@ def check_target(path: str | os.PathLike[str], sources: Iterable[str | os.PathLi
     target, _ = _resolve_target(path)
     if any(is_same_file(source, target) for source in sources):
         raise InputError(f"{format_value(str(path))} is the input itself, which would be overwritten. Choose another -o.")
-    try:
+    with _report_write_errors(path):
         tempfile.TemporaryFile(dir=target.parent).close()
-    except OSError as error:
-        raise _make_write_error(path, error) from error
 
 
 def is_same_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> bool:
     """Whether a source ("-" is standard input) and a path, which may not exist, are the same file under any name."""
     try:
-        status = os.fstat(sys.stdin.fileno()) if source == "-" else os.stat(source)
-        return os.path.samestat(status, os.stat(path))
+        status = os.fstat(sys.stdin.fileno()) if source == "-" else os.stat(expand_path(source))
+        return os.path.samestat(status, os.stat(expand_path(path)))
     except (OSError, ValueError):  # one of them does not exist, or standard input is not a file
         return False
 
 
 def _resolve_target(path: str | os.PathLike[str]) -> tuple[Path, int | None]:
     """Return the file that a path leads to through symbolic links, and its mode; None if it does not exist."""
-    target = Path(os.path.realpath(path))
-    try:
-        mode = target.stat().st_mode
-    except FileNotFoundError:
-        return target, None
-    except OSError as error:
-        raise _make_write_error(path, error) from error
+    target = Path(os.path.realpath(expand_path(path)))
+    with _report_write_errors(path):
+        try:
+            mode = target.stat().st_mode
+        except FileNotFoundError:
+            return target, None
     if not stat.S_ISREG(mode):
         kind = FILE_KINDS.get(stat.S_IFMT(mode), "a socket")
         raise InputError(f"{format_value(str(path))} is {kind}, not a regular file that can be replaced. Choose another -o.")
@@ -142,10 +123,14 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _make_write_error(path: str | os.PathLike[str], error: OSError) -> InputError:
-    return InputError(
-        f"Cannot write {format_value(str(path))}: {error.strerror or error}. Choose another -o, or free space there."
-    )
+@contextmanager
+def _report_write_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise the system's errors as InputError."""
+    try:
+        yield
+    except OSError as error:
+        message = f"Cannot write {format_value(str(path))}: {error.strerror or error}. Choose another -o, or free space there."
+        raise InputError(message) from error
 
 
 def read_umask() -> int:

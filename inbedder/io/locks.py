@@ -1,0 +1,94 @@
+"""Locks that the system releases when their process ends (``flock``). Windows has none: there, writers are not kept apart."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from inbedder.errors import InputError, format_value
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+HAS_LOCKS = fcntl is not None
+LOCK_FILE = ".lock"
+"""Name of the lock file in a folder; it is removed when the lock is released."""
+POLL_INTERVAL_SECONDS = 0.02
+
+
+@contextmanager
+def lock_folder(folder: Path, refusal: str, *, wait_seconds: float = 0.0) -> Iterator[None]:
+    """Hold the exclusive right to write to a folder.
+
+    Args:
+        folder: The folder; it is created if it does not exist.
+        refusal: The message when another process holds the lock.
+        wait_seconds: Time to wait for the other process, in seconds.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        InputError: When another process holds the lock, or the folder cannot be created or written to.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{format_value(str(folder))} is a file. Choose a new folder.")
+    path, deadline = folder / LOCK_FILE, time.monotonic() + wait_seconds
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        while (descriptor := _open_locked(path)) is None and time.monotonic() < deadline:
+            time.sleep(POLL_INTERVAL_SECONDS)
+    except OSError as error:
+        raise InputError(f"Cannot write to {format_value(str(folder))}: {error.strerror}. Choose another folder.") from error
+    if descriptor is None:
+        raise InputError(refusal)
+    try:
+        yield
+    finally:
+        if HAS_LOCKS:  # while it is locked; on Windows other processes have it open
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _open_locked(path: Path) -> int | None:
+    """Open and lock a file; None if another process holds the lock, or has just removed the file."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    is_locked = False
+    try:
+        is_locked = not HAS_LOCKS or (try_lock(descriptor) and is_open_at(descriptor, path))
+    finally:
+        if not is_locked:
+            os.close(descriptor)
+    return descriptor if is_locked else None
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file or folder exclusively until it is closed; return whether no other process holds the lock.
+
+    Args:
+        descriptor: Of the file or folder.
+
+    Returns:
+        Whether it is locked now.
+
+    Raises:
+        OSError: When the file system has no locks.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_open_at(descriptor: int, path: Path) -> bool:
+    """Whether a descriptor is of the file or folder that is now at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
