@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from hashlib import sha256
 from typing import Any
 
-from inbedder.errors import InputError, format_value
+from inbedder.errors import InbedderError, InputError, format_value
 from inbedder.options import EncodingOptions, get_option_info
 
 LOCATION_FIELDS = ("model", "hub_revision")
@@ -84,9 +84,16 @@ class VectorSpec:
             values["encoding"] = EncodingOptions(**values["encoding"])
             if values["second_model"] is not None:
                 values["second_model"] = cls.from_dict(values["second_model"])
-            return cls(**values)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"The stored settings of a model are damaged ({error!r}).") from error
+            spec = cls(**values)
+        except (InbedderError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"The stored settings of a model are damaged ({format_value(error)}).") from error
+        if spec.encoding.template is None:
+            raise InputError("The stored settings of a model are damaged (they have no template).")
+        for option in fields(cls):
+            value = getattr(spec, option.name)
+            if not isinstance(value, {"str": str, "str | None": str | None}.get(str(option.type), object)):  # type: ignore[arg-type]
+                raise InputError(f"The stored settings of a model are damaged ({option.name} is {format_value(value)}).")
+        return spec
 
     def to_json(self) -> str:
         """Convert the spec to JSON.
@@ -111,7 +118,7 @@ class VectorSpec:
         """
         try:
             table = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"The stored settings of a model are damaged ({error}).") from error
         if not isinstance(table, dict):
             raise InputError("The stored settings of a model are damaged (they are not a JSON object).")

@@ -47,7 +47,7 @@ def test_the_spec_of_pooled_states_ignores_the_combination(spec):
     assert spec.of_answers().key() == replace(spec, encoding=replace(spec.encoding, pooling="avg-all")).of_answers().key()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"model": "m"}', "null", '{"encoding": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"model": "m"}', "null", '{"encoding": 3}', "[" * 100_000])
 def test_a_damaged_spec_is_refused(text):
     with pytest.raises(InputError, match="stored settings of a model are damaged"):
         VectorSpec.from_json(text)
@@ -65,3 +65,9 @@ def test_another_model_is_refused_with_advice(spec):
     with pytest.raises(InputError, match=r"It was made with .* read in another way: layer was -1 and is 1. .* Do this."):
         spec.check(changed, "It was made", "Do this.")
     spec.check(replace(spec, precision="bfloat16"), "It was made", "Do this.")
+
+
+@pytest.mark.parametrize(("name", "value"), [("model", 5), ("weights", None), ("base_encoder", ["a"]), ("encoding", {})])
+def test_a_stored_setting_of_another_type_is_damage(spec, name, value):
+    with pytest.raises(InputError, match="stored settings of a model are damaged"):
+        VectorSpec.from_dict(spec.to_dict() | {name: value})

@@ -47,9 +47,13 @@ class Provenance:
             The provenance.
 
         Raises:
-            InputError: If the model's settings are damaged.
+            InputError: If the model's settings or the question are damaged.
         """
-        return cls(VectorSpec.from_dict(table["spec"]), table["instruction"], table["namer"])
+        instruction, namer = table["instruction"], table["namer"]
+        wordings = instruction if isinstance(instruction, list) else ["" if instruction is None else instruction]
+        if not wordings or not all(isinstance(text, str) for text in (*wordings, namer)):
+            raise InputError(f"The question {format_value(instruction)} or the namer {format_value(namer)} is not text.")
+        return cls(VectorSpec.from_dict(table["spec"]), instruction, namer)
 
     def load_model(self, name: str | None = None, **options: Any) -> InBedder:
         """Load the model with the recorded options.
