@@ -1,7 +1,8 @@
 """The folder of a saved grouping: ``grouping.json`` and .npy arrays, replaced atomically.
 
 The file name of an array contains a hash of its content. ``grouping.json`` names the files and is written last: until then
-readers get the complete previous grouping, afterwards the complete new one. Files of earlier groupings are deleted at the end.
+readers get the complete previous grouping, afterwards the complete new one. The arrays of the replaced grouping are then deleted;
+a reader that misses one starts again. Savers hold a lock, and remove what killed ones left. Other files are never deleted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -19,11 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, format_value
-from inbedder.io.files import atomic_write
+from inbedder.io.files import atomic_write, hash_file
+from inbedder.io.locks import LOCK_FILE, lock_folder
+from inbedder.io.temporaries import is_temporary
+from inbedder.io.user_paths import expand_path
 
 METADATA_FILE = "grouping.json"
 FORMAT_VERSION = 1
 ARRAY_FILE_NAME = re.compile(r"[a-z]+-[0-9a-f]{16}\.npy")
+LOCK_TIMEOUT_SECONDS = 60.0
+"""Time to wait for another process that saves in the same folder."""
 REPAIR_ADVICE = "Save the grouping again (inbedder cluster --save), or restore a copy of the folder."
 
 
@@ -31,7 +38,7 @@ def check_save_folder(folder: str | os.PathLike[str]) -> Path:
     """Check that a grouping can be saved in a folder, before the model runs.
 
     Args:
-        folder: A new or empty folder, or one with a saved grouping, which is replaced.
+        folder: A new or empty folder, or one with a saved grouping, which is replaced. What a killed save left is ignored.
 
     Returns:
         Path of the folder.
@@ -39,18 +46,25 @@ def check_save_folder(folder: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: If the folder holds other files, or is not a folder.
     """
-    root = Path(folder)
+    root = expand_path(folder)
     try:
-        has_files = root.exists() and any(root.iterdir())
+        has_other_files = root.exists() and any(not _is_leftover(path) for path in root.iterdir())
     except OSError as error:
         raise InputError(f"{format_value(str(root))} cannot be used as a folder ({error.strerror}). Choose another.") from error
-    if has_files and not (root / METADATA_FILE).is_file():
+    if has_other_files and not (root / METADATA_FILE).is_file():
         raise InputError(f"{format_value(str(root))} holds other files but no grouping. Choose a new folder.")
     return root
 
 
+def _is_leftover(path: Path) -> bool:
+    """Whether a file is what a killed save can leave: its lock, a temporary, or an array, whose name contains its hash."""
+    if path.name == LOCK_FILE or is_temporary(path.name):
+        return True
+    return bool(ARRAY_FILE_NAME.fullmatch(path.name)) and path.is_file() and hash_file(path)[:16] == path.stem[-16:]
+
+
 def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write the files of a grouping atomically.
+    """Write the files of a grouping atomically, one process at a time.
 
     Args:
         folder: A new or empty folder, or one with a saved grouping; created if it does not exist.
@@ -58,33 +72,39 @@ def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, 
         arrays: Arrays by name.
 
     Raises:
-        InputError: If the folder cannot be used.
+        InputError: If the folder cannot be used, or another process does not finish saving there.
     """
     root = check_save_folder(folder)
+    refusal = f"Another process is saving to {format_value(str(root))}. Wait for it, or choose another folder."
+    with lock_folder(root, refusal, wait_seconds=LOCK_TIMEOUT_SECONDS):
+        replaced_files = _list_array_files(root)
+        files: dict[str, dict[str, str]] = {}
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            digest = hashlib.sha256(buffer.getvalue()).hexdigest()
+            files[name] = {"file": f"{name}-{digest[:16]}.npy", "sha256": digest}
+            with atomic_write(root / files[name]["file"]) as temporary:
+                temporary.write_bytes(buffer.getvalue())
+        content = json.dumps({"format": FORMAT_VERSION, **metadata, "arrays": files}, indent=1) + "\n"
+        with atomic_write(root / METADATA_FILE) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+        for file in replaced_files - {entry["file"] for entry in files.values()}:
+            (root / file).unlink(missing_ok=True)
+
+
+def _list_array_files(root: Path) -> set[str]:
+    """List the arrays in a folder that a new grouping replaces: those of the saved grouping, and those of killed saves."""
+    leftovers = {path.name for path in root.iterdir() if ARRAY_FILE_NAME.fullmatch(path.name) and _is_leftover(path)}
     try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{format_value(str(root))} cannot be created ({error.strerror}). Choose another folder.") from error
-    files: dict[str, dict[str, str]] = {}
-    for name, array in arrays.items():
-        buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
-        digest = hashlib.sha256(buffer.getvalue()).hexdigest()
-        files[name] = {"file": f"{name}-{digest[:16]}.npy", "sha256": digest}
-        with atomic_write(root / files[name]["file"]) as temporary:
-            temporary.write_bytes(buffer.getvalue())
-    with atomic_write(root / METADATA_FILE) as temporary:
-        temporary.write_text(
-            json.dumps({"format": FORMAT_VERSION, **metadata, "arrays": files}, indent=1) + "\n", encoding="utf-8"
-        )
-    current_files = {entry["file"] for entry in files.values()}
-    for path in root.glob("*.npy"):
-        if ARRAY_FILE_NAME.fullmatch(path.name) and path.name not in current_files:
-            path.unlink(missing_ok=True)
+        entries = _read_metadata(root)["arrays"].values()
+    except InputError:  # none, or a damaged one
+        return leftovers
+    return leftovers | {file for entry in entries if (file := _get_array_file(entry)) is not None}
 
 
 def read_grouping_files(folder: str | os.PathLike[str], names: tuple[str, ...]) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-    """Read the files of a grouping.
+    """Read the files of a grouping; start again if another process replaces it meanwhile.
 
     Args:
         folder: Folder of the saved grouping.
@@ -96,13 +116,33 @@ def read_grouping_files(folder: str | os.PathLike[str], names: tuple[str, ...]) 
     Raises:
         InputError: If there is no grouping, or it is damaged or has another format version.
     """
-    root = Path(folder)
+    root = expand_path(folder)
+    while True:
+        version = _identify_version(root)
+        try:
+            metadata = _read_metadata(root)
+            return metadata, [_read_array(root, metadata["arrays"].get(name), name) for name in names]
+        except InputError:
+            if _identify_version(root) == version:
+                raise
+
+
+def _identify_version(root: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever ``grouping.json`` is replaced: its inode, time and size."""
+    try:
+        status = (root / METADATA_FILE).stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _read_metadata(root: Path) -> dict[str, Any]:
     try:
         metadata = json.loads((root / METADATA_FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         advice = "Save one with result.save(folder) or inbedder cluster --save."
         raise InputError(f"{format_value(str(root))} holds no grouping ({METADATA_FILE} is missing). {advice}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
         raise make_damage_error(root, f"{METADATA_FILE} cannot be read ({error})") from error
     if not isinstance(metadata, dict) or not isinstance(metadata.get("arrays"), dict):
         raise make_damage_error(root, f"{METADATA_FILE} does not list its arrays")
@@ -110,26 +150,45 @@ def read_grouping_files(folder: str | os.PathLike[str], names: tuple[str, ...]) 
         version = format_value(metadata.get("format"))
         advice = f"this version reads {FORMAT_VERSION}. Group again with --save."
         raise InputError(f"{format_value(str(root))} has format {version}, and {advice}")
-    return metadata, [_read_array(root, metadata["arrays"].get(name), name) for name in names]
+    return metadata
+
+
+def _get_array_file(entry: Any) -> str | None:
+    """Get the file name of an array from its entry in ``grouping.json``; None if the entry is damaged."""
+    file = entry.get("file") if isinstance(entry, dict) else None
+    return file if isinstance(file, str) and ARRAY_FILE_NAME.fullmatch(file) else None
 
 
 def _read_array(root: Path, entry: Any, name: str) -> NDArray[Any]:
-    file = entry.get("file") if isinstance(entry, dict) else None
-    if not isinstance(file, str) or not ARRAY_FILE_NAME.fullmatch(file):
+    file = _get_array_file(entry)
+    if file is None:
         raise make_damage_error(root, f"{METADATA_FILE} names no file for {name}")
     try:
         content = (root / file).read_bytes()
     except OSError as error:
         raise make_damage_error(root, f"{file} cannot be read ({error.strerror})") from error
+    except MemoryError as error:
+        raise make_damage_error(root, f"{file} is larger than the memory") from error
     if hashlib.sha256(content).hexdigest() != entry.get("sha256"):
         raise make_damage_error(root, f"{file} has another SHA-256 than {METADATA_FILE} records")
     try:
-        array: NDArray[Any] = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise make_damage_error(root, f"{file} is not an array ({error})") from error
-    return array
+        return _parse_array(content)
+    except Exception as error:  # numpy's parser of headers raises errors of many kinds
+        raise make_damage_error(root, f"{file} is not an array ({format_value(error)})") from error
 
 
-def make_damage_error(folder: Path, reason: str) -> InputError:
+def _parse_array(content: bytes) -> NDArray[Any]:
+    """Parse an npy file of version 1.0, the only one that is written, without allocating more than the file holds."""
+    file = io.BytesIO(content)
+    if (version := np.lib.format.read_magic(file)) != (1, 0):
+        raise ValueError(f"npy version {version}")
+    shape, is_transposed, dtype = np.lib.format.read_array_header_1_0(file)
+    data = memoryview(content)[file.tell() :]
+    if dtype.kind not in "fiu" or math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"{dtype} of shape {shape} in {len(data)} bytes")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if is_transposed else "C").copy()
+
+
+def make_damage_error(folder: str | os.PathLike[str], reason: str) -> InputError:
     """Make the error for a damaged grouping."""
     return InputError(f"The grouping in {format_value(str(folder))} is damaged: {reason}. {REPAIR_ADVICE}")

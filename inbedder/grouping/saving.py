@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,6 +50,13 @@ class StoredGroup:
     """The most frequent answers and their counts."""
     by_hand: bool = False
     """Whether the user set the name."""
+
+    def has_valid_types(self) -> bool:
+        """Whether every field has its type, which is not sure after loading."""
+        if not (isinstance(self.keywords, list) and isinstance(self.examples, list) and isinstance(self.answers, dict)):
+            return False
+        texts, counts = (self.name, *self.keywords, *self.examples, *self.answers), (self.size, *self.answers.values())
+        return all(isinstance(text, str) for text in texts) and all(isinstance(count, int) for count in counts)
 
 
 class _Batch(NamedTuple):
@@ -167,9 +173,9 @@ class Grouping:
             groups = [StoredGroup(**group) for group in metadata["groups"]]
             grouping = cls(Provenance.from_dict(metadata["provenance"]), groups, centres, labels, distances, load_options)
         except (InputError, KeyError, TypeError, ValueError) as error:
-            raise make_damage_error(Path(folder), f"its settings are incomplete ({error!r})") from error
+            raise make_damage_error(folder, f"its settings are incomplete ({format_value(error)})") from error
         if reason := grouping._find_contradiction():
-            raise make_damage_error(Path(folder), reason)
+            raise make_damage_error(folder, reason)
         if isinstance(model, InBedder):
             grouping.provenance.check(model)
             grouping._embedder = model
@@ -190,8 +196,7 @@ class Grouping:
             return "its arrays contain NaN or infinite numbers"
         if len(self.labels) and not 0 <= self.labels.min() <= self.labels.max() < count:
             return f"labels beyond its {count} groups"
-        texts = [text for group in self.groups for text in (group.name, *group.keywords, *group.examples, *group.answers)]
-        return None if all(isinstance(text, str) for text in (*texts, self.provenance.namer)) else "a name is not a string"
+        return None if all(group.has_valid_types() for group in self.groups) else "a group has values of wrong types"
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save the grouping as JSON and npy files, atomically.

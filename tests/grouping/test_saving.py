@@ -1,10 +1,11 @@
+import contextlib
 import json
 
 import numpy as np
 import pytest
 
 from inbedder import Grouping, InBedder, cluster
-from inbedder.errors import InputError
+from inbedder.errors import InbedderError, InputError
 from inbedder.grouping.namers import NAMERS
 from tests.conftest import blobs as narrow_blobs
 
@@ -194,6 +195,31 @@ def test_incomplete_settings_are_damage(grouping, tmp_path, changes, message):
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     with pytest.raises(InputError, match=f"is damaged: {message}"):
         Grouping.load(tmp_path / "saved")
+
+
+def list_places(value, place=()):
+    """List the keys that lead to each part of a JSON value; of a list, only its first item."""
+    yield place
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from list_places(item, (*place, key))
+
+
+@pytest.mark.parametrize("wrong_value", [5, None, [], {}, [[]], "x"], ids=repr)
+def test_a_setting_of_any_wrong_type_is_damage_or_works(grouping, model, tmp_path, wrong_value):
+    grouping.save(tmp_path / "saved")
+    file = tmp_path / "saved" / "grouping.json"
+    metadata = json.loads(file.read_text())
+    for *parents, last in list(list_places(metadata))[1:]:
+        changed = parent = json.loads(json.dumps(metadata))
+        for key in parents:
+            parent = parent[key]
+        parent[last] = wrong_value
+        file.write_text(json.dumps(changed))
+        with contextlib.suppress(InbedderError):
+            loaded = Grouping.load(tmp_path / "saved")
+            loaded.provenance.check(model)
+            assert repr(loaded) and loaded.assign(TEXTS[:1], embeddings=blobs(SIZES)[:1]).names
 
 
 @pytest.mark.parametrize(
