@@ -21,14 +21,13 @@ from typing import Any
 from inbedder import __version__
 from inbedder.distributed.job_folder import (
     FAILED_FILE,
-    Keys,
     Source,
     clear_failures,
-    deduplicate_parts,
     gather_failures,
     open_job,
     scan_source,
 )
+from inbedder.distributed.job_parts import Keys, deduplicate_parts
 from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, format_value
 from inbedder.io.files import is_same_file
 from inbedder.models.bundled import ADAPTERS

@@ -5,40 +5,35 @@
     job/_spec.json                               the ``VectorSpec`` of the vectors, written by the first worker
     job/_failed.jsonl                            rows without a vector: row number, id, reason
 
-The parts are the only record of what is done: each is written under a temporary name and renamed when it is complete, so a row is
-done if and only if its id is in a part. After a kill at any moment the next run reads the ids of the parts and computes the
-others. The names of the other files begin with an underscore, so that ``pandas.read_parquet("job")`` reads only the parts.
+The parts are the only record of what is done (``job_parts``). After a kill at any moment the next run reads them and computes the
+missing rows. The names of the other files begin with an underscore, so that ``pandas.read_parquet("job")`` reads only the parts.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import shutil
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from inbedder.distributed.job_parts import Keys, is_done, to_key
 from inbedder.errors import InputError, format_value
 from inbedder.io.files import atomic_write, hash_file
 from inbedder.io.formats import BadRow, get_file_type
+from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.tables import READABLE_TYPES, find_columns, stream_rows
+from inbedder.io.temporaries import is_temporary, remove_leftovers
 from inbedder.prompting.tokenization import clean_text
 from inbedder.vector_spec import VectorSpec
 
-logger = logging.getLogger(__name__)
-
-JOB_FILE, SPEC_FILE, FAILED_FILE, FAILED_FOLDER, LOCK_FILE = "_job.json", "_spec.json", "_failed.jsonl", "_failed", "_lock"
-PART_PATTERN = "part-*.parquet"
-Keys = NDArray[np.int64]
-"""64 bits of each id: whole numbers as they are, texts hashed."""
+JOB_FILE, SPEC_FILE, FAILED_FILE, FAILED_FOLDER = "_job.json", "_spec.json", "_failed.jsonl", "_failed"
+FAILURES_PATTERN = "part-*.jsonl"
 
 
 @dataclass(frozen=True)
@@ -144,28 +139,6 @@ def _check_distinct(keys: Keys, numbers: Sequence[int], column: str | None) -> N
         )
 
 
-def to_key(value: int | str) -> int:
-    """Convert an id to 64 bits: a whole number stays as it is, a text is hashed."""
-    if isinstance(value, int):
-        return value
-    return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little", signed=True)
-
-
-def to_keys(ids: Any) -> Keys:
-    """Convert a pyarrow column of ids to keys."""
-    if str(ids.type) == "int64":
-        return np.asarray(ids.to_numpy(), dtype=np.int64)
-    return np.fromiter((to_key(row_id) for row_id in ids.to_pylist()), np.int64, len(ids))
-
-
-def is_done(keys: Keys, done_keys: Keys) -> NDArray[np.bool_]:
-    """Tell which of n keys are among m sorted ones, in n log m steps."""
-    if not len(done_keys):
-        return np.zeros(len(keys), dtype=bool)
-    matches: NDArray[np.bool_] = done_keys[np.searchsorted(done_keys, keys).clip(max=len(done_keys) - 1)] == keys
-    return matches
-
-
 @contextmanager
 def open_job(folder: Path, description: Mapping[str, Any]) -> Iterator[None]:
     """Start or resume a job in a folder, and lock the folder against a second run; a killed run releases its lock.
@@ -182,19 +155,9 @@ def open_job(folder: Path, description: Mapping[str, Any]) -> Iterator[None]:
     """
     description = json.loads(json.dumps(description))
     _refuse_another_job(folder, description)
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"Cannot create the folder {folder}: {error.strerror}. Choose another -o.") from error
-    with (folder / LOCK_FILE).open("a") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows: runs are not kept apart
-            pass
-        except OSError as error:
-            raise InputError(f"Another run is writing to {folder}. Wait for it, or choose another -o.") from error
+    refusal = f"Another run is writing to {format_value(str(folder))}. Wait for it, or choose another -o."
+    with lock_folder(folder, refusal):
+        remove_leftovers(folder)
         if not (folder / JOB_FILE).is_file():
             with atomic_write(folder / JOB_FILE) as temporary:
                 temporary.write_text(json.dumps(description, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -215,80 +178,54 @@ def check_spec(folder: Path, spec: VectorSpec) -> None:
     if not path.is_file():
         with atomic_write(path) as temporary:  # workers that start together write the same content
             temporary.write_text(spec.to_json() + "\n", encoding="utf-8")
-    stored = VectorSpec.from_json(path.read_text(encoding="utf-8"))
+    try:
+        stored = VectorSpec.from_json(path.read_text(encoding="utf-8"))
+    except (InputError, OSError, ValueError) as error:
+        raise _make_damage_error(path) from error
     stored.check(spec, "The vectors in this folder were made", "Choose another -o.")
 
 
 def _refuse_another_job(folder: Path, description: Mapping[str, Any]) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file. Choose a new or empty folder for -o.")
     path = folder / JOB_FILE
     if not path.is_file():
-        if folder.is_dir() and any(file.name != LOCK_FILE for file in folder.iterdir()):
-            raise InputError(f"{folder} is not empty and holds no job. Choose a new or empty folder for -o.")
+        if folder.is_dir() and any(file.name != LOCK_FILE and not is_temporary(file.name) for file in folder.iterdir()):
+            raise InputError(f"{format_value(str(folder))} is not empty and holds no job. Choose a new or empty folder for -o.")
         return
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path} is damaged. Choose another -o, or remove {folder}.") from error
+    except (OSError, ValueError, RecursionError, MemoryError):
+        stored = None
+    if not isinstance(stored, dict):
+        raise _make_damage_error(path)
     names = [name for name in {**stored, **description} if stored.get(name) != description.get(name) and name != "inbedder"]
     if names:
-        differences = "; ".join(f"its {name} is {stored.get(name)!r}, not {description.get(name)!r}" for name in names)
-        raise InputError(f"{folder} belongs to another job: {differences}. Choose another -o, or remove the folder.")
+        labels = {name: name if name in description else format_value(name) for name in names}
+        differences = "; ".join(
+            f"its {label} is {format_value(stored.get(name))}, not {format_value(description.get(name))}"
+            for name, label in labels.items()
+        )
+        advice = "Choose another -o, or remove the folder."
+        raise InputError(f"{format_value(str(folder))} belongs to another job: {differences}. {advice}")
 
 
-def deduplicate_parts(folder: Path) -> Keys:
-    """Remove repeated ids from the parts, and read the ids that they hold.
-
-    A worker that briefly outlives its killed driver can write rows that the next run computes too; the second copy is removed
-    here. Parts that cannot be read are removed with a warning: their rows are computed again.
-
-    Args:
-        folder: The job's folder.
-
-    Returns:
-        The keys of all ids in the parts, sorted.
-    """
-    from pyarrow import ArrowInvalid, parquet
-
-    for partial_file in folder.glob(f".{PART_PATTERN}"):  # half-written when a run was killed
-        partial_file.unlink(missing_ok=True)
-    paths: list[Path] = []
-    part_keys: list[Keys] = []
-    for path in sorted(folder.glob(PART_PATTERN)):
-        try:
-            part_keys.append(to_keys(parquet.read_table(path, columns=["id"])["id"].combine_chunks()))
-            paths.append(path)
-        except ArrowInvalid:
-            logger.warning("%s is damaged and was removed; its rows are computed again.", path)
-            path.unlink()
-    keys = np.concatenate(part_keys) if part_keys else np.empty(0, dtype=np.int64)
-    distinct, first_indices = np.unique(keys, return_index=True)
-    if len(distinct) < len(keys):
-        is_first = np.zeros(len(keys), dtype=bool)
-        is_first[first_indices] = True
-        ends = np.cumsum([len(one_part) for one_part in part_keys])
-        for path, mask in zip(paths, np.split(is_first, ends[:-1]), strict=True):
-            if not mask.all():
-                _keep_rows(path, mask)
-    return distinct
-
-
-def _keep_rows(path: Path, mask: NDArray[np.bool_]) -> None:
-    from pyarrow import parquet
-
-    table = parquet.read_table(path).filter(mask)
-    if not len(table):
-        path.unlink()
-        return
-    with atomic_write(path) as temporary:
-        parquet.write_table(table, temporary)
+def _make_damage_error(path: Path) -> InputError:
+    return InputError(f"{format_value(str(path))} is damaged. Choose another -o, or remove the folder.")
 
 
 def clear_failures(folder: Path) -> None:
     """Remove the failures of earlier runs, so that each row is tried again."""
-    shutil.rmtree(folder / FAILED_FOLDER, ignore_errors=True)
-    (folder / FAILED_FOLDER).mkdir()
+    _remove_failures(folder)
+    (folder / FAILED_FOLDER).mkdir(exist_ok=True)
+
+
+def _remove_failures(folder: Path) -> None:
+    """Remove the failures that workers wrote, and their folder if it is then empty."""
+    failures = folder / FAILED_FOLDER
+    remove_leftovers(failures)
+    for path in failures.glob(FAILURES_PATTERN):
+        path.unlink()
+    with suppress(OSError):  # it does not exist, or holds foreign files
+        failures.rmdir()
 
 
 def gather_failures(folder: Path, done_keys: Keys) -> int:
@@ -303,14 +240,25 @@ def gather_failures(folder: Path, done_keys: Keys) -> int:
     """
     row_numbers: set[int] = set()
     with atomic_write(folder / FAILED_FILE) as temporary, temporary.open("w", encoding="utf-8") as file:
-        for part in sorted((folder / FAILED_FOLDER).glob("part-*.jsonl")):
-            for line in part.open(encoding="utf-8"):
-                failure = json.loads(line)
-                has_vector = failure["id"] is not None and is_done(np.array([to_key(failure["id"])]), done_keys)[0]
-                if failure["row"] not in row_numbers and not has_vector:
-                    row_numbers.add(failure["row"])
+        for path in sorted((folder / FAILED_FOLDER).glob(FAILURES_PATTERN)):
+            for row_number, row_id, line in _read_failures(path):
+                has_vector = row_id is not None and is_done(np.array([to_key(row_id)]), done_keys)[0]
+                if row_number not in row_numbers and not has_vector:
+                    row_numbers.add(row_number)
                     file.write(line)
-    shutil.rmtree(folder / FAILED_FOLDER, ignore_errors=True)
+    _remove_failures(folder)
     if not row_numbers:
         (folder / FAILED_FILE).unlink()
     return len(row_numbers)
+
+
+def _read_failures(path: Path) -> Iterator[tuple[int, int | str | None, str]]:
+    """Read row number, id and line of each failure in a file that a worker wrote."""
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+            failure = json.loads(line)
+            if not (isinstance(failure["row"], int) and isinstance(failure["id"], int | str | None)):
+                raise TypeError(line)
+            yield failure["row"], failure["id"], line
+    except (KeyError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(f"{format_value(str(path))} is damaged. Remove it, and rerun the same command.") from error

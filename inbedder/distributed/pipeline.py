@@ -4,7 +4,7 @@
 
 Ray restarts an actor that dies and gives it its shard again; a part's name comes from its rows, so a second write replaces the
 first. Ray's own checkpoints (``ray.data.checkpoint``) are not used: they are a second record beside the parts, which is wrong
-when a part is removed or a worker outlives its driver (``job_folder.deduplicate_parts``), and their filter reserves a CPU and
+when a part is removed or a worker outlives its driver (``job_parts.deduplicate_parts``), and their filter reserves a CPU and
 a GiB.
 """
 
@@ -16,19 +16,18 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow
-import pyarrow.parquet
 import ray
 import ray.data
 from ray.data.block import BlockAccessor, BlockMetadata
 
 from inbedder import errors
-from inbedder.distributed.job_folder import FAILED_FOLDER, Keys, Source, SourceFile, check_spec, clean_id, is_done, to_keys
+from inbedder.distributed.job_folder import FAILED_FOLDER, Source, SourceFile, check_spec, clean_id
+from inbedder.distributed.job_parts import PART_COLUMNS, Keys, is_done, name_part, to_keys, write_part
 from inbedder.errors import InbedderError, MissingExtraError, ModelError, TextCutWarning, format_value
 from inbedder.io.columns import explain_missing_text
 from inbedder.io.files import atomic_write
@@ -213,12 +212,10 @@ class PartWriter(ray.data.Datasink[dict[str, int]]):
             if not len(table):
                 continue
             rows = np.asarray(table["row"].to_numpy())
-            name = f"part-{rows[0]:012d}-{sha256(rows.tobytes()).hexdigest()[:12]}"
+            name = name_part(rows)
             has_vector = np.asarray(table["reason"].is_null())
             if has_vector.any():
-                with atomic_write(self.folder / f"{name}.parquet") as temporary:
-                    part = table.filter(has_vector).select(["id", "text", "embedding"])
-                    pyarrow.parquet.write_table(part, temporary, write_page_checksum=True)
+                write_part(self.folder / f"{name}.parquet", table.filter(has_vector).select(PART_COLUMNS))
             if not has_vector.all():
                 failures = table.filter(~has_vector).select(["row", "id", "reason"]).to_pylist()
                 with atomic_write(self.folder / FAILED_FOLDER / f"{name}.jsonl") as temporary:

@@ -119,7 +119,7 @@ class TestWithRayInstalled:
         assert not (tmp_path / "out").exists()
 
     def test_the_reader_omits_done_rows_and_says_why_others_fail(self, tmp_path):
-        from inbedder.distributed.job_folder import to_key
+        from inbedder.distributed.job_parts import to_key
         from inbedder.distributed.pipeline import read_file
 
         path = tmp_path / "a.jsonl"

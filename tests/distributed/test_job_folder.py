@@ -1,34 +1,25 @@
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
-import pyarrow
 import pytest
-from pyarrow import parquet
 
 from inbedder.distributed.job_folder import (
+    check_spec,
     clear_failures,
-    deduplicate_parts,
     gather_failures,
-    is_done,
     open_job,
     scan_source,
-    to_key,
 )
 from inbedder.errors import InputError
+from inbedder.io.locks import LOCK_FILE
 
 
 def write_lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
-
-
-def write_part(folder, name, ids):
-    table = pyarrow.table({"id": ids, "text": [str(row_id) for row_id in ids], "embedding": [[1.0, 2.0]] * len(ids)})
-    parquet.write_table(table, folder / f"part-{name}.parquet")
-
-
-def read_ids(folder):
-    return [row_id for path in sorted(folder.glob("part-*")) for row_id in parquet.read_table(path)["id"].to_pylist()]
 
 
 def test_the_row_count_covers_all_files_and_bad_rows(tmp_path):
@@ -70,13 +61,6 @@ def test_an_unknown_id_column_and_standard_input_are_refused(tmp_path):
         scan_source("-")
 
 
-def test_done_rows_are_found_by_key():
-    done_keys = np.sort(np.array([to_key(row_id) for row_id in ("a", "b", "c")]))
-    keys = np.array([to_key(row_id) for row_id in ("b", "x", "c")])
-    assert is_done(keys, done_keys).tolist() == [True, False, True]
-    assert is_done(keys, np.empty(0, dtype=np.int64)).tolist() == [False] * 3
-
-
 def test_the_same_job_resumes_and_another_is_refused(tmp_path):
     folder = tmp_path / "out"
     with open_job(folder, {"instruction": "What?", "inbedder": "1"}):
@@ -99,6 +83,53 @@ def test_a_folder_of_other_files_is_refused_and_left_unchanged(tmp_path):
         pass
 
 
+KILLED_START = """
+import os, pathlib, signal, sys
+from inbedder.distributed.job_folder import open_job
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with open_job(pathlib.Path(sys.argv[1]), {"instruction": "What?"}):
+    pass
+"""
+
+
+def test_a_job_killed_while_it_is_described_starts_again(tmp_path):
+    assert subprocess.run([sys.executable, "-c", KILLED_START, tmp_path], check=False).returncode == -9
+    assert os.listdir(tmp_path)
+    with open_job(tmp_path, {"instruction": "Why?"}):
+        assert sorted(os.listdir(tmp_path)) == [LOCK_FILE, "_job.json"]
+    assert os.listdir(tmp_path) == ["_job.json"]
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", '"a"', "[" * 100_000, "{", "\ud800"])
+def test_a_damaged_description_is_told_as_such(tmp_path, content):
+    (tmp_path / "_job.json").write_text(content, encoding="utf-8", errors="surrogatepass")
+    with pytest.raises(InputError, match=r"_job\.json' is damaged\. Choose another -o"), open_job(tmp_path, {"a": 1}):
+        pytest.fail("the job began")
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "{}", "[" * 100_000, '{"model": 5}'])
+def test_a_damaged_spec_is_told_as_such(tmp_path, content):
+    (tmp_path / "_spec.json").write_text(content)
+    with pytest.raises(InputError, match=r"_spec\.json' is damaged"):
+        check_spec(tmp_path, None)
+
+
+@pytest.mark.parametrize("content", ["3\n", "{}\n", '{"row": "a", "id": 1}\n', "[" * 100_000, '{"row": 1, "id": [1]}\n', "{\n"])
+def test_damaged_failures_are_told_as_such(tmp_path, content):
+    clear_failures(tmp_path)
+    (tmp_path / "_failed" / "part-1.jsonl").write_text(content)
+    with pytest.raises(InputError, match=r"part-1\.jsonl' is damaged"):
+        gather_failures(tmp_path, np.empty(0, dtype=np.int64))
+
+
+def test_foreign_files_beside_failures_stay(tmp_path):
+    (tmp_path / "_failed").mkdir()
+    (tmp_path / "_failed" / "notes.txt").write_text("mine")
+    clear_failures(tmp_path)
+    assert gather_failures(tmp_path, np.empty(0, dtype=np.int64)) == 0
+    assert (tmp_path / "_failed" / "notes.txt").read_text() == "mine"
+
+
 def test_two_runs_cannot_write_to_one_folder(tmp_path):
     with (
         open_job(tmp_path / "out", {}),
@@ -108,28 +139,6 @@ def test_two_runs_cannot_write_to_one_folder(tmp_path):
         pass
     with open_job(tmp_path / "out", {}):
         pass
-
-
-@pytest.mark.parametrize("kind", [int, lambda number: f"key {number}"])
-def test_deduplicating_leaves_each_id_once(tmp_path, kind):
-    write_part(tmp_path, "1", [kind(number) for number in (1, 2, 3)])
-    write_part(tmp_path, "2", [kind(number) for number in (2, 4)])
-    write_part(tmp_path, "3", [kind(number) for number in (1, 3)])
-    keys = deduplicate_parts(tmp_path)
-    assert sorted(read_ids(tmp_path)) == [kind(number) for number in (1, 2, 3, 4)]
-    assert keys.tolist() == sorted(to_key(kind(number)) for number in (1, 2, 3, 4))
-    assert (deduplicate_parts(tmp_path) == keys).all()
-
-
-def test_damaged_and_unfinished_parts_are_removed(tmp_path, caplog):
-    write_part(tmp_path, "1", [1, 2])
-    write_part(tmp_path, "2", [3])
-    content = (tmp_path / "part-2.parquet").read_bytes()
-    (tmp_path / "part-2.parquet").write_bytes(content[: len(content) // 2])
-    (tmp_path / ".part-3.parquet.x1.parquet").write_bytes(content[:10])
-    assert deduplicate_parts(tmp_path).tolist() == [1, 2]
-    assert [path.name for path in tmp_path.iterdir()] == ["part-1.parquet"]
-    assert "damaged" in caplog.text
 
 
 def test_failures_are_gathered_once_and_without_rows_that_have_a_vector(tmp_path):
