@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from inbedder.io.tables import Table
+    from inbedder.search.index_rows import Rows
 
 app = typer.Typer(no_args_is_help=True, help="Build, extend, inspect or verify a search index.")
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of an index.")]
@@ -56,14 +57,17 @@ def build(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Build an index that is searched under any question."""
+    from inbedder.io.user_paths import expand_path
     from inbedder.search.index import Index
     from inbedder.search.lance_engine import import_lancedb
+    from inbedder.search.storage import Storage
 
     import_lancedb()
+    Storage.check_new(expand_path(output))
     table = read_texts(source, text_column, skip_bad, delimiter)
-    columns = {"text_column": _get_text_column(table), "id_column": id_column, "columns": column or None}
+    rows = _read_rows(table, id_column, column)
     embedder = load_embedder(model, **model_options)
-    index = Index.create(output, _list_records(table), embedder, **columns)  # type: ignore[arg-type]
+    index = Index.create(output, rows, embedder)
     for question in instruct:
         index.instruct(question)
     print_message(f"{output}: {len(index):,} rows. Search it: inbedder search {output} QUERY -i QUESTION")
@@ -84,8 +88,7 @@ def add(
 
     table = read_texts(source, text_column, skip_bad, delimiter)
     opened_index = Index.open(index)
-    options = {"text_column": _get_text_column(table), "id_column": id_column, "columns": column or None}
-    added = opened_index.add(_list_records(table), **options)  # type: ignore[arg-type]
+    added = opened_index.add(_read_rows(table, id_column, column))
     print_message(
         f"{index}: {added:,} rows added, {len(table.texts) - added:,} were already present; it now holds {len(opened_index):,}."
     )
@@ -160,15 +163,13 @@ def search(
         _print_rows(rows)
 
 
-def _list_records(table: Table) -> list[dict[str, object]]:
-    """List the rows of a table that have a text."""
-    name = _get_text_column(table)
-    return [{**record, name: text} for record, text in zip(table.records, table.texts, strict=True)]
+def _read_rows(table: Table, id_column: str | None, columns: list[str]) -> Rows:
+    """Read the rows of a table that have a text. Joined text columns are called "text"."""
+    from inbedder.search.index_rows import read_rows
 
-
-def _get_text_column(table: Table) -> str:
-    """Get the name of the text column in the index: its name in the table, or "text" for joined columns."""
-    return table.text_columns[0] if len(table.text_columns) == 1 else "text"
+    name = table.text_columns[0] if len(table.text_columns) == 1 else "text"
+    records = [{**record, name: text} for record, text in zip(table.records, table.texts, strict=True)]
+    return read_rows(records, text_column=name, id_column=id_column, columns=columns or None)
 
 
 def _print_rows(rows: pd.DataFrame) -> None:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +16,13 @@ import inbedder.search.model_vectors as model_vectors
 from inbedder.embedder import InBedder
 from inbedder.encoding.guided import encode_guided
 from inbedder.errors import InputError, format_names
+from inbedder.io.user_paths import expand_path
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
 from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
 from inbedder.search.lance_engine import import_lancedb, lock
 from inbedder.search.query import search_rows
+from inbedder.search.sql_filter import check_filter
 from inbedder.search.storage import BUILT_KEY, CACHE_FOLDER, VERSION_RETENTION, Storage
 from inbedder.vectors import Vectors, normalize_vectors
 
@@ -85,7 +86,7 @@ class Index:
 
         Args:
             folder: Path of the index.
-            data: A list of texts or a table: a list of dicts, a pandas frame or a pyarrow table.
+            data: A list of texts, a table (a list of dicts, a pandas frame or a pyarrow table), or the result of ``read_rows``.
             model: An ``InBedder`` or the name of one.
             columns: Columns to store with the texts; None stores all.
             text_column: The column of the texts.
@@ -107,11 +108,12 @@ class Index:
             2
         """
         import_lancedb()
+        path = expand_path(folder)
+        Storage.check_new(path)
         rows = read_rows(data, text_column=text_column, id_column=id_column, columns=columns)
         if not rows.texts:
             raise InputError("An index needs at least one text.")
-        embedder = InBedder(model) if isinstance(model, str) else model
-        path = Path(folder)
+        embedder = model if isinstance(model, InBedder) else InBedder(model)
         dimension = len(model_vectors.encode_generic(embedder, rows.texts[:1])[0])
         with lock(path):
             index = cls(Storage.create(path, build_schema(rows, dimension), embedder.spec), embedder)
@@ -373,6 +375,8 @@ class Index:
             >>> index.search("damaged parcel", "What is the complaint about?", where="stars < 3")["text"].tolist()
             ['The box was crushed']
         """
+        if where is not None:
+            check_filter(self.storage, where)
         return search_rows(
             self.storage, self.model, query, instruction, k=k, candidates=candidates, where=where, hybrid=hybrid, weight=weight
         )

@@ -19,11 +19,13 @@ from inbedder.prompting.tokenization import clean_text
 ID, TEXT, GENERIC, INSTRUCTED = "id", "text", "generic", "instructed_"
 RESULT_COLUMNS = ("score", "generic_score", "instructed_score", "answer")
 """Columns that a search adds to its rows."""
+FORBIDDEN_CHARACTERS = (".", "`", "*", "\0")
+"""Characters that the engine does not accept in the name of a column."""
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 DECIMAL_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 Record = Mapping[str, Any]
 Data = Any
-"""Texts (a list of strings) or a table: a list of dicts, a pandas frame or a pyarrow table."""
+"""Texts (a list of strings), a table (a list of dicts, a pandas frame or a pyarrow table), or ``Rows``."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
     """Read texts or a table.
 
     Args:
-        data: A list of strings, or a table: a list of dicts, a pandas frame or a pyarrow table.
+        data: A list of strings, or a table: a list of dicts, a pandas frame or a pyarrow table. Rows are returned as they are.
         text_column: The table's column of texts.
         id_column: The table's column of ids. None takes the column "id" if there is one, else a hash of each row, so that the
             same row always has the same id; equal rows of one table are numbered.
@@ -52,8 +54,10 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
         The rows.
 
     Raises:
-        InputError: When a text, an id or a column is missing, an id occurs twice, or a column's name is reserved.
+        InputError: When a text, an id or a column is missing, an id occurs twice, or a column's name cannot be used.
     """
+    if isinstance(data, Rows):
+        return data
     records = _list_records(data, text_column)
     names = list(dict.fromkeys(str(name) for record in records for name in record))
     for name in [text_column, *([id_column] if id_column else []), *(columns or [])]:
@@ -63,8 +67,8 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
         id_column = ID
     other_columns = [name for name in (names if columns is None else columns) if name not in (text_column, id_column)]
     for name in other_columns:
-        if name in (ID, TEXT, GENERIC, *RESULT_COLUMNS) or name.startswith((INSTRUCTED, "_")):
-            raise InputError(f"A column cannot be called {format_value(name)}: an index uses this name. Rename or omit it.")
+        if reason := _explain_refused_name(name):
+            raise InputError(f"A column cannot be called {format_value(name)}: {reason}. Rename it, or select the others.")
     texts = []
     for number, record in enumerate(records, start=1):
         if (reason := explain_missing_text(record.get(text_column))) is not None:
@@ -75,16 +79,33 @@ def read_rows(data: Data, *, text_column: str = TEXT, id_column: str | None = No
     return Rows(ids, texts, values)
 
 
+def _explain_refused_name(name: str) -> str | None:
+    """Explain why an index cannot have a column of some name; None if it can."""
+    if name in (ID, TEXT, GENERIC, *RESULT_COLUMNS) or name.startswith((INSTRUCTED, "_")):
+        return "an index uses this name"
+    if not name.strip():
+        return "the name is blank"
+    if characters := [character for character in FORBIDDEN_CHARACTERS if character in name]:
+        return f"the name contains {format_value(characters[0])}"
+    if name != clean_text(name):
+        return "the name contains half of a surrogate pair"
+    return None
+
+
 def _list_records(data: Data, text_column: str) -> list[Record]:
     if isinstance(data, (str, bytes)):
         raise InputError("Index.create takes a list of texts or a table, not one string. For a file, run: inbedder index build")
+    names = [str(name) for name in getattr(data, "column_names", getattr(data, "columns", ()))]
+    if duplicates := [name for name, count in Counter(names).items() if count > 1]:
+        raise InputError(f"Several columns are called {format_names(duplicates)}. Rename or drop them.")
     if hasattr(data, "to_pylist"):
-        return list(data.to_pylist())
-    if hasattr(data, "to_dict"):
-        return list(data.to_dict("records"))
-    items = list(data)
+        items = list(data.to_pylist())
+    elif hasattr(data, "to_dict"):
+        items = list(data.to_dict("records"))
+    else:
+        items = list(data)
     if all(isinstance(item, Mapping) for item in items):
-        return items
+        return [{str(name): cell for name, cell in item.items()} for item in items]
     if any(isinstance(item, Mapping) for item in items):
         raise InputError("Texts and table rows are mixed. Give a list of strings or a list of dicts.")
     return [{text_column: item} for item in items]

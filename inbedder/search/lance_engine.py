@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.io.locks import lock_folder
 
-LOCK_FILE = "writer.lock"
 DISK_FULL_CODES = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
 """Parts of the engine's messages that mean a full disk."""
 
@@ -32,37 +32,9 @@ def connect(path: Path) -> Any:
     return import_lancedb().connect(str(path), read_consistency_interval=timedelta(0))
 
 
-@contextmanager
-def lock(folder: Path) -> Iterator[None]:
-    """Hold the right to write to an index.
-
-    Args:
-        folder: The index; the folder is created if needed.
-
-    Yields:
-        Nothing.
-
-    Raises:
-        InputError: When another process holds the lock, or the folder cannot be written to.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{format_value(str(folder))} is a file. Choose a new folder for the index.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / LOCK_FILE).open("a")
-    except OSError as error:
-        raise InputError(f"Cannot write to {format_value(str(folder))}: {error.strerror}.") from error
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows: writers are not kept apart
-            pass
-        except OSError as error:
-            message = f"Another process is writing to {format_value(str(folder))}. Wait until it is done; searches still work."
-            raise InputError(message) from error
-        yield
+def lock(folder: Path) -> AbstractContextManager[None]:
+    """Return a context that holds the right to write to an index; the folder is created if needed."""
+    return lock_folder(folder, f"Another process is writing to {format_value(str(folder))}. Wait for it; searches still work.")
 
 
 @contextmanager

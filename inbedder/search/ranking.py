@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import InputError, format_names, format_value
+from inbedder.errors import InputError, format_value
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import GENERIC, TEXT
 from inbedder.search.lance_engine import import_lancedb
+from inbedder.search.sql_filter import make_filter_error
 from inbedder.search.storage import Storage
 from inbedder.vectors import Vectors
 
@@ -48,7 +49,7 @@ def find_candidates(
         part; and the cosines of the rows' generic vectors and the query's.
 
     Raises:
-        InputError: When the filter cannot be parsed.
+        InputError: When the filter cannot be applied.
     """
     selection = [*columns, *([GENERIC] if query else [])]
 
@@ -65,9 +66,7 @@ def find_candidates(
     except (ValueError, RuntimeError, OSError) as error:
         if where is None:
             raise
-        names = format_names(storage.columns)
-        reason = str(error).splitlines()[0].partition(" Valid fields")[0][:200]
-        raise InputError(f"The filter {format_value(where)} cannot be used ({reason}). The columns are: {names}.") from error
+        raise make_filter_error(storage, where, str(error)) from error
     generic = 1 - np.asarray(rows["_distance"]) if query is None else to_matrix(rows[GENERIC]) @ vector
     return {name: rows[name] for name in [*columns, "_relevance_score"] if name in rows.column_names}, generic
 

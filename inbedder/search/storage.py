@@ -1,7 +1,7 @@
 """The table of an index on disk: a LanceDB table with one writer at a time and atomic commits.
 
     reviews.index/texts.lance    id, text, the table's other columns, generic, any number of instructed_<hash>
-    reviews.index/writer.lock    held by the process that writes; the system releases it when that process ends
+    reviews.index/.lock          held by the process that writes (``io.locks``)
     reviews.index/cache          cached vectors under instructions (see ``inbedder.cache.store``)
 
 LanceDB writes new files beside the old ones and commits them with one new manifest, so a kill leaves the last commit. The
@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from inbedder.errors import InputError, format_value
+from inbedder.io.locks import LOCK_FILE
+from inbedder.io.temporaries import is_temporary
+from inbedder.io.user_paths import expand_path
 from inbedder.search.index_rows import GENERIC, ID, INSTRUCTED, TEXT
-from inbedder.search.lance_engine import LOCK_FILE, connect, import_lancedb, translate_engine_errors
+from inbedder.search.lance_engine import connect, import_lancedb, translate_engine_errors
 from inbedder.vector_spec import VectorSpec
 
 logger = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ class Storage:
 
     @classmethod
     def create(cls, folder: str | os.PathLike[str], schema: Any, spec: VectorSpec) -> Storage:
-        """Create an empty table, or open the table of an unfinished build.
+        """Create an empty table, or open the table of an unfinished build that has rows.
 
         Args:
             folder: The index; the folder may not exist yet.
@@ -56,17 +59,13 @@ class Storage:
             InputError: When the folder holds a finished index, an unfinished one of another model or table, or anything else.
         """
         path = Path(folder)
+        cls.check_new(path)
         table = cls._open_table(path)
-        if table is None:
-            names = set() if not path.exists() else {file.name for file in path.iterdir()}
-            if names - {f"{TABLE_NAME}.lance", LOCK_FILE, CACHE_FOLDER}:
-                raise InputError(f"{format_value(str(path))} is not empty and holds no index. Choose a new or empty folder.")
+        schema = schema.with_metadata({SPEC_KEY: spec.to_json()})
+        if table is None or not table.count_rows():
             with translate_engine_errors(path):
-                schema = schema.with_metadata({SPEC_KEY: spec.to_json()})
-                return cls(path, connect(path).create_table(TABLE_NAME, schema=schema))
+                return cls(path, connect(path).create_table(TABLE_NAME, schema=schema, mode="overwrite"))
         storage = cls(path, table)
-        if storage.is_built:
-            raise InputError(f"{format_value(str(path))} already holds an index. Add to it, or choose another folder.")
         if differences := storage.spec.differences(spec):
             reasons = "; ".join(differences)
             raise InputError(
@@ -75,6 +74,25 @@ class Storage:
         if table.schema.names[: len(schema.names)] != schema.names:
             raise InputError(f"{format_value(str(path))} holds an unfinished index with other columns. Remove it first.")
         return storage
+
+    @classmethod
+    def check_new(cls, path: Path) -> None:
+        """Check that an index can be built in a folder, before the model is loaded.
+
+        Args:
+            path: A new or empty folder, or one with an unfinished index.
+
+        Raises:
+            InputError: When it holds a finished index, or other files.
+        """
+        table = cls._open_table(path)
+        if table is not None:
+            if cls(path, table).is_built:
+                raise InputError(f"{format_value(str(path))} already holds an index. Add to it, or choose another folder.")
+        elif path.is_dir() and any(not _is_leftover(file) for file in path.iterdir()):
+            raise InputError(f"{format_value(str(path))} is not empty and holds no index. Choose a new or empty folder.")
+        elif path.exists() and not path.is_dir():
+            raise InputError(f"{format_value(str(path))} is a file. Choose a new folder for the index.")
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Storage:
@@ -89,8 +107,8 @@ class Storage:
         Raises:
             InputError: When the folder holds no index.
         """
-        path = Path(folder)
-        table = cls._open_table(path) if path.is_dir() else None
+        path = expand_path(folder)
+        table = cls._open_table(path)
         if table is None:
             raise InputError(f"{format_value(str(path))} holds no index. Build one with Index.create or: inbedder index build")
         return cls(path, table)
@@ -267,6 +285,11 @@ class Storage:
         """Bytes on disk, without the cache."""
         files = (self.folder / f"{TABLE_NAME}.lance").rglob("*")
         return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _is_leftover(file: Path) -> bool:
+    """Whether a file in a folder without an index is what a killed build can leave."""
+    return file.name in (f"{TABLE_NAME}.lance", LOCK_FILE, CACHE_FOLDER) or is_temporary(file.name)
 
 
 def write_id_filter(ids: Sequence[str]) -> str:

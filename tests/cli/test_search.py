@@ -24,6 +24,16 @@ def index_folder(folder, monkeypatch, make_model):
     return folder
 
 
+def test_a_refused_column_is_named_first_and_does_not_block_a_rerun(folder, monkeypatch, capsys, make_model):
+    (folder / "dots.csv").write_text("reviews.text,reviews.rating\nThe box was crushed and late,2\nGreat price,5\n")
+    build = ["index", "build", "dots.csv", "-o", "dots", "--text-column", "reviews.text", "--model"]
+    assert run(monkeypatch, *build, "no-such-model") == 1
+    assert "A column cannot be called 'reviews.rating'" in capsys.readouterr().err
+    assert not (folder / "dots").exists()
+    (folder / "dots.csv").write_text("reviews.text,rating\nThe box was crushed and late,2\nGreat price,5\n")
+    assert run(monkeypatch, *build, make_model("bert"), "--column", "rating") == 0
+
+
 def test_an_index_is_built_searched_and_described(index_folder, monkeypatch, capsys):
     assert run(monkeypatch, "search", "i", "battery", "-i", QUESTION, "-k", "2", "--where", "stars < 3", "--json") == 0
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from inbedder.errors import InputError
-from inbedder.search.lance_engine import LOCK_FILE, lock
+from inbedder.io.locks import LOCK_FILE
+from inbedder.search.lance_engine import lock
 from tests.search.conftest import QUESTION, REVIEWS
 
 ROOT = Path(__file__).parents[2]

@@ -91,6 +91,35 @@ def test_an_interrupted_build_resumes(tmp_path, tiny, monkeypatch, caplog):
     assert index.verify() == []
 
 
+ODD_NAMES = ["a/b", "a[0]", 'a"b', "a'b", "a\nb", "SELECT", "1", "é", "e\u0301", "\u200b", " a "]
+
+
+@pytest.mark.parametrize("columns", [["a"], ["a", "A"], ["a" * 5000], ODD_NAMES])
+def test_an_index_has_columns_of_any_name_that_is_not_refused(tmp_path, tiny, columns):
+    index = Index.create(tmp_path / "i", [{"text": "Late", **{name: 3 for name in columns}}], tiny)
+    assert set(columns) < set(index.search("late").columns)
+    assert index.search("late", where=" AND ".join(f"`{name}` = 3" for name in columns))["text"].tolist() == ["Late"]
+
+
+def test_refused_data_loads_no_model_and_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(InBedder, "__init__", lambda *_, **__: pytest.fail("the model was loaded"))
+    (tmp_path / "photo.png").write_bytes(b"x")
+    for folder, rows in [("new", [{"text": "Late", "": 1}]), ("new", [{"text": "Late", "a.b": 1}]), (".", REVIEWS)]:
+        with pytest.raises(InputError):
+            Index.create(tmp_path / folder, rows)
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.png"]
+
+
+def test_a_failed_start_does_not_block_a_build_with_other_columns(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(index_module.Storage, "append", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Index.create(tmp_path / "i", [{"text": "Late", "a": 1}], tiny)
+    monkeypatch.undo()
+    index = Index.create(tmp_path / "i", [{"text": "Late", "b": 1}], tiny)
+    assert index.storage.columns == ["id", "text", "b"]
+    assert index.verify() == []
+
+
 def test_a_finished_index_is_not_built_again(index, tiny):
     with pytest.raises(InputError, match="already holds an index"):
         Index.create(index.storage.folder, REVIEWS, tiny)

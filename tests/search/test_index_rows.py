@@ -53,6 +53,25 @@ def test_data_that_cannot_be_used_is_refused(data, options, message):
         read_rows(data, **options)
 
 
+@pytest.mark.parametrize("name", ["", " ", "a.b", ".", "a`b", "a*", "a\0b", "\ud800", "_rowid", "generic"])
+def test_a_name_that_the_engine_refuses_is_named(name):
+    with pytest.raises(InputError, match=r"A column cannot be called .*Rename it, or select the others"):
+        read_rows([{"text": "a", name: 1}])
+    assert read_rows([{"text": "a", name: 1, "n": 2}], columns=["n"]).columns == {"n": [2]}
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table])
+def test_columns_of_one_name_are_refused(make):
+    table = make({"text": ["a"], "n": [1], "m": [2]})
+    table = table.rename_columns(["text", "n", "n"]) if make is pa.table else table.set_axis(["text", "n", "n"], axis=1)
+    with pytest.raises(InputError, match="Several columns are called 'n'"):
+        read_rows(table)
+
+
+def test_names_that_are_numbers_become_strings():
+    assert read_rows(pd.DataFrame({"text": ["a"], 0: [7]})).columns == {"0": [7]}
+
+
 def test_columns_that_are_not_selected_are_left_out():
     assert read_rows([{"text": "a", "score": 1, "n": 2}], columns=["n"]).columns == {"n": [2]}
 

@@ -61,6 +61,58 @@ def test_a_filter_that_no_row_passes_gives_an_empty_frame(index):
     assert {"id", "text", "score", "instructed_score", "answer"} <= set(rows.columns)
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        "text LIKE '%battery%' nonsense",
+        "stars < 3; DROP TABLE texts",
+        "stars < 3, false",
+        "stars < 3 AS x",
+        "stars = 1 -- \n nonsense",
+        "true) nonsense (true",
+        "true] nonsense [true",
+        "true) OR (false",
+        "true] OR [false",
+        "true) OR shop IN ('north'",
+        "stars < 3 AS boolean) nonsense",
+        "",
+        "/* stars < 3",
+        "text = 'battery",
+        "(stars < 3",
+        "stars < 3)",
+        "\ud800 < 3",
+        3,
+    ],
+)
+def test_a_filter_that_is_not_one_whole_expression_is_refused(index, where, monkeypatch):
+    monkeypatch.setattr(type(index), "model", property(lambda _self: pytest.fail("the model was loaded")))
+    with pytest.raises(InputError, match=r"The filter "):
+        index.search("battery", QUESTION, where=where)
+
+
+def test_the_word_that_a_filter_goes_on_with_is_named(index):
+    with pytest.raises(InputError, match="it goes on after its first condition, with 'nonsense'; use AND or OR"):
+        index.search("battery", where="text LIKE '%battery%' nonsense")
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("stars = 1 -- a comment", 3),
+        ("stars /* a comment */ = 1", 3),
+        ("text = 'It''s as good as new'", 1),
+        ("text LIKE '%)%' OR text LIKE '%]%' OR text LIKE '%--%'", 0),
+        ("(stars = 1) OR (shop = 'south')", 5),
+        ("stars IN (1, 2) AND NOT shop IS NULL", 3),
+        ("CAST(stars AS string) = '1'", 3),
+        ("regexp_match(text, 'battery')", 3),
+        ("`stars` BETWEEN 1 AND 2\n AND shop = 'north'", 3),
+    ],
+)
+def test_a_whole_expression_is_a_filter(index, where, count):
+    assert len(index.search("battery", where=where)) == count
+
+
 @pytest.mark.parametrize("where", ["nope < 3", "stars <", "stars = 'a' OR", "shop < > 3"])
 def test_a_bad_filter_is_refused_and_the_columns_are_named(index, where):
     with pytest.raises(InputError, match=r"cannot be used.*'stars'"):

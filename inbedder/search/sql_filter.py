@@ -1,0 +1,51 @@
+"""Checks of SQL filters: the engine itself ignores whatever follows a filter's first expression."""
+
+from __future__ import annotations
+
+import re
+
+from inbedder.errors import InputError, format_names, format_value
+from inbedder.search.storage import Storage
+
+PARSER_ERROR = "sql parser error"
+"""Part of the engine's messages about syntax; other messages mean that the syntax is right."""
+
+
+def check_filter(storage: Storage, where: str) -> None:
+    """Refuse a filter that is not one whole SQL expression on the columns.
+
+    The engine reads an expression to its end only if something must follow it. Whatever follows the first expression of a filter
+    is a syntax error inside brackets or inside parentheses, for no word closes both.
+
+    Args:
+        storage: The index.
+        where: The filter.
+
+    Raises:
+        InputError: When the filter cannot be parsed to its end, or names an unknown column.
+    """
+    if not isinstance(where, str):
+        raise InputError(f'The filter must be a string such as "stars < 3", not {format_value(where)}.')
+    if (reason := _find_error(storage, where)) is None:
+        reason = _find_error(storage, f"({where}\n)") or _find_error(storage, f"[{where}\n]", PARSER_ERROR)
+        if reason is None:
+            return
+        word = re.search(r"found: (.*?)(?: at Line.*)?\)*$", reason, re.DOTALL)
+        reason = f"it goes on after its first condition{f', with {format_value(word[1])}' if word else ''}; use AND or OR"
+    raise make_filter_error(storage, where, reason)
+
+
+def _find_error(storage: Storage, where: str, kind: str = "") -> str | None:
+    """Plan a query with a filter, without running it; return the engine's message if it fails with an error of some kind."""
+    try:
+        storage.table.search().where(where).limit(None).explain_plan()
+    except (ValueError, RuntimeError, OSError) as error:
+        return str(error) if kind in str(error) else None
+    return None
+
+
+def make_filter_error(storage: Storage, where: str, reason: str) -> InputError:
+    """Make the error for a filter that cannot be used."""
+    reason = " ".join(reason.partition(" Valid fields")[0].split())[:200]
+    names = format_names(storage.columns)
+    return InputError(f"The filter {format_value(where)} cannot be used ({reason}). The columns are: {names}.")
