@@ -12,6 +12,7 @@ from typing import Any
 from inbedder.cache.database import READ_ERRORS, is_intact, is_new, make_tables, parse_description, suggest_repair
 from inbedder.errors import InputError
 from inbedder.io.files import atomic_write
+from inbedder.io.temporaries import remove_leftovers
 
 LOG_SUFFIXES = ("-wal", "-shm", "-journal")
 """Suffixes of the files that SQLite keeps next to a database."""
@@ -56,9 +57,10 @@ def rebuild(path: Path) -> int:
             raise InputError(f"{path} cannot be read ({error}). Remove it with: inbedder cache clear {path.parent}") from error
         with atomic_write(path) as new_path:
             try:
-                with closing(sqlite3.connect(new_path, isolation_level=None)) as rebuilt:
+                # without SQLite's own locks and logs: nobody else opens the file, and no log stays behind when it is renamed
+                with closing(sqlite3.connect(f"{new_path.as_uri()}?nolock=1", uri=True, isolation_level=None)) as rebuilt:
                     make_tables(rebuilt)
-                    rebuilt.execute("PRAGMA journal_mode=DELETE")  # otherwise a log would stay behind when the file is renamed
+                    rebuilt.execute("PRAGMA journal_mode=OFF")
                     rebuilt.execute("BEGIN")
                     num_copied = _copy_intact_entries(damaged, rebuilt)
                     rebuilt.execute("COMMIT")
@@ -102,7 +104,7 @@ def _read_rows(connection: sqlite3.Connection, table: str, columns: str) -> Iter
 
 
 def remove(path: Path) -> None:
-    """Remove a file, readable or not, with SQLite's own files, and its folder if it is then empty.
+    """Remove a file, readable or not, with SQLite's own files and what killed repairs left, and its folder if it is then empty.
 
     Args:
         path: The file.
@@ -114,6 +116,7 @@ def remove(path: Path) -> None:
         with _lock_exclusively(path):
             path.unlink(missing_ok=True)
             _remove_logs(path)
+            remove_leftovers(path.parent)
     except OSError as error:
         raise InputError(f"{path} cannot be removed ({error.strerror}). Check the permissions of its folder.") from error
     with suppress(OSError):  # the folder is not empty

@@ -37,6 +37,7 @@ from inbedder.cache.database import (
 )
 from inbedder.cache.size_limit import Usage, make_room, measure_usage, parse_size, shrink, store_limit
 from inbedder.errors import InputError, format_value
+from inbedder.io.user_paths import expand_path
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +73,8 @@ class _ThreadConnection:
     file: tuple[int, int] | None
     read_only: bool
 
-    def __del__(self) -> None:
-        if self.process == os.getpid():  # the parent process closes the copy in a forked child
+    def __del__(self, get_process: Callable[[], int] = os.getpid) -> None:  # when Python ends, this module's names are None
+        if self.process == get_process():  # the parent process closes the copy in a forked child
             self.connection.close()
 
 
@@ -91,7 +92,7 @@ class Store:
         Raises:
             InputError: When the folder cannot be used, its file is not a store, or the size is not valid.
         """
-        self.path = Path(folder).expanduser() / DATABASE_FILE
+        self.path = expand_path(folder) / DATABASE_FILE
         self._limit = None if size is None else (parse_size(size),)
         self._local = threading.local()
         self._reported: set[str] = set()

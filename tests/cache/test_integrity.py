@@ -12,6 +12,7 @@ from inbedder.cache import integrity
 from inbedder.cache.database import DATABASE_FILE
 from inbedder.cache.store import Store, hash_entry
 from inbedder.errors import InputError
+from inbedder.io.temporaries import is_temporary
 
 SPACE = {"model": "tiny", "layer": -1}
 SPACES = [SPACE, {"model": "other"}]
@@ -235,3 +236,27 @@ def test_a_failed_repair_leaves_the_damaged_file_unchanged(tmp_path, monkeypatch
     monkeypatch.undo()
     assert count_entries(Store(tmp_path)) == 60
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+KILLED_REPAIR = """
+import os, signal, sys
+from inbedder.cache import integrity
+from inbedder.cache.store import Store
+integrity._remove_logs = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+Store(sys.argv[1]).repair()
+"""
+
+
+@pytest.mark.parametrize("finish", ["repair", "clear"])
+def test_the_next_change_removes_what_a_killed_repair_left(tmp_path, finish):
+    store = Store(tmp_path / "cache")
+    store.put(SPACE, list(ENTRIES[0].items()))
+    del store
+    assert subprocess.run([sys.executable, "-c", KILLED_REPAIR, tmp_path / "cache"], check=False).returncode == -9
+    assert any(is_temporary(name) for name in os.listdir(tmp_path / "cache"))
+    getattr(Store(tmp_path / "cache"), finish)()
+    if finish == "clear":
+        assert not (tmp_path / "cache").exists()
+    else:
+        assert os.listdir(tmp_path / "cache") == [DATABASE_FILE]
+        assert Store(tmp_path / "cache").get(SPACE, list(ENTRIES[0])) == ENTRIES[0]

@@ -2,6 +2,8 @@ import os
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -142,6 +144,12 @@ def test_a_failed_transaction_stores_nothing(tmp_path):
         store.put(SPACE, entries())
     assert store.get(SPACE, KEYS) == {}
     assert store.put(SPACE, [(KEYS[0], b"y")])
+
+
+def test_a_store_that_outlives_its_module_ends_in_silence(tmp_path):
+    code = "import sys; from inbedder.cache import store; store.last = store.Store(sys.argv[1]); sys.kept_module = store"
+    run = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 def test_threads_and_processes_write_at_once(tmp_path):
