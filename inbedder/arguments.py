@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import operator
-import os
 from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import InputError, ModelError, format_value
+from inbedder.user_paths import expand_name
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,9 +114,9 @@ def check_device(name: str, value: Any) -> str | None:
 
 
 def check_path(name: str, value: Any) -> Any:
-    """Check a name or a path, and return it as a string; None stays None."""
+    """Check a name or a path, and return it as a string with ``~`` expanded; None stays None."""
     try:
-        return None if value is None else os.fspath(value)
+        return None if value is None else expand_name(value)
     except TypeError:
         raise ModelError(f"{name} must be a name or a path, not {format_value(value)}.") from None
 

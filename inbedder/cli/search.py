@@ -57,10 +57,10 @@ def build(
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Build an index that is searched under any question."""
-    from inbedder.io.user_paths import expand_path
     from inbedder.search.index import Index
     from inbedder.search.lance_engine import import_lancedb
     from inbedder.search.storage import Storage
+    from inbedder.user_paths import expand_path
 
     import_lancedb()
     Storage.check_new(expand_path(output))

@@ -33,6 +33,7 @@ from inbedder.io.files import is_same_file
 from inbedder.models.bundled import ADAPTERS
 from inbedder.options import Options
 from inbedder.prompting.templates import resolve_instruction
+from inbedder.user_paths import expand_name, expand_path
 
 SPARE_CPUS = 2
 """CPUs for reading, splitting and writing, in addition to one per worker."""
@@ -142,7 +143,7 @@ def embed_job(
     if is_same_file(source, output):
         raise InputError(f"{format_value(os.fspath(output))} is the input itself. Choose a new folder for the output.")
     _require_ray()
-    name, folder = os.fspath(model), Path(output).absolute()
+    name, folder = expand_name(model), expand_path(output).absolute()
     name = str(Path(name).absolute()) if name not in ADAPTERS and Path(name).is_dir() else name
     model_description = _describe_options(name, options)
     encode: dict[str, Any] = {"batch_size": batch_size}
@@ -190,7 +191,7 @@ def _compute(
 ) -> int:
     """Run the pipeline over the rows that are not done; return the number of vectors that it wrote."""
     if model.get("cache") is not None:
-        model["cache"] = str(Path(model["cache"]).absolute())
+        model["cache"] = str(expand_path(model["cache"]).absolute())
     with connect_ray(machines) as (cpus, all_gpus):
         from inbedder.distributed.pipeline import Plan, run_pipeline
 

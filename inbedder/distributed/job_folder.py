@@ -30,6 +30,7 @@ from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.tables import READABLE_TYPES, find_columns, stream_rows
 from inbedder.io.temporaries import is_temporary, remove_leftovers
 from inbedder.prompting.tokenization import clean_text
+from inbedder.user_paths import expand_path
 from inbedder.vector_spec import VectorSpec
 
 JOB_FILE, SPEC_FILE, FAILED_FILE, FAILED_FOLDER = "_job.json", "_spec.json", "_failed.jsonl", "_failed"
@@ -103,7 +104,7 @@ def scan_source(source: str, text_column: str | None = None, id_column: str | No
 def _list_source_files(source: str) -> list[str]:
     if source == "-":
         raise InputError("A job that can resume needs a file or a folder of files, not standard input.")
-    path = Path(source).absolute()
+    path = expand_path(source).absolute()
     if not path.is_dir():
         return [str(path)]
     paths = sorted(str(file) for file in path.iterdir() if get_file_type(file) in READABLE_TYPES and file.name[0] not in "._")

@@ -29,11 +29,12 @@ from torch import nn
 
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.late_interaction import LateInteractionBackbone
-from inbedder.errors import InputError, MissingExtraError, ModelError
+from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.io.files import atomic_folder
 from inbedder.pooling import POOLINGS
 from inbedder.prompting.templates import read_prompts, resolve_instruction
 from inbedder.prompting.tokenization import count_special_edges
+from inbedder.user_paths import expand_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -79,9 +80,9 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
         ModelError: When the weights cannot be written.
         MissingExtraError: When sentence-transformers is not installed.
     """
-    target = Path(folder)
+    target = expand_path(folder)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{target} is not empty. Choose a new folder.")
+        raise InputError(f"{format_value(str(target))} is not empty. Choose a new folder.")
     try:
         library_version = version("sentence-transformers")
     except ImportError as error:

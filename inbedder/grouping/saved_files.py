@@ -24,7 +24,7 @@ from inbedder.errors import InputError, format_value
 from inbedder.io.files import atomic_write, hash_file
 from inbedder.io.locks import LOCK_FILE, lock_folder
 from inbedder.io.temporaries import is_temporary
-from inbedder.io.user_paths import expand_path
+from inbedder.user_paths import expand_path
 
 METADATA_FILE = "grouping.json"
 FORMAT_VERSION = 1

@@ -16,7 +16,6 @@ import inbedder.search.model_vectors as model_vectors
 from inbedder.embedder import InBedder
 from inbedder.encoding.guided import encode_guided
 from inbedder.errors import InputError, format_names
-from inbedder.io.user_paths import expand_path
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
 from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
@@ -24,6 +23,7 @@ from inbedder.search.lance_engine import import_lancedb, lock
 from inbedder.search.query import search_rows
 from inbedder.search.sql_filter import check_filter
 from inbedder.search.storage import BUILT_KEY, CACHE_FOLDER, VERSION_RETENTION, Storage
+from inbedder.user_paths import expand_path
 from inbedder.vectors import Vectors, normalize_vectors
 
 if TYPE_CHECKING:
