@@ -8,7 +8,7 @@ import pytest
 
 from inbedder import Grouping, InBedder, cluster
 from inbedder.distributed.job_folder import scan_source
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
 from inbedder.io.files import atomic_folder, atomic_write, check_target, is_same_file
 from inbedder.user_paths import expand_name, expand_path
 
@@ -82,3 +82,62 @@ def test_the_input_of_a_job_is_in_the_home_folder(home):
     (home / "rows").mkdir()
     (home / "rows" / "a.txt").write_text("cats\ndogs\n")
     assert scan_source("~/rows").rows == scan_source("~/rows/a.txt").rows == 2
+
+
+def test_the_command_line_expands_every_path(home, make_model, monkeypatch, capsys):
+    from inbedder.cli.app import app
+
+    (home / "rows.csv").write_text("text\nI love cats\nI love dogs\nThe parcel is late\nThe parcel is lost\n")
+    (home / "m").symlink_to(make_model("bert"))
+
+    def run(*arguments):
+        app(arguments, standalone_mode=False)
+
+    run("embed", "~/rows.csv", "--model=~/m", "--output=~/v.npy", "--cache=~/cache")
+    run("cache", "info", "~/cache")
+    run("cluster", "~/rows.csv", "-i", "What?", "-k2", "--model=~/m", "--output=~/r.html", "--output=~/g.csv", "--save=~/groups")
+    run("assign", "~/groups", "~/rows.csv", "--output=~/assigned.csv")
+    assert sorted(os.listdir(home)) == ["assigned.csv", "cache", "g.csv", "groups", "m", "r.html", "rows.csv", "v.npy"]
+
+
+def test_the_server_expands_models_keys_and_settings(home):
+    pytest.importorskip("fastapi")
+    from inbedder.server.settings import load_settings
+
+    (home / "key").write_text("secret")
+    (home / "settings.yaml").write_text("port: 9000\nmodel: [big=~/m, ~/n]\napi_key_file: ~/key\n")
+    settings = load_settings("~/settings.yaml")
+    assert settings.port == 9000 and settings.read_key() == "secret"
+    assert settings.named_models == {"big": str(home / "m"), "n": str(home / "n")}
+
+
+def test_a_conditional_encoder_is_in_the_home_folder(home):
+    from inbedder import ConditionalEncoder
+    from inbedder.conditional.config import Encoding, is_conditional_encoder
+
+    (home / "encoder").mkdir()
+    ConditionalEncoder.of_base("all-MiniLM-L6-v2", Encoding(kind="bi")).save("~/encoder")
+    assert isinstance(is_conditional_encoder("~/encoder"), bool)
+    assert ConditionalEncoder.load("~/encoder").encoding.kind == "bi"
+
+
+def test_the_paths_of_a_recipe_are_in_the_home_folder(home):
+    pytest.importorskip("pydantic")
+    from inbedder_evaluation.tasks import Data
+    from inbedder_finetune.answering.answering_recipe import parse_recipe
+    from inbedder_finetune.conditional.rated_pairs import find_file
+    from inbedder_finetune.mining import read_tasks
+    from inbedder_finetune.recipe import read_settings
+
+    (home / "r.yaml").write_text(
+        "model: ~/m\ndata: {folder: ~/data, cache: ~/cache, sources: [{path: ~/rows.csv}]}\n"
+        "training: {output: ~/runs}\nlora: {init_adapter: ~/adapter}\n"
+    )
+    recipe = parse_recipe(read_settings("~/r.yaml"))
+    paths = [recipe.data.folder, recipe.data.cache, recipe.data.sources[0].path, recipe.training.output, recipe.lora.init_adapter]
+    assert paths == [str(home / name) for name in ("data", "cache", "rows.csv", "runs", "adapter")]
+    assert find_file("~/pairs.csv", "~/data") == home / "pairs.csv"
+    assert find_file("pairs.csv", "~/data") == home / "data" / "pairs.csv"
+    assert Data(source=Path("~/rows.csv")).source == home / "rows.csv"
+    with pytest.raises(InputError, match=str(home)):
+        read_tasks("~/tasks")

@@ -28,6 +28,7 @@ from tqdm import tqdm
 from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import atomic_write, check_target
 from inbedder.options import BASE_NAME
+from inbedder.user_paths import expand_path
 from inbedder.vectors import normalize_vectors
 from inbedder_finetune.sources import read_records
 
@@ -81,7 +82,7 @@ def read_tasks(path: Path | str) -> list[Task]:
     Raises:
         InputError: When no task is found.
     """
-    path = Path(path)
+    path = expand_path(path)
     tasks = list(_read_task_files(path)) if path.exists() else []
     if not tasks:
         raise InputError(f"No task in {path}. Give a json file with Definition and Instances, or a folder of such files.")
@@ -224,9 +225,10 @@ def mine_file(
     """
     if Path(output).suffix != ".jsonl":
         raise InputError(f"{output} must be a .jsonl file.")
-    folders = [Path(path) for path in paths if (Path(path) / "instructions.json").exists()]
-    check_target(output, [*paths, *(file for folder in folders for file in folder.glob("*.jsonl*"))])
-    tasks = [task for path in paths for task in read_tasks(path)]
+    sources = [expand_path(path) for path in paths]
+    folders = [path for path in sources if (path / "instructions.json").exists()]
+    check_target(output, [*sources, *(file for folder in folders for file in folder.glob("*.jsonl*"))])
+    tasks = [task for path in sources for task in read_tasks(path)]
     counts = {}
     with (
         atomic_write(output) as temporary,

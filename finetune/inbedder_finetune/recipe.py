@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import yaml
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from inbedder.errors import RecipeError
 from inbedder.package_data import find_data_folder
+from inbedder.user_paths import expand_name, expand_path
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -24,6 +25,8 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 NonNegativeFloat = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 DropoutRate = Annotated[float, Field(ge=0, lt=1)]
+UserPath = Annotated[str, AfterValidator(expand_name)]
+"""A path, in which ``~`` is expanded."""
 RECIPES = find_data_folder("inbedder_finetune", "recipes")
 SHARED_TABLES = ("questions", "answers")
 """Top-level tables of a recipe that sources refer to by name; they may also hold YAML anchors."""
@@ -52,7 +55,7 @@ class Lora(Section):
     """Modules trained in full, such as a new answer head."""
     bias: Literal["none", "all", "lora_only"] = "none"
     """Biases that are also trained: none, all, or those of the layers with adapters."""
-    init_adapter: str | None = None
+    init_adapter: UserPath | None = None
     """Folder of an adapter of the same shape whose weights initialize the new one; None initializes at random."""
 
 
@@ -60,7 +63,7 @@ class Lora(Section):
 class Schedule(Section):
     """Training settings shared by all methods; each method has its own defaults."""
 
-    output: str = "runs"
+    output: UserPath = "runs"
     """Folder of the checkpoints and the result."""
     epochs: PositiveFloat = 1.0
     """Passes over the data."""
@@ -200,7 +203,7 @@ def find_recipe(path: Path | str) -> Path:
         >>> find_recipe("csts-bi").name
         'csts-bi.yaml'
     """
-    path = Path(path)
+    path = expand_path(path)
     shipped_recipe = RECIPES / f"{path.name.removesuffix('.yaml')}.yaml"
     return shipped_recipe if path.parent == Path() and not path.exists() and shipped_recipe.is_file() else path
 
@@ -230,7 +233,7 @@ def read_settings(path: Path | str, overrides: Sequence[str] = ()) -> dict[str, 
     if not isinstance(values, dict):
         raise RecipeError(f"{path} is not a recipe: it must hold settings such as 'model:' and 'data:'.")
     if "extends" in values:
-        values = _merge_settings(read_settings(path.parent / str(values.pop("extends"))), values)
+        values = _merge_settings(read_settings(path.parent / expand_path(str(values.pop("extends")))), values)
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:

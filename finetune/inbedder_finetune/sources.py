@@ -12,7 +12,7 @@ import yaml
 from inbedder.errors import InputError, MissingExtraError, RecipeError, format_names, format_value
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder_finetune.recipe import NonNegativeFloat, NonNegativeInt, PositiveInt, Section
+from inbedder_finetune.recipe import NonNegativeFloat, NonNegativeInt, PositiveInt, Section, UserPath
 from inbedder_finetune.synthetic.compose import compose
 
 Record = Mapping[str, Any]
@@ -25,7 +25,7 @@ NO_INSTRUCTION = "@none"
 class Source(Section):
     """One set of question-answer rows: a table, or a data set on the hub."""
 
-    path: str = ""
+    path: UserPath = ""
     """File, relative to ``data.folder``; a file missing there is looked up in the shipped ``finetune/written``."""
     hub: str | None = None
     """Id of a data set on the hub, instead of ``path``."""

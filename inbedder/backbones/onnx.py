@@ -30,6 +30,7 @@ from inbedder.options import Sampling
 from inbedder.pooling import masked_mean
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
+from inbedder.user_paths import expand_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -89,12 +90,7 @@ def get_int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:
     for name, tensor in body.state_dict().items():
         digest.update(name.encode())
         digest.update(tensor.contiguous().numpy().data)
-    path = (
-        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-        / "inbedder"
-        / "onnx"
-        / f"{digest.hexdigest()[:32]}.onnx"
-    )
+    path = expand_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "inbedder" / "onnx" / f"{digest.hexdigest()[:32]}.onnx"
     if not path.exists():
         logger.info("Exporting the int8 graph %s, once for these weights.", path.name)
         path.parent.mkdir(parents=True, exist_ok=True)

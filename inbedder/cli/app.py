@@ -23,7 +23,7 @@ from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serve import serve
-from inbedder.cli.shared_options import EscapingFormatter, print_message
+from inbedder.cli.shared_options import EscapingFormatter, print_message, with_expanded_paths
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 
 SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
@@ -82,7 +82,7 @@ _EXAMPLES: dict[Callable[..., None], str] = {
 }
 """An example of each command, in the order of ``inbedder --help``."""
 for _command, _example in _EXAMPLES.items():
-    app.command(epilog=f"Example: {_example}")(_command)
+    app.command(epilog=f"Example: {_example}")(with_expanded_paths(_command))
 app.add_typer(models_app, name="models")
 app.add_typer(index_app, name="index")
 

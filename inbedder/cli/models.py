@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from inbedder.cli.shared_options import print_message, print_result
+from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
 
 app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model, such as small.")]
@@ -38,6 +38,7 @@ def info(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bun
 
 
 @app.command(epilog="Example: inbedder models install small")
+@with_expanded_paths
 def install(
     name: Name,
     source: Annotated[

@@ -21,6 +21,7 @@ from inbedder.cli.shared_options import (
     TextColumn,
     print_message,
     print_result,
+    with_expanded_paths,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ TABLE_WIDTH = 140
 
 
 @app.command(epilog="Example: inbedder index build reviews.csv -o index/")
+@with_expanded_paths
 @with_model_options
 def build(
     source: Input,
@@ -60,10 +62,9 @@ def build(
     from inbedder.search.index import Index
     from inbedder.search.lance_engine import import_lancedb
     from inbedder.search.storage import Storage
-    from inbedder.user_paths import expand_path
 
     import_lancedb()
-    Storage.check_new(expand_path(output))
+    Storage.check_new(output)
     table = read_texts(source, text_column, skip_bad, delimiter)
     rows = _read_rows(table, id_column, column)
     embedder = load_embedder(model, **model_options)
@@ -74,6 +75,7 @@ def build(
 
 
 @app.command(epilog="Example: inbedder index add index/ new_reviews.csv")
+@with_expanded_paths
 def add(
     index: Folder,
     source: Input,
@@ -95,6 +97,7 @@ def add(
 
 
 @app.command(epilog="Example: inbedder index info index/")
+@with_expanded_paths
 def info(index: Folder) -> None:
     """Print the contents and the model of an index."""
     from inbedder.search.index import Index
@@ -111,6 +114,7 @@ def info(index: Folder) -> None:
 
 
 @app.command(epilog="Example: inbedder index compact index/")
+@with_expanded_paths
 def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days to keep replaced versions.")] = 7.0) -> None:
     """Compact an index: merge small files and remove old versions."""
     from datetime import timedelta
@@ -124,6 +128,7 @@ def compact(index: Folder, keep: Annotated[float, typer.Option(min=0, help="Days
 
 
 @app.command(epilog="Example: inbedder index verify index/")
+@with_expanded_paths
 def verify(index: Folder) -> None:
     """Verify every row of an index; exit with 1 on damage."""
     from inbedder.search.index import Index

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from inbedder.user_paths import expand_path
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
 """Panels of options in --help; options without a panel come first."""
@@ -169,6 +172,29 @@ def parse_group_counts(k: Sequence[str], groupings: int) -> list[int | str]:
     if len(counts) not in (1, groupings):
         raise typer.BadParameter(f"give it once, or once per grouping ({groupings} times).", param_hint="-k")
     return counts * groupings if len(counts) == 1 else counts
+
+
+def with_expanded_paths(command: Callable[..., None]) -> Callable[..., None]:
+    """Expand ``~`` in the paths that a command gets; a shell does so only at the start of a word.
+
+    Args:
+        command: A function for typer.
+
+    Returns:
+        A function with the same parameters.
+    """
+
+    @wraps(command)
+    def run(**arguments: Any) -> None:
+        command(**{name: _expand_paths(value) for name, value in arguments.items()})
+
+    return run
+
+
+def _expand_paths(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_expand_paths(item) for item in value]
+    return expand_path(value) if isinstance(value, Path) else value
 
 
 def check_output(path: Path, allowed: tuple[str, ...], source: str | None = None) -> None:

@@ -21,6 +21,7 @@ from inbedder.errors import InputError, ModelError, RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.options import ModelOptions
 from inbedder.prompting.templates import check_strings
+from inbedder.user_paths import expand_path
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -125,7 +126,8 @@ def find_backbone_folder(folder: Path, encoding: Encoding) -> Path:
 
 def is_conditional_encoder(folder: Path | str) -> bool:
     """Whether the name of a model is a folder that only ``ConditionalEncoder.load`` reads."""
-    return (Path(folder) / PAIRS_FILE).is_file() and not (Path(folder) / MODULES_FILE).is_file()
+    folder = expand_path(folder)
+    return (folder / PAIRS_FILE).is_file() and not (folder / MODULES_FILE).is_file()
 
 
 def check_folder(folder: Path, encoding: Encoding) -> None:

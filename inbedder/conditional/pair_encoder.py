@@ -35,6 +35,7 @@ from inbedder.errors import InputError, ModelError, TextCutWarning
 from inbedder.pooling import masked_mean
 from inbedder.prompting.batching import get_token_budget, pad, split_into_batches
 from inbedder.prompting.tokenization import clean_text
+from inbedder.user_paths import expand_path
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -148,7 +149,7 @@ class ConditionalEncoder(nn.Module, ABC):
             >>> ConditionalEncoder.load("encoder").encoding.kind
             'bi'
         """
-        folder = Path(folder)
+        folder = expand_path(folder)
         check_sums(str(folder))
         try:
             settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
@@ -181,7 +182,7 @@ class ConditionalEncoder(nn.Module, ABC):
             >>> Path("saved/conditional.json").is_file()
             True
         """
-        folder = Path(folder)
+        folder = expand_path(folder)
         backbone_folder = find_backbone_folder(folder, self.encoding)
         self.backbone.save_pretrained(backbone_folder)
         self.tokenizer.save_pretrained(backbone_folder)

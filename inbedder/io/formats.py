@@ -24,6 +24,7 @@ from inbedder.io.headers import Header
 from inbedder.io.parquet_rows import read_parquet
 from inbedder.io.spreadsheets import read_sheet
 from inbedder.io.text_lines import MAX_LINE_CHARACTERS, iterate_lines, read_whole
+from inbedder.user_paths import expand_name
 
 DELIMITER_LINE = re.compile(r'"?sep=(.)"?\r?\n?')
 """A first line of a .csv that sets the delimiter for spreadsheets."""
@@ -69,6 +70,7 @@ def iterate_rows(
         InputError: When the file does not have the format of its suffix.
         OSError: When the file cannot be opened or read.
     """
+    source = expand_name(source)
     file_type = ".txt" if source == "-" else get_file_type(Path(source))
     if file_type in BINARY_TYPES:
         with Path(source).open("rb") as binary:

@@ -18,6 +18,7 @@ from inbedder.models.checksums import check_checksums, get_digest
 from inbedder.models.gguf import get_converted_folder
 from inbedder.models.install import ADAPTER_OF, BASE_OF, BASES, find_installed_folder, find_required_folder, get_adapter_path
 from inbedder.options import BASE_NAME
+from inbedder.user_paths import expand_name
 
 ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
 """The folders of the bundled models."""
@@ -137,6 +138,7 @@ def resolve_name(name: str) -> str:
     Raises:
         ModelError: If an adapter or a base is missing or damaged, or the .gguf file cannot be read.
     """
+    name = expand_name(name)
     if name in ADAPTERS:
         folder = ADAPTERS[name]
         if name in ADAPTER_OF and not get_adapter_path(name).is_file():

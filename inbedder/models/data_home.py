@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from inbedder.user_paths import expand_path
+
 
 def get_home_folder() -> Path:
     """Return the folder of installed and converted models: the environment variable INBEDDER_HOME, else ~/.cache/inbedder."""
-    return Path(os.environ.get("INBEDDER_HOME") or "~/.cache/inbedder").expanduser()
+    return expand_path(os.environ.get("INBEDDER_HOME") or "~/.cache/inbedder")

@@ -16,6 +16,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, Setting
 
 from inbedder.errors import InputError, format_names, format_value
 from inbedder.options import get_option_info, list_options
+from inbedder.user_paths import expand_name, expand_path
 
 MODEL_OPTIONS: dict[str, Any] = {
     option.name: (get_option_info(option).kind | None, None)
@@ -94,6 +95,7 @@ class Settings(_OptionSettings):  # type: ignore[misc]
         for entry in self.model:
             name, equals, path = entry.partition("=")
             name, path = (name, path) if equals else (Path(entry).name, entry)
+            path = expand_name(path)
             if not name or not path:
                 raise InputError(f"--model {format_value(entry)}: give NAME or NAME=PATH, such as mini or small=models/small.")
             if name in models:
@@ -116,7 +118,7 @@ class Settings(_OptionSettings):  # type: ignore[misc]
         """
         if self.api_key_file is not None:
             try:
-                key = self.api_key_file.read_text(encoding="utf-8").strip()
+                key = expand_path(self.api_key_file).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 reason = f"The API key in {format_value(str(self.api_key_file))} cannot be read ({type(error).__name__})."
                 raise InputError(f"{reason} Give a text file that contains only the key.") from error
@@ -170,7 +172,7 @@ def load_settings(config: str | os.PathLike[str] | None = None, **overrides: Any
     """
     config = config or os.environ.get("INBEDDER_CONFIG")
     in_environment = EnvSettingsSource(Settings)()
-    in_file = {} if config is None else _read_file(Path(config))
+    in_file = {} if config is None else _read_file(expand_path(config))
     values = {name: value for name, value in in_file.items() if name not in in_environment}
     values |= {name: value for name, value in overrides.items() if value is not None}
     if "api_key" in values and "api_key_file" not in values and "api_key_file" not in in_environment:

@@ -108,6 +108,7 @@ NUMBERS = {
     "Annotated[int, Field(ge=2)]": "a whole number from 2",
     "StopwordList": ", ".join(get_args(StopwordList)),
     "Pooler": ", ".join(get_args(Pooler)),
+    "UserPath": "a path",
     "str": "text",
     "int": "a whole number",
     "float": "a number",

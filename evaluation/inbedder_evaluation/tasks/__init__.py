@@ -12,6 +12,7 @@ from inbedder.conditional.rated_rows import COLUMNS
 from inbedder.errors import InputError
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
+from inbedder.user_paths import expand_path
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
 from inbedder_evaluation.tasks.corpus import TwoCriteriaCorpus, load_corpus, load_nyt, read_corpus
@@ -53,6 +54,11 @@ class Data:
     """Clustering of corpora: "k-means", or "paper" (mini-batch k-means, one start, as in the InBedder authors' code)."""
     instructions: Path | None = None
     """File of the authors' instructions (``read_authors_instructions``); with it, ``hub`` also adds their robustness sets."""
+
+    def __post_init__(self) -> None:
+        for name in ("source", "instructions"):
+            if (path := getattr(self, name)) is not None:
+                object.__setattr__(self, name, expand_path(path))
 
 
 def build_tasks(data: Data | None = None, names: Sequence[str] = ()) -> list[Task]:

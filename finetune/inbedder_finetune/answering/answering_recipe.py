@@ -20,6 +20,7 @@ from inbedder_finetune.recipe import (
     Section,
     Seed,
     Share,
+    UserPath,
     expand_sources,
     validate_settings,
 )
@@ -32,7 +33,7 @@ class AnsweringData(Section):
 
     sources: tuple[Source, ...]
     """The sources of rows."""
-    folder: str = "."
+    folder: UserPath = "."
     """Folder of the files."""
     strip_stopwords: bool = True
     """Strip stopwords from the answers (paper, section 4.4)."""
@@ -51,7 +52,7 @@ class AnsweringData(Section):
     seed: Seed | None = None
     """Seed of sampling from the sources; None takes ``training.seed``. Runs with different training seeds that share it train
     on the same rows, so that teachers' vectors are computed once."""
-    cache: str | None = "~/.cache/inbedder/examples"
+    cache: UserPath | None = "~/.cache/inbedder/examples"
     """Folder of cached examples, keyed by what produced them; None caches nothing."""
 
 
@@ -59,7 +60,7 @@ class AnsweringData(Section):
 class AnsweringSchedule(Schedule):
     """Training settings of answering; ``batch_size`` counts the rows of all devices."""
 
-    output: str = "runs/answering"
+    output: UserPath = "runs/answering"
     warmup: Share = 0.03
     micro_batch: PositiveInt | None = None
     """Rows per device and forward pass; None takes as many as fit into memory. It affects speed and memory, not the result."""

@@ -20,6 +20,7 @@ import inbedder.prompting.tokenization
 import inbedder_finetune.answering.examples
 from inbedder.errors import MissingExtraError
 from inbedder.io.files import atomic_write
+from inbedder.user_paths import expand_path
 from inbedder_finetune.answering.examples import AnswerFormat
 from inbedder_finetune.answering.trainable_families import make_examples
 from inbedder_finetune.answering.training_row import Row
@@ -79,7 +80,7 @@ def load_examples(
     if cache is None:
         examples = [example for chunk in _tokenize_chunks(kind, tokenizer, rows, answer_format) for example in chunk]
         return Dataset.from_list(examples).with_format("numpy")
-    folder = Path(cache).expanduser()
+    folder = expand_path(cache)
     path = folder / f"{compute_cache_key(kind, tokenizer, rows, answer_format)}.arrow"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from inbedder_finetune.recipe import (
     PositiveInt,
     Schedule,
     Section,
+    UserPath,
     validate_settings,
 )
 
@@ -33,7 +34,7 @@ class ConditionalData(Section):
     development_pairs: NonNegativeInt = 0
     """Number of sentence pairs of ``train`` that are kept out of training and scored after each epoch, when ``validation`` is
     None. They do not depend on the training seed."""
-    folder: str = "."
+    folder: UserPath = "."
     """Folder of the files."""
     pairs: PositiveInt | None = None
     """Number of training pairs, sampled with the recipe's seed (paper, figure 3); None takes all."""
@@ -60,7 +61,7 @@ class ConditionalObjective(Section):
 class ConditionalSchedule(Schedule):
     """Training settings of the paper (its tables 7 and 8); ``batch_size`` is even, so that a batch has both rows of a pair."""
 
-    output: str = "runs/conditional"
+    output: UserPath = "runs/conditional"
     epochs: PositiveFloat = 3.0
     batch_size: PositiveInt = 32
     learning_rate: PositiveFloat = 3e-5

@@ -10,6 +10,7 @@ from torch.utils.data import Sampler
 
 from inbedder.conditional.rated_rows import RatedPair, group_by_pair, is_ordered
 from inbedder.errors import InputError
+from inbedder.user_paths import expand_path
 from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 
 
@@ -27,7 +28,7 @@ def find_file(name: str, folder: Path | str = ".") -> Path:
         >>> find_file("csts-captions.csv").name
         'csts-captions.csv'
     """
-    in_folder = Path(folder) / name
+    in_folder = expand_path(folder) / expand_path(name)
     return WRITTEN_FOLDER / name if (WRITTEN_FOLDER / name).is_file() and not in_folder.exists() else in_folder
 
 

@@ -17,6 +17,7 @@ from inbedder_finetune.recipe import (
     PositiveInt,
     Schedule,
     Section,
+    UserPath,
     expand_sources,
     validate_settings,
 )
@@ -28,7 +29,7 @@ PairColumns = Mapping[Literal["query", "pos", "neg", "task_id", "input", "instru
 class PairSource(Section):
     """One table of pairs."""
 
-    path: str
+    path: UserPath
     """File, relative to ``data.folder``."""
     format: Literal["medi", "qa", "nli"] = "medi"
     """Format: "medi"; "qa" pairs each question with its passage; "nli" pairs a premise with entailed hypotheses, against
@@ -66,7 +67,7 @@ class PairData(Section):
 
     sources: tuple[PairSource, ...]
     """The sources of pairs."""
-    folder: str = "."
+    folder: UserPath = "."
     """Folder of the files."""
     skip_bad: bool = False
     """Skip bad rows instead of stopping at the first."""
@@ -78,7 +79,7 @@ class PairData(Section):
 class ContrastiveSchedule(Schedule):
     """Training settings of the paper (appendix A)."""
 
-    output: str = "runs/contrastive"
+    output: UserPath = "runs/contrastive"
     batch_size: Annotated[int, Field(ge=2)] = 64
     """Maximum number of rows per batch, which all belong to one task; the other rows of the batch are a row's negatives."""
     micro_batch: PositiveInt | None = None

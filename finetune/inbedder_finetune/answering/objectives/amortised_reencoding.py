@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -62,7 +61,7 @@ class AmortisedReencoding(VectorObjective):
             first, numbers = len(answers), dict[tuple[str, ...], int]()
             indices += [first + numbers.setdefault(row.target_texts, len(numbers)) for row in rows]
             answers += numbers
-        store = None if cache is None else Store(Path(cache).expanduser())
+        store = None if cache is None else Store(cache)
         vectors = np.asarray(reencode(answers, self.reencoder, store=store))
         return Targets(torch.from_numpy(fit_width(vectors, width)).half(), indices)
 

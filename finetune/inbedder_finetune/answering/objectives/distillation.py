@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -85,7 +84,7 @@ def embed_with_teachers(teachers: Sequence[str], rows: Sequence[Row], width: int
     instructed = [number for number, row in enumerate(rows) if row.teacher_instruction not in ("", NO_INSTRUCTION)]
     questions = [rows[number].teacher_instruction or rows[number].instruction for number in instructed]
     for teacher in teachers:
-        model = InBedder(teacher, add_generic=False, cache=None if cache is None else Path(cache).expanduser())
+        model = InBedder(teacher, add_generic=False, cache=cache)
         for numbers, instructions in ((instructed, questions), (plain, None)):
             if numbers:
                 vectors = model.encode([rows[number].text for number in numbers], instructions, normalize_embeddings=True)
