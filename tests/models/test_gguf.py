@@ -57,6 +57,14 @@ def test_an_interrupted_conversion_leaves_nothing(tiny_gguf, home, monkeypatch):
     assert not [path for path in home.rglob("*") if path.is_file()]
 
 
+def test_what_a_killed_conversion_left_is_removed(tiny_gguf, home):
+    leftover = home / "gguf" / ".tiny-0123456789abcdef-inbedder-abcdefgh"
+    leftover.mkdir(parents=True)
+    (leftover / "model.safetensors").write_bytes(b"half")
+    folder = get_converted_folder(tiny_gguf[0])
+    assert list(folder.parent.iterdir()) == [folder]
+
+
 def test_converted_weights_that_changed_are_refused(tiny_gguf, home):
     folder = home / "gguf" / "x"
     convert(tiny_gguf[0], folder)
