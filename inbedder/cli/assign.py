@@ -93,15 +93,16 @@ def check_save_folders(folder: Path | None, count: int) -> None:
     """Check, before the model runs, that groupings can be saved in a folder."""
     if folder is None:
         return
-    from inbedder.errors import InputError
-    from inbedder.grouping.saved_files import check_save_folder
+    from inbedder.errors import InputError, format_value
+    from inbedder.grouping.saved_files import check_save_folder, is_leftover
 
+    targets = _list_target_folders(folder, count)
     try:
-        for path in _list_target_folders(folder, count):
+        for path in targets:
             check_save_folder(path)
-        saved_folders = list_grouping_folders(folder) if folder.is_dir() and any(folder.iterdir()) else []
-        if saved_folders and len(saved_folders) != count:
-            raise InputError(f"{folder} does not hold the groups of {count} questions. Choose a new folder.")
+        present = list_grouping_folders(folder) if count == 1 else folder.iterdir() if folder.is_dir() else ()
+        if any(path not in targets and not is_leftover(path) for path in present):
+            raise InputError(f"{format_value(str(folder))} does not hold the groups of {count} questions. Choose a new folder.")
     except InputError as error:
         raise typer.BadParameter(str(error), param_hint="--save") from error
 

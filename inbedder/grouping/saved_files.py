@@ -48,7 +48,7 @@ def check_save_folder(folder: str | os.PathLike[str]) -> Path:
     """
     root = expand_path(folder)
     try:
-        has_other_files = root.exists() and any(not _is_leftover(path) for path in root.iterdir())
+        has_other_files = root.exists() and any(not is_leftover(path) for path in root.iterdir())
     except OSError as error:
         raise InputError(f"{format_value(str(root))} cannot be used as a folder ({error.strerror}). Choose another.") from error
     if has_other_files and not (root / METADATA_FILE).is_file():
@@ -56,7 +56,7 @@ def check_save_folder(folder: str | os.PathLike[str]) -> Path:
     return root
 
 
-def _is_leftover(path: Path) -> bool:
+def is_leftover(path: Path) -> bool:
     """Whether a file is what a killed save can leave: its lock, a temporary, or an array, whose name contains its hash."""
     if path.name == LOCK_FILE or is_temporary(path.name):
         return True
@@ -95,7 +95,7 @@ def write_grouping_files(folder: str | os.PathLike[str], metadata: Mapping[str, 
 
 def _list_array_files(root: Path) -> set[str]:
     """List the arrays in a folder that a new grouping replaces: those of the saved grouping, and those of killed saves."""
-    leftovers = {path.name for path in root.iterdir() if ARRAY_FILE_NAME.fullmatch(path.name) and _is_leftover(path)}
+    leftovers = {path.name for path in root.iterdir() if ARRAY_FILE_NAME.fullmatch(path.name) and is_leftover(path)}
     try:
         entries = _read_metadata(root)["arrays"].values()
     except InputError:  # none, or a damaged one

@@ -3,9 +3,10 @@ import json
 
 import numpy as np
 import pytest
+import typer
 
 from inbedder import Grouping, InBedder, cluster
-from inbedder.cli.assign import save_groupings
+from inbedder.cli.assign import check_save_folders, save_groupings
 from inbedder.errors import InputError
 from tests.cli.test_cli import run
 
@@ -145,6 +146,21 @@ def test_the_chosen_number_and_the_tree_are_shown(folder, monkeypatch, capsys, m
     page = (folder / "r.html").read_text(encoding="utf-8")
     assert page.count(">Branch ") == 3
     assert "chosen from" not in page
+
+
+@pytest.mark.parametrize("saved", [["1"], ["1", "2"], []])
+def test_saving_several_questions_again_completes_a_killed_run(folder, make_model, saved):
+    grouping = Grouping.of(cluster(["cats", "dogs", "late"], "A?", InBedder(make_model("opt")), k=2))
+    (folder / "groups" / "2").mkdir(parents=True)
+    (folder / "groups" / "2" / ".labels-0123456789abcdef.npy-inbedder-abcdefgh.npy").write_bytes(b"half")
+    for name in saved:
+        grouping.save(folder / "groups" / name)
+    check_save_folders(folder / "groups", 2)
+    with pytest.raises(typer.BadParameter, match="hold"):
+        check_save_folders(folder / "groups", 1)
+    (folder / "groups" / "3").mkdir()
+    with pytest.raises(typer.BadParameter, match="does not hold the groups of 2 questions"):
+        check_save_folders(folder / "groups", 2)
 
 
 def test_groupings_of_several_questions_are_saved_all_or_none(folder, make_model):
