@@ -19,7 +19,7 @@ from inbedder.errors import InputError, format_names
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.search.arrow import build_schema, build_table, to_list_array, to_matrix
 from inbedder.search.index_rows import GENERIC, ID, TEXT, Data, Rows, read_rows, to_typed_array
-from inbedder.search.lance_engine import import_lancedb, lock
+from inbedder.search.lance_engine import import_lancedb, lock, translate_engine_errors
 from inbedder.search.query import search_rows
 from inbedder.search.sql_filter import check_filter
 from inbedder.search.storage import BUILT_KEY, CACHE_FOLDER, VERSION_RETENTION, Storage
@@ -195,7 +195,7 @@ class Index:
         """Embed and commit the rows whose ids are new, batch by batch; return their number."""
         import pyarrow as pa
 
-        stored_ids, schema = set(self.storage.list_ids()), self.storage.table.schema
+        stored_ids, schema = set(self.storage.list_ids()), self.storage.schema
         new = [number for number, name in enumerate(rows.ids) if name not in stored_ids]
         columns = {name: to_typed_array(values, schema.field(name).type, name) for name, values in rows.columns.items()}
         for start in range(0, len(new), BATCH_ROWS):
@@ -329,7 +329,8 @@ class Index:
 
     def _map_sample(self, instruction: str, sample: int) -> dict[str, Vectors]:
         """Encode a sample under an instruction and map the generic vectors of all rows; return vectors by id."""
-        rows = self.storage.table.search().select([ID, TEXT, GENERIC]).limit(None).to_arrow().sort_by(ID)
+        with translate_engine_errors(self.storage.folder):
+            rows = self.storage.table.search().select([ID, TEXT, GENERIC]).limit(None).to_arrow().sort_by(ID)
         texts = rows[TEXT].to_pylist()
         vectors = encode_guided(
             lambda indices: model_vectors.encode_instructed(self.model, [texts[index] for index in indices], instruction),

@@ -9,6 +9,7 @@ import numpy as np
 
 from inbedder.errors import format_names
 from inbedder.search.index_rows import GENERIC, ID, INSTRUCTED, TEXT
+from inbedder.search.lance_engine import clean_engine_message, is_engine_error
 from inbedder.search.storage import Storage
 
 BATCH_ROWS = 4096
@@ -33,8 +34,10 @@ def verify_index(storage: Storage) -> list[str]:
                     numbers = np.asarray(vectors.drop_null().flatten())
                     is_finite = np.isfinite(numbers).reshape(-1, field.type.list_size).all(axis=1)
                     damage[f"vectors in {field.name} that are not finite"] += int((~is_finite).sum())
-    except (OSError, RuntimeError, ValueError) as error:
-        problems.append(f"It cannot be read to its end: {str(error)[:300]}")
+    except Exception as error:
+        if not is_engine_error(error):
+            raise
+        problems.append(f"It cannot be read to its end: {clean_engine_message(error)}")
         return problems
     problems += [f"{count:,} {kind}." for kind, count in damage.items() if count]
     duplicates = [name for name, count in ids.items() if count > 1]
@@ -62,7 +65,7 @@ def describe_index(storage: Storage) -> dict[str, Any]:
         {
             "instruction": metadata["instruction"],
             "read": metadata["read"],
-            "missing": storage.table.count_rows(f"{name} IS NULL"),
+            "missing": storage.count_rows(f"{name} IS NULL"),
         }
         for name, metadata in storage.instructed.items()
     ]
@@ -74,6 +77,6 @@ def describe_index(storage: Storage) -> dict[str, Any]:
         "built": storage.is_built,
         "engine": storage.engine,
         "instructions": instructions,
-        "versions": len(storage.table.list_versions()),
+        "versions": storage.count_versions(),
         "bytes": storage.size,
     }

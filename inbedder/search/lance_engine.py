@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from inbedder.errors import InputError, MissingExtraError, format_value
+from inbedder.errors import InbedderError, InputError, MissingExtraError, format_value
 from inbedder.io.locks import lock_folder
 
 DISK_FULL_CODES = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT))
@@ -37,6 +38,16 @@ def lock(folder: Path) -> AbstractContextManager[None]:
     return lock_folder(folder, f"Another process is writing to {format_value(str(folder))}. Wait for it; searches still work.")
 
 
+def is_engine_error(error: Exception) -> bool:
+    """Whether the engine can have raised an error. It raises those of Python and, on damaged files, RustPanic."""
+    return isinstance(error, OSError | RuntimeError | ValueError) or type(error).__name__ == "RustPanic"
+
+
+def clean_engine_message(error: Exception) -> str:
+    """Return the message of an engine's error in one line, without the places in its source code."""
+    return " ".join(re.sub(r",? /\S+\.rs:\d+(:\d+)?", "", str(error)).split())[:500]
+
+
 @contextmanager
 def translate_engine_errors(folder: Path) -> Iterator[None]:
     """Raise the engine's errors as InputError.
@@ -52,11 +63,11 @@ def translate_engine_errors(folder: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, RuntimeError, ValueError) as error:
-        if isinstance(error, InputError):
+    except Exception as error:
+        if isinstance(error, InbedderError) or not is_engine_error(error):
             raise
-        message = str(error)
+        message = clean_engine_message(error)
         if any(code in message for code in DISK_FULL_CODES):
             advice = "Every committed row is kept; free some space and try again."
             raise InputError(f"The disk of {format_value(str(folder))} is full. {advice}") from error
-        raise InputError(f"{format_value(str(folder))}: {message[:500]}. Check it with: inbedder index verify") from error
+        raise InputError(f"{format_value(str(folder))}: {message}. Check it with: inbedder index verify") from error

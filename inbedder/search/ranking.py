@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from inbedder.errors import InputError, format_value
 from inbedder.search.arrow import to_matrix
 from inbedder.search.index_rows import GENERIC, TEXT
-from inbedder.search.lance_engine import import_lancedb
-from inbedder.search.sql_filter import make_filter_error
+from inbedder.search.lance_engine import import_lancedb, translate_engine_errors
 from inbedder.search.storage import Storage
 from inbedder.vectors import Vectors
 
@@ -49,7 +48,7 @@ def find_candidates(
         part; and the cosines of the rows' generic vectors and the query's.
 
     Raises:
-        InputError: When the filter cannot be applied.
+        InputError: When the filter fails on a row, or the index is damaged.
     """
     selection = [*columns, *([GENERIC] if query else [])]
 
@@ -57,16 +56,17 @@ def find_candidates(
         search = search.select([*selection, score_column]).with_row_id(query is not None).limit(count)
         return (search.where(where) if where is not None else search).to_arrow()
 
-    nearest = storage.table.search(vector, vector_column_name=GENERIC).distance_type("cosine")
     try:
-        rows = run(nearest.nprobes(NUM_PROBES).refine_factor(REFINE_FACTOR), "_distance")
-        if query is not None:
-            by_words = run(storage.table.search(query, query_type="fts", fts_columns=TEXT), "_score")
-            rows = import_lancedb().rerankers.RRFReranker().rerank_hybrid(query, rows, by_words).slice(0, count)
-    except (ValueError, RuntimeError, OSError) as error:
+        with translate_engine_errors(storage.folder):
+            nearest = storage.table.search(vector, vector_column_name=GENERIC).distance_type("cosine")
+            rows = run(nearest.nprobes(NUM_PROBES).refine_factor(REFINE_FACTOR), "_distance")
+            if query is not None:
+                by_words = run(storage.table.search(query, query_type="fts", fts_columns=TEXT), "_score")
+                rows = import_lancedb().rerankers.RRFReranker().rerank_hybrid(query, rows, by_words).slice(0, count)
+    except InputError as error:
         if where is None:
             raise
-        raise make_filter_error(storage, where, str(error)) from error
+        raise InputError(f"The filter {format_value(where)} fails on a row, or the index is damaged. {error}") from error
     generic = 1 - np.asarray(rows["_distance"]) if query is None else to_matrix(rows[GENERIC]) @ vector
     return {name: rows[name] for name in [*columns, "_relevance_score"] if name in rows.column_names}, generic
 

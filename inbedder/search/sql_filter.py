@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from inbedder.errors import InputError, format_names, format_value
+from inbedder.search.lance_engine import clean_engine_message, is_engine_error
 from inbedder.search.storage import Storage
 
 PARSER_ERROR = "sql parser error"
@@ -32,20 +33,17 @@ def check_filter(storage: Storage, where: str) -> None:
             return
         word = re.search(r"found: (.*?)(?: at Line.*)?\)*$", reason, re.DOTALL)
         reason = f"it goes on after its first condition{f', with {format_value(word[1])}' if word else ''}; use AND or OR"
-    raise make_filter_error(storage, where, reason)
+    reason = reason.partition(" Valid fields")[0][:200]
+    names = format_names(storage.columns)
+    raise InputError(f"The filter {format_value(where)} cannot be used ({reason}). The columns are: {names}.")
 
 
 def _find_error(storage: Storage, where: str, kind: str = "") -> str | None:
     """Plan a query with a filter, without running it; return the engine's message if it fails with an error of some kind."""
     try:
         storage.table.search().where(where).limit(None).explain_plan()
-    except (ValueError, RuntimeError, OSError) as error:
-        return str(error) if kind in str(error) else None
+    except Exception as error:
+        if not is_engine_error(error):
+            raise
+        return clean_engine_message(error) if kind in str(error) else None
     return None
-
-
-def make_filter_error(storage: Storage, where: str, reason: str) -> InputError:
-    """Make the error for a filter that cannot be used."""
-    reason = " ".join(reason.partition(" Valid fields")[0].split())[:200]
-    names = format_names(storage.columns)
-    return InputError(f"The filter {format_value(where)} cannot be used ({reason}). The columns are: {names}.")

@@ -62,7 +62,7 @@ class Storage:
         cls.check_new(path)
         table = cls._open_table(path)
         schema = schema.with_metadata({SPEC_KEY: spec.to_json()})
-        if table is None or not table.count_rows():
+        if table is None or not len(cls(path, table)):
             with translate_engine_errors(path):
                 return cls(path, connect(path).create_table(TABLE_NAME, schema=schema, mode="overwrite"))
         storage = cls(path, table)
@@ -121,9 +121,16 @@ class Storage:
             return None
         with translate_engine_errors(path):
             table = connect(path).open_table(TABLE_NAME)
-        if SPEC_KEY.encode() not in (table.schema.metadata or {}):
+            metadata = table.schema.metadata or {}
+        if SPEC_KEY.encode() not in metadata:
             raise InputError(f"{format_value(str(path))} holds a table that inbedder did not create. Choose another folder.")
         return table
+
+    @property
+    def schema(self) -> Any:
+        """The columns of the table's newest version, a pyarrow schema."""
+        with translate_engine_errors(self.folder):
+            return self.table.schema
 
     @property
     def spec(self) -> VectorSpec:
@@ -133,7 +140,7 @@ class Storage:
             InputError: When the table's metadata is damaged.
         """
         try:
-            return VectorSpec.from_json(self.table.schema.metadata[SPEC_KEY.encode()])
+            return VectorSpec.from_json(self.schema.metadata[SPEC_KEY.encode()])
         except InputError as error:
             raise InputError(
                 f"{format_value(str(self.folder))}: its metadata is damaged. Build the index again. {error}"
@@ -142,27 +149,38 @@ class Storage:
     @property
     def is_built(self) -> bool:
         """Whether the build has finished."""
-        return BUILT_KEY.encode() in (self.table.schema.field(TEXT).metadata or {})
+        return BUILT_KEY.encode() in (self.schema.field(TEXT).metadata or {})
 
     @property
     def columns(self) -> list[str]:
         """The user's columns, id and text first."""
-        return [name for name in self.table.schema.names if name != GENERIC and not name.startswith(INSTRUCTED)]
+        return [name for name in self.schema.names if name != GENERIC and not name.startswith(INSTRUCTED)]
 
     @property
     def instructed(self) -> dict[str, dict[str, str]]:
         """The metadata of each column of instructed vectors, by the column's name."""
-        fields = [field for field in self.table.schema if field.name.startswith(INSTRUCTED)]
+        fields = [field for field in self.schema if field.name.startswith(INSTRUCTED)]
         return {f.name: {key.decode(): value.decode() for key, value in (f.metadata or {}).items()} for f in fields}
 
     def __len__(self) -> int:
-        count: int = self.table.count_rows()
+        return self.count_rows()
+
+    def count_rows(self, where: str | None = None) -> int:
+        """Count the rows that a filter passes."""
+        with translate_engine_errors(self.folder):
+            count: int = self.table.count_rows(where)
         return count
+
+    def count_versions(self) -> int:
+        """Count the versions of the table on disk."""
+        with translate_engine_errors(self.folder):
+            return len(self.table.list_versions())
 
     def list_ids(self, where: str | None = None) -> list[str]:
         """List the ids of the rows that a filter passes, in no particular order."""
-        query = self.table.search().select([ID])
-        ids: list[str] = (query.where(where) if where else query).limit(None).to_arrow()[ID].to_pylist()
+        with translate_engine_errors(self.folder):
+            query = self.table.search().select([ID])
+            ids: list[str] = (query.where(where) if where else query).limit(None).to_arrow()[ID].to_pylist()
         return ids
 
     def take(self, ids: Sequence[str], columns: Sequence[str] | None = None) -> Any:
@@ -178,9 +196,10 @@ class Storage:
         import pyarrow as pa
 
         tables = []
-        for start in range(0, max(len(ids), 1), MAX_FILTER_IDS):
-            query = self.table.search().where(write_id_filter(ids[start : start + MAX_FILTER_IDS])).limit(None)
-            tables.append((query if columns is None else query.select(list(columns))).to_arrow())
+        with translate_engine_errors(self.folder):
+            for start in range(0, max(len(ids), 1), MAX_FILTER_IDS):
+                query = self.table.search().where(write_id_filter(ids[start : start + MAX_FILTER_IDS])).limit(None)
+                tables.append((query if columns is None else query.select(list(columns))).to_arrow())
         return pa.concat_tables(tables)
 
     def append(self, rows: Any) -> None:
@@ -262,7 +281,8 @@ class Storage:
     @property
     def engine(self) -> str:
         """The method that finds the nearest vectors."""
-        indexes = [index for index in self.table.list_indices() if index.columns == [GENERIC]]
+        with translate_engine_errors(self.folder):
+            indexes = [index for index in self.table.list_indices() if index.columns == [GENERIC]]
         if not indexes:
             return "exact: every vector is compared"
         count = indexes[0].num_indexed_rows or 0

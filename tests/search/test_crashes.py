@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from inbedder.errors import InputError
 from inbedder.io.locks import LOCK_FILE
+from inbedder.search import Index
 from inbedder.search.lance_engine import lock
 from tests.search.conftest import QUESTION, REVIEWS
 
@@ -69,6 +71,30 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(index):
     assert len(index) == len(REVIEWS)
     assert index.add(LONG_ROWS) == len(LONG_ROWS)
     assert index.verify() == []
+
+
+@pytest.mark.parametrize("damage", ["truncate", "empty", "zero", "remove"])
+def test_damage_of_any_file_is_told_without_a_place_in_the_engine(index, tiny, tmp_path, damage):
+    folder = index.storage.folder
+    for path in sorted(path for path in (folder / "texts.lance").rglob("*") if path.is_file()):
+        damaged_folder = tmp_path / "damaged"
+        shutil.rmtree(damaged_folder, ignore_errors=True)
+        shutil.copytree(folder, damaged_folder)
+        damaged_file, content = damaged_folder / path.relative_to(folder), path.read_bytes()
+        if damage == "remove":
+            damaged_file.unlink()
+        else:
+            half = len(content) // 2
+            damaged_file.write_bytes({"truncate": content[:half], "empty": b"", "zero": content[:half] + bytes(half)}[damage])
+        try:
+            opened = Index.open(damaged_folder, tiny)
+            opened.verify()
+            opened.search("battery", QUESTION, hybrid=True)
+            opened.info()
+            opened.add([{"text": "New"}])
+            opened.compact()
+        except InputError as error:
+            assert ".rs:" not in str(error)
 
 
 def test_the_committed_kills_found_nothing_wrong():

@@ -113,6 +113,11 @@ def test_a_whole_expression_is_a_filter(index, where, count):
     assert len(index.search("battery", where=where)) == count
 
 
+def test_a_filter_that_fails_on_a_row_is_named(index):
+    with pytest.raises(InputError, match=r"The filter 'CAST\(text AS int\) > 1' fails on a row"):
+        index.search("battery", where="CAST(text AS int) > 1")
+
+
 @pytest.mark.parametrize("where", ["nope < 3", "stars <", "stars = 'a' OR", "shop < > 3"])
 def test_a_bad_filter_is_refused_and_the_columns_are_named(index, where):
     with pytest.raises(InputError, match=r"cannot be used.*'stars'"):
