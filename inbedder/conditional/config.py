@@ -142,7 +142,7 @@ def check_folder(folder: Path, encoding: Encoding) -> None:
     """
     try:
         old_settings = json.loads((folder / PAIRS_FILE).read_text(encoding="utf-8"))["encoding"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return
     new_settings = json.loads(json.dumps(asdict(encoding)))
     changed = [name for name, value in new_settings.items() if old_settings.get(name) != value]

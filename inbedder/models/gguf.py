@@ -120,7 +120,7 @@ def check_converted(folder: Path) -> None:
     try:
         digests = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["written"]
         changed_names = [name for name, digest in digests.items() if get_digest(folder / name) != digest]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{folder} is damaged ({error}). Remove the folder to convert the file again.") from error
     if changed_names:
         raise ModelError(

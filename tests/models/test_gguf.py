@@ -86,9 +86,10 @@ def test_a_conversion_that_was_damaged_is_not_loaded(tiny_gguf, home):
     (folder / "model.safetensors").write_bytes(data)
     with pytest.raises(ModelError, match=r"changed after the conversion. Remove the folder to convert"):
         InBedder(tiny_gguf[0])
-    (folder / MANIFEST).write_text("[]")
-    with pytest.raises(ModelError, match="is damaged"):
-        InBedder(tiny_gguf[0])
+    for content in ("[]", "[" * 100_000):
+        (folder / MANIFEST).write_text(content)
+        with pytest.raises(ModelError, match="is damaged"):
+            InBedder(tiny_gguf[0])
 
 
 def test_what_lies_beside_a_file_is_not_read(tiny_gguf, home, tmp_path, monkeypatch):
