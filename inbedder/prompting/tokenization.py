@@ -10,6 +10,7 @@ vocabulary cannot do that, so a space after their first character breaks them.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ CHUNK_TEXTS = 1000
 """Texts tokenized in one call."""
 SIDES = {"right": "end", "left": "start"}
 """Truncation sides: transformers' name and the word in messages."""
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_SURROGATE_REPLACEMENTS = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ def clean_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        joined = _SURROGATE_PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), text)
+        return joined.translate(_SURROGATE_REPLACEMENTS)
     return text
 
 
