@@ -12,11 +12,12 @@ from inbedder.grouping.explain import compute_mean_differences
 from inbedder.grouping.partition import group
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import ServedModel
+from inbedder.server.request_body import BoundedRoute
 from inbedder.server.routes import PROBLEMS, find_model, to_json
 from inbedder.server.schemas import ClustersRequest, Groupings
 from inbedder.vectors import normalize_vectors
 
-router = APIRouter(responses=PROBLEMS)
+router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
 
 
 @router.post("/v1/clusters", response_model=Groupings)

@@ -14,6 +14,7 @@ from inbedder.cache.store import hash_entry
 from inbedder.prompting.templates import read_prompts
 from inbedder.server.http_errors import RefusalError
 from inbedder.server.model_service import Instruction, ServedModel
+from inbedder.server.request_body import BoundedRoute
 from inbedder.server.schemas import (
     Answers,
     AnswersRequest,
@@ -42,7 +43,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         503: "The server is shutting down.",
     }.items()
 }
-router = APIRouter(responses=PROBLEMS)
+router = APIRouter(route_class=BoundedRoute, responses=PROBLEMS)
 
 
 def find_model(request: Request, name: str | None) -> ServedModel:
@@ -119,12 +120,9 @@ def _list_texts(model: ServedModel, inputs: str | list[str] | list[int] | list[l
     size = len(tokenizer)
     texts = []
     for row in rows:
-        ids = np.asarray(row, dtype=object)
-        if any(not 0 <= number < size for number in ids):
+        if any(not 0 <= number < size for number in row):
             raise RefusalError(422, f"A token id is outside the model's vocabulary of {size:,} tokens.", field="input")
-        if len(ids) > model.settings.max_characters:
-            raise RefusalError(422, f"A text has more than {model.settings.max_characters:,} token ids. Split it.", field="input")
-        texts.append(tokenizer.decode(ids.tolist(), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+        texts.append(tokenizer.decode(row, skip_special_tokens=True, clean_up_tokenization_spaces=False))
     return texts
 
 

@@ -6,8 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""Texts. Like every list of a request, they are validated up to the first error."""
+TokenIds = Annotated[list[int], Field(fail_fast=True)]
 Instruction = Annotated[
-    str | list[str] | None,
+    str | Texts | None,
     Field(description="A question about the texts: one for all texts, or one per text. @name is a named instruction."),
 ]
 ModelName = Annotated[str | None, Field(description="A name from GET /v1/models; default: the first.")]
@@ -24,7 +27,7 @@ class EmbeddingsRequest(BaseModel):
     model_config = _make_config(model="mini", input=["I love cats", "I love dogs"], instruction="What animals do they love?")
 
     model: ModelName = None
-    input: str | list[str] | list[int] | list[list[int]] = Field(
+    input: str | Texts | TokenIds | Annotated[list[TokenIds], Field(fail_fast=True)] = Field(
         description="A text, a list of texts, or token ids of the model's tokenizer for one or several texts."
     )
     instruction: Instruction = None
@@ -50,7 +53,7 @@ class RerankRequest(BaseModel):
 
     model: ModelName = None
     query: str
-    documents: list[str | TextDocument]
+    documents: Annotated[list[str | TextDocument], Field(fail_fast=True)]
     instruction: str | None = Field(default=None, description="A question; query and documents are compared by their answers.")
     top_n: int | None = Field(default=None, ge=1, description="Maximum number of results; default: all.")
     return_documents: bool | None = Field(default=None, description="Include the documents in the response.")
@@ -70,9 +73,9 @@ class CohereRequest(BaseModel):
     model_config = _make_config(model="mini", input_type="search_query", texts=["late parcels"], embedding_types=["float"])
 
     model: ModelName = None
-    texts: list[str]
+    texts: Texts
     input_type: Literal["search_query", "search_document", "classification", "clustering"]
-    embedding_types: list[Literal["float", "base64"]] | None = None
+    embedding_types: Annotated[list[Literal["float", "base64"]], Field(fail_fast=True)] | None = None
     truncate: Truncate | None = None
     output_dimension: int | None = Field(default=None, ge=1)
     instruction: Instruction = None
@@ -84,7 +87,7 @@ class AnswersRequest(BaseModel):
     model_config = _make_config(model="mini", input=["Terrible film."], instruction="Is the review positive or negative?")
 
     model: ModelName = None
-    input: str | list[str]
+    input: str | Texts
     instruction: Instruction = None
     n: int = Field(default=1, ge=1, le=16, description="Number of answers per text; they differ only if temperature is above 0.")
     temperature: float = Field(default=0.0, ge=0, le=10, description="0 decodes greedily.")
@@ -103,9 +106,9 @@ class ClustersRequest(BaseModel):
     )
 
     model: ModelName = None
-    texts: list[str] | None = None
-    ids: list[str] | None = Field(default=None, description="Ids that /v1/embeddings returned; the server needs a cache.")
-    instructions: list[str] | None = Field(
+    texts: Texts | None = None
+    ids: Texts | None = Field(default=None, description="Ids that /v1/embeddings returned; the server needs a cache.")
+    instructions: Texts | None = Field(
         default=None, description="One grouping per instruction; default: @generic. Not allowed with ids."
     )
     k: int | Literal["auto"] = "auto"

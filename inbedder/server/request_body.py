@@ -1,0 +1,200 @@
+"""Bodies of requests, parsed and validated within bounds.
+
+A JSON parser builds everything that a body holds before a schema can refuse it: eight megabytes of nulls or empty lists become
+gigabytes of objects and errors. This parser reads one value after another and stops at the first list, object or nesting that is
+out of bounds. Long bodies are parsed in a thread, so that other requests are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from json import JSONDecodeError
+from typing import Any, TypeVar, get_type_hints
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from inbedder.prompting.tokenization import clean_text
+from inbedder.server.settings import Settings
+
+MAX_DEPTH = 3
+"""Maximum nesting of lists and objects: an object with a list of objects, or of lists of token ids."""
+MAX_FIELDS = 64
+"""Maximum number of fields of an object."""
+MAX_INLINE_BYTES = 16_384
+"""Maximum size of a body that is parsed at once; a thread would cost more."""
+_SPACE = re.compile(r"[ \t\n\r]*")
+_TOKEN_IDS = re.compile(r"\[[ \t\n\r]*[0-9][0-9, \t\n\r]*\]")
+_LONG_NUMBER = re.compile("[0-9]{20}")
+_PARSING_THREADS = ThreadPoolExecutor(2, thread_name_prefix="request body")
+Schema = TypeVar("Schema", bound=BaseModel)
+
+
+class BoundedRoute(APIRoute):
+    """A route whose body is parsed by ``parse_fields``; its endpoint takes the parsed ``fields`` and the request."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that handles a request."""
+        schema = get_type_hints(self.endpoint)["fields"]
+
+        async def handle_request(request: Request) -> Response:
+            response: Response = await self.endpoint(await _read_fields(request, schema), request)
+            return response
+
+        return handle_request
+
+
+async def _read_fields(request: Request, schema: type[Schema]) -> Schema:
+    body = await request.body()
+    if not body:
+        raise _make_error("missing")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not re.fullmatch(r"application/(.+\+)?json", media_type):
+        raise _make_error("content_type", "Send JSON with the header Content-Type: application/json")
+    parse = partial(parse_fields, body, schema, next(iter(request.app.state.models.values())).settings)
+    return parse() if len(body) <= MAX_INLINE_BYTES else await asyncio.get_running_loop().run_in_executor(_PARSING_THREADS, parse)
+
+
+def parse_fields(body: bytes, schema: type[Schema], settings: Settings) -> Schema:
+    """Parse and validate the body of a request.
+
+    Args:
+        body: JSON in UTF-8.
+        schema: The schema of the request.
+        settings: The server's settings, which limit the lengths of lists.
+
+    Returns:
+        The fields of the request. Their strings encode as UTF-8: lone surrogates become U+FFFD.
+
+    Raises:
+        RequestValidationError: When the body is not JSON, is out of bounds or does not fit the schema.
+
+    Example:
+        >>> from inbedder.server.request_body import parse_fields
+        >>> from inbedder.server.schemas import AnswersRequest
+        >>> from inbedder.server.settings import Settings
+        >>> parse_fields(b'{"input": ["a", "b"]}', AnswersRequest, Settings()).input
+        ['a', 'b']
+    """
+    try:
+        value = BodyParser(body.decode("utf-8-sig"), settings).parse()
+    except (JSONDecodeError, UnicodeDecodeError):
+        raise _make_error("json_invalid") from None
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_url=False, include_context=False, include_input=False)) from None
+
+
+class BodyParser:
+    """A parser of one JSON document that bounds nesting, fields, list items and token ids."""
+
+    def __init__(self, text: str, settings: Settings) -> None:
+        """Set the document and the lengths of its lists."""
+        self.text = text
+        self.max_items = max(settings.max_items, settings.max_cluster_items)
+        self.max_token_ids = settings.max_tokens
+        self.field: str | None = None
+        self._num_token_ids = 0
+
+    def parse(self) -> Any:
+        """Parse the document.
+
+        Returns:
+            Its value.
+
+        Raises:
+            JSONDecodeError: When the document is not JSON.
+            RequestValidationError: When the document is out of bounds.
+        """
+        value, end = self._parse_value(self._skip_space(0), 0)
+        if (end := self._skip_space(end)) < len(self.text):
+            raise JSONDecodeError("Extra data", self.text, end)
+        return value
+
+    def _parse_value(self, start: int, depth: int) -> tuple[Any, int]:
+        """Parse the value that starts at a position, and return it with its end."""
+        opening = self.text[start : start + 1]
+        if opening not in ("{", "["):
+            return self._parse_scalar(start)
+        if depth == MAX_DEPTH:
+            raise _make_error("nesting", f"Nest lists and objects at most {MAX_DEPTH} deep", self.field)
+        if opening == "{":
+            fields, end = self._parse_members(start, "}", MAX_FIELDS, partial(self._parse_field, depth=depth + 1))
+            return dict(fields), end
+        match = _TOKEN_IDS.match(self.text, start)
+        if match and not _LONG_NUMBER.search(self.text, start, match.end()):
+            return self._parse_token_ids(start, match.end())
+        return self._parse_members(start, "]", self.max_items, partial(self._parse_value, depth=depth + 1))
+
+    def _parse_scalar(self, start: int) -> tuple[Any, int]:
+        try:
+            value, end = _DECODER.raw_decode(self.text, start)
+        except JSONDecodeError:
+            raise
+        except ValueError:
+            raise _make_error("number", "A number has too many digits. Send a shorter one", self.field) from None
+        return clean_text(value) if isinstance(value, str) else value, end
+
+    def _parse_members(
+        self, start: int, closing: str, limit: int, parse_member: Callable[[int], tuple[Any, int]]
+    ) -> tuple[list[Any], int]:
+        """Parse the members of a list or an object up to a limit, and return them with the end of the list or object."""
+        members: list[Any] = []
+        position = self._skip_space(start + 1)
+        if self.text.startswith(closing, position):
+            return members, position + 1
+        while len(members) < limit:
+            member, position = parse_member(position)
+            members.append(member)
+            position = self._skip_space(position)
+            if self.text.startswith(closing, position):
+                return members, position + 1
+            position = self._skip_character(",", position)
+        raise _make_error("too_long", f"Send at most {limit:,} {'items' if closing == ']' else 'fields'}", self.field)
+
+    def _parse_field(self, start: int, depth: int) -> tuple[tuple[str, Any], int]:
+        if not self.text.startswith('"', start):
+            raise JSONDecodeError("Expected a name", self.text, start)
+        name, end = self._parse_scalar(start)
+        if depth == 1:
+            self.field = name
+        value, end = self._parse_value(self._skip_character(":", self._skip_space(end)), depth)
+        if depth == 1:
+            self.field = None
+        return (name, value), end
+
+    def _parse_token_ids(self, start: int, end: int) -> tuple[Any, int]:
+        """Parse a list of only digits, commas and spaces, whose length is known in advance."""
+        self._num_token_ids += 1 + self.text.count(",", start, end)
+        if self._num_token_ids > self.max_token_ids:
+            raise _make_error("too_long", f"Send at most {self.max_token_ids:,} token ids", self.field)
+        return self._parse_scalar(start)
+
+    def _skip_space(self, position: int) -> int:
+        match = _SPACE.match(self.text, position)
+        return match.end() if match else position
+
+    def _skip_character(self, character: str, position: int) -> int:
+        """Return the position of the value after a comma or colon."""
+        if not self.text.startswith(character, position):
+            raise JSONDecodeError(f"Expected {character}", self.text, position)
+        return self._skip_space(position + 1)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise JSONDecodeError(f"{name} is not JSON", name, 0)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _make_error(kind: str, message: str = "", field: str | None = None) -> RequestValidationError:
+    return RequestValidationError([{"type": kind, "loc": ("body",) if field is None else ("body", field), "msg": message}])
