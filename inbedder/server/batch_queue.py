@@ -1,9 +1,10 @@
 """Batching across requests: one thread runs a model, and each of its passes may serve several waiting requests.
 
 Each request runs in its own thread with an ``InBedder`` whose backbone is a ``QueuedBackbone``: the thread tokenizes, reads the
-cache and normalizes; only passes through the model go to the queue. A pass takes the submission that has waited longest and
-others of similar length, up to the batch size and the token budget. If a pass fails, its submissions are retried one by one, so
-that only the faulty request fails.
+cache and normalizes; only passes through the model go to the queue. Every second pass begins with the submission that has waited
+longest, the others with that of the request that has submitted the fewest prompts, so that a small request waits for two passes
+and not for all large requests before it. Submissions of similar length join the pass, up to the batch size and the token budget.
+If a pass fails, its submissions are retried one by one, so that only the faulty request fails.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ class QueueClosedError(Exception):
 class Ticket:
     """The state of one request: whether its client still waits, and how many prompts it sent to the model."""
 
-    def __init__(self) -> None:
-        """Start a request."""
+    def __init__(self, slots: threading.Semaphore | None = None) -> None:
+        """Start a request.
+
+        Args:
+            slots: Bounds the number of requests that compute at the same time; None does not bound it. A request releases its
+                slot while it waits for a pass.
+        """
+        self.slots = slots or threading.Semaphore()
         self.is_cancelled = False
         self.submitted_prompts = 0
         self.future: Future[Any] | None = None
@@ -65,6 +72,8 @@ class Submission:
     """The method's other arguments; submissions with equal settings may share a pass."""
     prompts: Sequence[PromptTokens]
     """The prompts."""
+    request_size: int
+    """Number of prompts that the request has submitted, these included."""
     future: Future[Any] = field(default_factory=Future)
     """The result: a row of vectors or a list of answers per prompt."""
 
@@ -94,6 +103,7 @@ class BatchQueue:
         """
         self.batch_size, self.max_tokens, self._on_pass = batch_size, max_tokens, on_pass
         self._closed = False
+        self._is_oldest_first = False
         self._reset()
         call_after_fork(self._reset)
 
@@ -124,12 +134,11 @@ class BatchQueue:
             CancelledError: When the client disconnects.
             QueueClosedError: When the queue is closed.
         """
-        ticket = TICKET.get()
-        submission = Submission(backbone, method, settings, prompts)
-        if ticket is not None:
-            ticket.submitted_prompts += len(prompts)
-            ticket.future = submission.future
-            ticket.check()
+        ticket = TICKET.get() or Ticket()
+        ticket.submitted_prompts += len(prompts)
+        submission = Submission(backbone, method, settings, prompts, ticket.submitted_prompts)
+        ticket.future = submission.future
+        ticket.check()
         with self._changed:
             if self._closed:
                 raise QueueClosedError
@@ -138,7 +147,11 @@ class BatchQueue:
                 self._thread.start()
             self._waiting.append(submission)
             self._changed.notify()
-        return submission.future.result()
+        ticket.slots.release()
+        try:
+            return submission.future.result()
+        finally:
+            ticket.slots.acquire()
 
     def close(self, timeout: float = 5.0) -> None:
         """Fail waiting submissions, and end the thread after its current pass.
@@ -169,14 +182,16 @@ class BatchQueue:
                 self._run_batch(batch)
 
     def _take_batch(self) -> list[Submission]:
-        """Take the next batch: the submission that has waited longest, and others of similar length."""
+        """Take the next batch: the oldest submission or that of the smallest request, by turns, and others of similar length."""
         self._waiting = [submission for submission in self._waiting if not submission.future.cancelled()]
         if not self._waiting:
             return []
-        oldest = self._waiting[0]
-        batch, rows, longest = [oldest], len(oldest.prompts), oldest.longest
-        candidates = [submission for submission in self._waiting[1:] if submission.can_share_pass(oldest)]
-        for candidate in sorted(candidates, key=lambda submission: abs(submission.longest - oldest.longest)):
+        self._is_oldest_first = not self._is_oldest_first
+        oldest, smallest = self._waiting[0], min(self._waiting, key=lambda submission: submission.request_size)
+        first = oldest if self._is_oldest_first else smallest
+        batch, rows, longest = [first], len(first.prompts), first.longest
+        candidates = [submission for submission in self._waiting if submission is not first and submission.can_share_pass(first)]
+        for candidate in sorted(candidates, key=lambda submission: abs(submission.longest - first.longest)):
             total_rows, width = rows + len(candidate.prompts), max(longest, candidate.longest)
             if total_rows <= self.batch_size and total_rows * width <= self.max_tokens:
                 batch, rows, longest = [*batch, candidate], total_rows, width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import replace
@@ -66,6 +67,7 @@ class ServedModel:
         self.waiting = 0
         self.closing = False
         self._threads: anyio.CapacityLimiter | None = None
+        self._slots = threading.Semaphore(settings.threads)
 
     def close(self) -> None:
         """Refuse further requests and end the model's thread."""
@@ -90,14 +92,14 @@ class ServedModel:
             raise RefusalError(503, "The server is shutting down. Try another server.", retry_after=1)
         if self.waiting >= self.settings.max_waiting:
             raise RefusalError(429, "Too many requests wait for this model. Try again later.", retry_after=1)
-        self._threads = self._threads or anyio.CapacityLimiter(self.settings.threads)
-        ticket = Ticket()
+        self._threads = self._threads or anyio.CapacityLimiter(self.settings.max_waiting)
+        ticket = Ticket(self._slots)
         TICKET.set(ticket)
         watcher = asyncio.create_task(_watch_client(request, ticket))
         self.waiting += 1
         self.metrics.waiting.labels(self.name).set(self.waiting)
         try:
-            call = partial(_call_safely, function, self, *args)
+            call = partial(_call_safely, ticket, function, self, *args)
             return await run_sync(call, limiter=self._threads, abandon_on_cancel=True)
         finally:
             ticket.cancel()
@@ -232,13 +234,12 @@ class ServedModel:
         return normalize_vectors(shortened_vectors) if normalized else shortened_vectors
 
 
-def _call_safely(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function, and replace messages of its errors, which could contain a text or a path."""
-    ticket = TICKET.get()
+def _call_safely(ticket: Ticket, function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function in a slot, and replace messages of its errors, which could contain a text or a path."""
     try:
-        if ticket is not None:
+        with ticket.slots:
             ticket.check()
-        return function(*args)
+            return function(*args)
     except CancelledError:
         raise RefusalError(CLIENT_CLOSED_REQUEST, "The client disconnected.") from None
     except QueueClosedError:

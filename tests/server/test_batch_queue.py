@@ -75,6 +75,51 @@ def test_the_oldest_request_goes_first_with_others_of_its_length(queue):
     assert lengths == [[1], [10, 11, 12, 13], [300, 400, 500]]
 
 
+def test_a_small_request_goes_before_large_ones_that_came_first(queue):
+    backbone = SlowBackbone()
+    requests = [(("a",), [Prompt(5, float(number))] * 4) for number in range(6)]
+    submit_all(queue, backbone, [*requests, (("a",), [Prompt(5, 50.0)])])
+    firsts = [batch[0][0] for batch in backbone.passes]
+    assert firsts.index(50.0) <= 2
+    assert [value for value in firsts if value < 50] == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_a_large_request_goes_between_small_ones(queue):
+    backbone = SlowBackbone()
+    small = [((number,), [Prompt(5, float(number))]) for number in range(6)]
+    submit_all(queue, backbone, [small[0], (("a",), [Prompt(5, 50.0)] * 4), *small[1:]])
+    assert [batch[0][0] for batch in backbone.passes].index(50.0) <= 4
+
+
+def test_a_waiting_request_leaves_its_thread_to_a_small_one(make_client, tiny):
+    release, passes = threading.Event(), []
+    release.set()
+
+    def wait(vectors, prompts):
+        passes.append([len(prompt.ids) for prompt in prompts])
+        assert release.wait(60)
+        return vectors
+
+    model = tiny.with_parts(tiny.parts.wrap(lambda backbone: ChangedBackbone(backbone, wait)))
+    client = make_client({"slow": model}, threads=1, batch_size=2)
+    queue = client.app.state.models["slow"].queue
+    passes.clear()
+    release.clear()
+    long, deadline = "cats and dogs and " * 5, time.monotonic() + 30
+    with ThreadPoolExecutor(5) as pool:
+        futures = []
+        for texts in [[f"{long}{number}{letter}" for letter in "abcdef"] for number in range(4)] + [["small"]]:
+            before = len(queue) + len(passes)
+            futures.append(pool.submit(client.post, "/v1/embeddings", json={"input": texts}))
+            while len(queue) + len(passes) == before and time.monotonic() < deadline:
+                time.sleep(0.001)
+        release.set()
+        assert [future.result().status_code for future in futures] == [200] * 5
+    small = min(min(lengths) for lengths in passes)
+    assert [small in lengths for lengths in passes].index(True) <= 2
+    assert len(passes) == 13
+
+
 def test_a_pass_keeps_to_the_token_budget(queue):
     backbone = SlowBackbone()
     submit_all(queue, backbone, [(("a",), [Prompt(2000)]) for _ in range(3)])
