@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from inbedder.cancellation import check_cancelled
 from inbedder.vectors import Vectors, normalize_vectors
 
 CANDIDATE_NUMBERS = (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
@@ -84,6 +85,7 @@ def choose_number(vectors: Vectors, seed: int = 0) -> Choice:
     distances = pairwise_distances(sample)
     silhouettes, indexes = [], []
     for k in numbers:
+        check_cancelled()
         labels = KMeans(n_clusters=k, n_init=3, random_state=seed).fit_predict(sample)
         silhouettes.append(float(silhouette_score(distances, labels, metric="precomputed")))
         indexes.append(-float(davies_bouldin_score(sample, labels)))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.arguments import check_integer
+from inbedder.cancellation import check_cancelled
 from inbedder.errors import InputError, format_value
 from inbedder.grouping.number_of_groups import BLOCK_ROWS, Choice, choose_number, count_distinct_rows
 from inbedder.vectors import Vectors, normalize_vectors
@@ -158,6 +159,7 @@ def check_groups(k: int | str, count: int, method: str = "k-means", min_size: in
 def _run_k_means(directions: Vectors, k: int, seed: int) -> Labels:
     from sklearn.cluster import KMeans
 
+    check_cancelled()
     return _renumber_by_size(KMeans(n_clusters=k, n_init=10, random_state=seed).fit_predict(directions))
 
 
@@ -172,6 +174,7 @@ def _run_mini_batches(vectors: Vectors, k: int, seed: int) -> Labels:
     for _ in range(EPOCHS):
         order = generator.permutation(len(vectors))
         for start in range(0, len(order), BLOCK_ROWS):
+            check_cancelled()
             model.partial_fit(normalize_vectors(vectors[np.sort(order[start : start + BLOCK_ROWS])]))
     return _renumber_by_size(np.concatenate([model.predict(normalize_vectors(block)) for block in _iterate_blocks(vectors)]))
 

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from inbedder.cancellation import check_cancelled
 from inbedder.grouping.partition import Labels
 from inbedder.vectors import Vectors
 
@@ -52,6 +53,7 @@ def measure_stability(
     random = np.random.default_rng(seed)
     similarities = np.full((resamples, count), np.nan)
     for number in range(resamples):
+        check_cancelled()
         rows = np.unique(random.integers(len(vectors), size=min(len(vectors), MAX_RESAMPLED_ROWS)))
         sample = vectors[rows]
         new_labels = regroup(sample, min(initial_count or count, len(np.unique(sample, axis=0))), seed)

@@ -14,6 +14,7 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
+from inbedder.cancellation import CANCELLATION_CHECK
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.batching import get_token_budget
@@ -95,6 +96,7 @@ class ServedModel:
         self._threads = self._threads or anyio.CapacityLimiter(self.settings.max_waiting)
         ticket = Ticket(self._slots)
         TICKET.set(ticket)
+        CANCELLATION_CHECK.set(ticket.check)
         watcher = asyncio.create_task(_watch_client(request, ticket))
         self.waiting += 1
         self.metrics.waiting.labels(self.name).set(self.waiting)

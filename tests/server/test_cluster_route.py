@@ -1,9 +1,18 @@
 """Groups over HTTP, of texts and of cached vectors."""
 
+import asyncio
+
 import pytest
+import sklearn.cluster
+from starlette.requests import Request
 
 from inbedder import InBedder, cluster
 from inbedder.grouping.partition import group
+from inbedder.server.batch_queue import TICKET
+from inbedder.server.cluster_route import _build_groupings
+from inbedder.server.http_errors import RefusalError
+from inbedder.server.routes import _answer_texts
+from inbedder.server.schemas import AnswersRequest, ClustersRequest
 from inbedder.vectors import normalize_vectors
 
 TEXTS = ["I love cats", "I love dogs", "The delivery was late", "It came late", "cats and dogs", "late again"]
@@ -56,3 +65,49 @@ def test_cached_vectors_are_grouped_by_their_ids_without_texts(make_client, make
 def test_without_a_cache_vectors_have_no_ids(client):
     (row,) = client.post("/v1/embeddings", json={"input": "a"}).json()["data"]
     assert set(row) == {"object", "index", "embedding"}
+
+
+def run_for_nobody(client, function, fields):
+    """Run a request whose client disconnects while it is computed; the work must end."""
+
+    async def receive():
+        await asyncio.sleep(3600)
+
+    service = client.app.state.models["tiny"]
+    with pytest.raises(RefusalError) as raised:
+        asyncio.run(service.run(Request({"type": "http"}, receive), function, fields))
+    assert raised.value.status == 499
+    assert service.waiting == 0
+
+
+@pytest.mark.parametrize("fits", [1, 3, 20, 24])
+def test_k_means_ends_when_the_client_disconnects(client, monkeypatch, fits):
+    calls, fit_predict = [], sklearn.cluster.KMeans.fit_predict
+
+    def fit_and_disconnect(model, vectors):
+        calls.append(len(vectors))
+        if len(calls) == fits:
+            TICKET.get().cancel()
+        return fit_predict(model, vectors)
+
+    monkeypatch.setattr(sklearn.cluster.KMeans, "fit_predict", fit_and_disconnect)
+    texts = [f"{word} {number}" for word in ("cats", "dogs", "late", "delivery") for number in range(15)]
+    run_for_nobody(client, _build_groupings, ClustersRequest(texts=texts, instructions=QUESTIONS))
+    assert len(calls) == fits
+
+
+def test_answers_end_when_the_client_disconnects(make_client, tiny, monkeypatch):
+    client, tickets, passes, answer = make_client(batch_size=2), [], [], type(tiny.backbone).answer
+
+    def answer_and_disconnect(backbone, prompts, *settings):
+        passes.append(len(prompts))
+        tickets[0].cancel()
+        return answer(backbone, prompts, *settings)
+
+    def answer_texts(*args):
+        tickets.append(TICKET.get())
+        return _answer_texts(*args)
+
+    monkeypatch.setattr(type(tiny.backbone), "answer", answer_and_disconnect)
+    run_for_nobody(client, answer_texts, AnswersRequest(input=TEXTS, instruction="What?"))
+    assert passes == [2]
