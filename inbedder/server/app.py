@@ -99,6 +99,12 @@ def _add_status(app: FastAPI) -> None:
         models: dict[str, ServedModel] = request.app.state.models
         return {"object": "list", "data": [_describe_model(name, model.embedder) for name, model in models.items()]}
 
+    @app.get("/v1/models/{model:path}", responses=routes.PROBLEMS)
+    async def retrieve_model(model: str, request: Request) -> dict[str, object]:
+        """Describe one model; its name may contain slashes."""
+        served = routes.find_model(request, model)
+        return _describe_model(served.name, served.embedder)
+
     @app.get("/metrics", response_class=Response, responses=routes.PROBLEMS)
     async def metrics(request: Request) -> Response:
         """Return counts and times in Prometheus' text format."""

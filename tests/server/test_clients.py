@@ -36,7 +36,12 @@ def test_openais_client_embeds_under_an_instruction(url, expected):
 
                 vectors = [np.frombuffer(base64.b64decode(vector), "<f4") for vector in vectors]
             np.testing.assert_allclose(vectors, expected, atol=1e-5)
-        assert [model.id for model in client.models.list()] == ["tiny"]
+        (listed,) = client.models.list()
+        assert listed.id == "tiny"
+        assert client.models.retrieve("tiny") == listed
+        for name in ("gpt", "an/other"):
+            with pytest.raises(openai.NotFoundError, match="There is no model of that name"):
+                client.models.retrieve(name)
         with pytest.raises(openai.UnprocessableEntityError, match="Unknown field 'nonsense'"):
             client.embeddings.create(model="tiny", input="a", extra_body={"nonsense": 1})
         with pytest.raises(openai.NotFoundError):

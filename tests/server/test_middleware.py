@@ -41,14 +41,15 @@ def list_paths(routes, prefix=""):
         elif inner:
             yield from list_paths(inner, prefix)
         else:
-            yield prefix + route.path
+            yield (prefix + route.path).replace("{model:path}", "{model}")
 
 
 def list_routes(app):
     """List paths and methods of all routes, and of one that does not exist."""
     paths = sorted({*list_paths(app.routes), *app.openapi()["paths"]})
     assert set(BODIES) | {"/health", "/ready", "/metrics", "/docs", "/openapi.json", "/v1/models"} <= set(paths)
-    return [(path, "POST" if path in BODIES else "GET") for path in [*paths, "/none"]]
+    paths = [path.replace("{model}", next(iter(app.state.models))) for path in [*paths, "/none"]]
+    return [(path, "POST" if path in BODIES else "GET") for path in paths]
 
 
 def list_posts(app):

@@ -183,8 +183,19 @@ def test_requests_select_a_model_by_name_and_the_first_is_the_default(make_clien
     models = client.get("/v1/models").json()
     assert [model["id"] for model in models["data"]] == ["first", "second"]
     assert models["data"][0]["dimension"] == 32
+    assert client.get("/v1/models/second").json() == models["data"][1]
     assert embed(client).json()["model"] == "first"
     assert embed(client, model="second").json()["model"] == "second"
+
+
+def test_a_models_name_may_contain_slashes(make_client, tiny):
+    client = make_client({"org/tiny": tiny})
+    for path in ("org/tiny", "org%2Ftiny"):
+        assert client.get(f"/v1/models/{path}").json()["id"] == "org/tiny"
+    for path in ("org", "tiny", "org/tiny/", "/org/tiny", "org/../org/tiny%2F"):
+        refused = client.get(f"/v1/models/{path}")
+        assert (refused.status_code, refused.json()["error"]["param"]) == (404, "model")
+        assert refused.json()["error"]["type"] == "not_found_error"
 
 
 def test_metrics_count_requests_hits_and_tokens(make_client, make_model, tmp_path):
