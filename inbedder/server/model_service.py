@@ -14,7 +14,7 @@ import anyio
 from anyio.to_thread import run_sync
 from starlette.requests import Request
 
-from inbedder.cancellation import CANCELLATION_CHECK
+from inbedder.cancellation import CANCELLATION_CHECK, check_cancelled
 from inbedder.embedder import InBedder
 from inbedder.errors import InputError, ModelError, TemplateError
 from inbedder.prompting.batching import get_token_budget
@@ -27,6 +27,8 @@ from inbedder.server.settings import Settings
 from inbedder.vectors import Vectors, normalize_vectors
 
 Instruction = str | Sequence[str] | None
+TEXTS_PER_CHECK = 128
+"""Number of texts that are tokenized before their tokens are counted."""
 
 
 class PreparedPrompts:
@@ -134,20 +136,33 @@ class ServedModel:
         parts = self.select_encoder(instruction).parts
         tokenizer: Any = PreparedPrompts(parts.tokenizer)
         encoder = self.embedder.with_parts(replace(parts, tokenizer=tokenizer))
-        try:
-            prompts = encoder.tokenizer(texts, instructions)
-        except InputError:
-            limit = encoder.tokenizer.max_length
-            raise RefusalError(422, f"The instruction leaves no room for a text in {limit} tokens. Shorten it.") from None
+        prompts = self._tokenize(tokenizer, texts, instructions)
         tokens = sum(len(prompt.ids) for prompt in prompts)
-        if tokens > self.settings.max_tokens:
-            raise RefusalError(422, f"{tokens:,} tokens, more than {self.settings.max_tokens:,}. Send fewer texts per request.")
         if truncate == "NONE" and (cut_indices := [index for index, prompt in enumerate(prompts) if prompt.is_cut]):
             limit, first = encoder.tokenizer.max_length, cut_indices[0]
             message = f"{len(cut_indices)} texts do not fit into {limit} tokens (first: number {first}). Shorten them."
             raise RefusalError(422, message)
         self.metrics.tokens.labels(self.name).inc(tokens)
         return encoder, tokens
+
+    def _tokenize(self, tokenizer: PromptTokenizer, texts: Sequence[str], instructions: Sequence[str]) -> list[PromptTokens]:
+        """Tokenize prompts until they exceed the limit of tokens."""
+        prompts: list[PromptTokens] = []
+        tokens, limit = 0, self.settings.max_tokens
+        for start in range(0, len(texts), TEXTS_PER_CHECK):
+            check_cancelled()
+            rows = slice(start, start + TEXTS_PER_CHECK)
+            try:
+                new_prompts = tokenizer(texts[rows], instructions[rows])
+            except InputError:
+                message = f"The instruction leaves no room for a text in {tokenizer.max_length} tokens. Shorten it."
+                raise RefusalError(422, message) from None
+            prompts += new_prompts
+            tokens += sum(len(prompt.ids) for prompt in new_prompts)
+            if tokens > limit:
+                message = f"More than {limit:,} tokens in the first {len(prompts):,} texts. Send fewer texts per request."
+                raise RefusalError(422, message)
+        return prompts
 
     def check(self, texts: Sequence[str], instruction: Instruction) -> list[str]:
         """Check the sizes of a request.

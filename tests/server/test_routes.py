@@ -1,12 +1,15 @@
 """Responses of the routes, compared with the model's results."""
 
 import base64
+import json
 
 import numpy as np
 import pytest
 import transformers
 
 from inbedder import InBedder
+from inbedder.server import routes
+from inbedder.server.routes import to_json
 from inbedder.vectors import normalize_vectors
 
 TEXTS = ["I love cats", "I love dogs", "The delivery was late"]
@@ -208,3 +211,34 @@ def test_metrics_count_requests_hits_and_tokens(make_client, make_model, tmp_pat
     assert f'inbedder_tokens_total{{model="cached"}} {2 * tokens}.0' in metrics
     for name in ("inbedder_request_seconds_bucket", "inbedder_queue_prompts", "inbedder_pass_prompts_count"):
         assert name in metrics
+
+
+def test_tokenization_stops_when_there_are_too_many_tokens(make_client, tiny, monkeypatch):
+    client, lengths, tokenize = make_client(max_tokens=1000), [], type(tiny.tokenizer).__call__
+
+    def count_texts(tokenizer, texts, *args):
+        lengths.append(len(texts))
+        return tokenize(tokenizer, texts, *args)
+
+    monkeypatch.setattr(type(tiny.tokenizer), "__call__", count_texts)
+    refused = embed(client, input=[f"text {number} and more words" for number in range(1000)])
+    assert refused.status_code == 422
+    assert refused.json()["error"]["message"].startswith("More than 1,000 tokens in the first 128 texts.")
+    assert lengths == [128]
+
+
+def test_json_is_that_of_python():
+    values = [{"a": [{"b": [0.1, 1e-9, -3], "ü": ["x", None, True]}, {}], "": {}}, [], [[], [[1]]], "a", 1.5, None]
+    for value in values:
+        assert json.loads(to_json(value)) == value
+        assert to_json(value) == json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    for value in (float("nan"), {"a": [[float("inf")]]}):
+        with pytest.raises(ValueError):
+            to_json(value)
+
+
+def test_vectors_are_encoded_one_by_one(client, monkeypatch):
+    sizes, dumps = [], json.dumps
+    monkeypatch.setattr(routes.json, "dumps", lambda value, **options: sizes.append(len(dumps(value))) or dumps(value, **options))
+    body = to_json({"data": [{"embedding": [0.25] * 100, "index": index} for index in range(50)]})
+    assert max(sizes) <= 600 < len(body)
