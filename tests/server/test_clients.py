@@ -23,7 +23,7 @@ def expected(tiny):
     return normalize_vectors(tiny.encode(TEXTS, QUESTION))
 
 
-def test_openais_client_embeds_under_an_instruction(url, expected):
+def test_openais_client_embeds_under_an_instruction(url, tiny, expected):
     openai = pytest.importorskip("openai")
 
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
@@ -36,6 +36,11 @@ def test_openais_client_embeds_under_an_instruction(url, expected):
 
                 vectors = [np.frombuffer(base64.b64decode(vector), "<f4") for vector in vectors]
             np.testing.assert_allclose(vectors, expected, atol=1e-5)
+        ids = tiny.backbone.tokenizer(TEXTS, add_special_tokens=False)["input_ids"]
+        decoded = [tiny.backbone.tokenizer.decode(row) for row in ids]
+        for tokens, texts in ((ids, decoded), (ids[0], decoded[:1])):
+            response = client.embeddings.with_raw_response.create(model="tiny", input=tokens).parse()
+            np.testing.assert_allclose([row.embedding for row in response.data], normalize_vectors(tiny.encode(texts)), atol=1e-5)
         (listed,) = client.models.list()
         assert listed.id == "tiny"
         assert client.models.retrieve("tiny") == listed

@@ -83,6 +83,8 @@ def test_nesting_fields_and_digits_are_bounded(client):
     deep = [b"[" * 4_000_000, b'{"input":' + b"[" * 4_000_000, b'{"a":' * 1_000_000, b'{"input":[[[1]]]}']
     for body in deep:
         assert "Nest lists and objects at most 3 deep" in get_message(post(client, "/v1/embeddings", body))
+    for path in BODIES:
+        assert "Nest lists and objects at most 3 deep" in get_message(post(client, path, deep[1]))
     many_fields = b"{" + b",".join(b'"%d": 0' % number for number in range(MAX_FIELDS + 1))
     for body in (many_fields, b'{"input": [' + many_fields, b"{" + b'"user": "a",' * (MAX_FIELDS + 1)):
         assert "Send at most 64 fields" in get_message(post(client, "/v1/embeddings", body))
