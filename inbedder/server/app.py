@@ -100,10 +100,10 @@ def _add_status(app: FastAPI) -> None:
         return {"object": "list", "data": [_describe_model(name, model.embedder) for name, model in models.items()]}
 
     @app.get("/v1/models/{model:path}", responses=routes.PROBLEMS)
-    async def retrieve_model(model: str, request: Request) -> dict[str, object]:
+    async def get_model(model: str, request: Request) -> dict[str, object]:
         """Describe one model; its name may contain slashes."""
-        served = routes.find_model(request, model)
-        return _describe_model(served.name, served.embedder)
+        served_model = routes.find_model(request, model)
+        return _describe_model(served_model.name, served_model.embedder)
 
     @app.get("/metrics", response_class=Response, responses=routes.PROBLEMS)
     async def metrics(request: Request) -> Response:
