@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from json import JSONDecodeError
@@ -31,6 +31,7 @@ MAX_FIELDS = 64
 MAX_INLINE_BYTES = 16_384
 """Maximum size of a body that is parsed at once; a thread would cost more."""
 _SPACE = re.compile(r"[ \t\n\r]*")
+_SEPARATOR = re.compile(r"[ \t\n\r]*([,:\]}])[ \t\n\r]*")
 _TOKEN_IDS = re.compile(r"\[[ \t\n\r]*[0-9][0-9, \t\n\r]*\]")
 _LONG_NUMBER = re.compile("[0-9]{20}")
 _PARSING_THREADS = ThreadPoolExecutor(2, thread_name_prefix="request body")
@@ -129,9 +130,10 @@ class BodyParser:
         if opening == "{":
             fields, end = self._parse_members(start, "}", MAX_FIELDS, partial(self._parse_field, depth=depth + 1))
             return dict(fields), end
-        match = _TOKEN_IDS.match(self.text, start)
-        if match and not _LONG_NUMBER.search(self.text, start, match.end()):
-            return self._parse_token_ids(start, match.end())
+        if match := _TOKEN_IDS.match(self.text, start):
+            self._count_token_ids(start, match.end())
+            if not _LONG_NUMBER.search(self.text, start, match.end()):
+                return self._parse_scalar(start)
         return self._parse_members(start, "]", self.max_items, partial(self._parse_value, depth=depth + 1))
 
     def _parse_scalar(self, start: int) -> tuple[Any, int]:
@@ -154,10 +156,9 @@ class BodyParser:
         while len(members) < limit:
             member, position = parse_member(position)
             members.append(member)
-            position = self._skip_space(position)
-            if self.text.startswith(closing, position):
-                return members, position + 1
-            position = self._skip_character(",", position)
+            separator, position = self._parse_separator(position, (",", closing))
+            if separator == closing:
+                return members, position
         raise _make_error("too_long", f"Send at most {limit:,} {'items' if closing == ']' else 'fields'}", self.field)
 
     def _parse_field(self, start: int, depth: int) -> tuple[tuple[str, Any], int]:
@@ -166,27 +167,27 @@ class BodyParser:
         name, end = self._parse_scalar(start)
         if depth == 1:
             self.field = name
-        value, end = self._parse_value(self._skip_character(":", self._skip_space(end)), depth)
+        value, end = self._parse_value(self._parse_separator(end, (":",))[1], depth)
         if depth == 1:
             self.field = None
         return (name, value), end
 
-    def _parse_token_ids(self, start: int, end: int) -> tuple[Any, int]:
-        """Parse a list of only digits, commas and spaces, whose length is known in advance."""
+    def _count_token_ids(self, start: int, end: int) -> None:
+        """Count the members of a list of only digits, commas and spaces before they are parsed."""
         self._num_token_ids += 1 + self.text.count(",", start, end)
         if self._num_token_ids > self.max_token_ids:
             raise _make_error("too_long", f"Send at most {self.max_token_ids:,} token ids", self.field)
-        return self._parse_scalar(start)
+
+    def _parse_separator(self, position: int, separators: Sequence[str]) -> tuple[str, int]:
+        """Parse one of the separators, and return it with the position of the next value."""
+        match = _SEPARATOR.match(self.text, position)
+        if match is None or match[1] not in separators:
+            raise JSONDecodeError(f"Expected {' or '.join(separators)}", self.text, position)
+        return match[1], match.end()
 
     def _skip_space(self, position: int) -> int:
         match = _SPACE.match(self.text, position)
         return match.end() if match else position
-
-    def _skip_character(self, character: str, position: int) -> int:
-        """Return the position of the value after a comma or colon."""
-        if not self.text.startswith(character, position):
-            raise JSONDecodeError(f"Expected {character}", self.text, position)
-        return self._skip_space(position + 1)
 
 
 def _refuse_constant(name: str) -> Any:
