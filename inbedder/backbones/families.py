@@ -71,22 +71,36 @@ FAMILIES = {
 }
 
 
+_LANGUAGE_MODELS = {
+    "causal": (modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, ("ForCausalLM", "LMHeadModel")),
+    "masked": (modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES, ("ForMaskedLM",)),
+}
+"""For each kind, transformers' classes by model type, and how the names of other classes (a repository's own) end."""
+
+
+def list_kinds(config: PretrainedConfig) -> list[str]:
+    """List the kinds that a configuration's class can be loaded as, the trained one first; empty without a known head.
+
+    The class determines the kind: FlaubertWithLMHeadModel is a masked LM. XLMWithLMHeadModel is both, and its ``causal`` decides.
+    """
+    if getattr(config, "is_encoder_decoder", False):
+        return ["seq2seq"]
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    mappings = {kind: classes for kind, (classes, _) in _LANGUAGE_MODELS.items()}
+    kinds = [kind for kind, classes in mappings.items() if architecture and classes.get(config.model_type) == architecture]
+    kinds = kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
+    kinds = kinds or [kind for kind, classes in mappings.items() if config.model_type in classes]
+    return sorted(kinds, key=lambda kind: (kind == "causal") != getattr(config, "causal", False))
+
+
 def detect_kind(config: PretrainedConfig) -> str:
     """Detect "causal", "masked" or "seq2seq" from a configuration; refuse a model without a language-model head."""
-    architecture = (getattr(config, "architectures", None) or [""])[0]
-    if getattr(config, "is_encoder_decoder", False):
-        return "seq2seq"
-    if architecture.endswith("ForMaskedLM"):
-        return "masked"
-    if architecture.endswith(("ForCausalLM", "LMHeadModel")):
-        return "causal"
-    if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
-        return "masked"
-    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        return "causal"
+    if kinds := list_kinds(config):
+        return kinds[0]
+    architecture = (getattr(config, "architectures", None) or ["unknown architecture"])[0]
     raise ModelError(
-        f"{config.model_type!r} ({architecture or 'unknown architecture'}) is not a causal, masked or encoder-decoder language "
-        "model. Choose a model with a language-model head, or name the kind: InBedder(..., backbone='masked' or 'embedding')."
+        f"{config.model_type!r} ({architecture}) is not a causal, masked or encoder-decoder language model. Choose a model with "
+        "a language-model head, or name the kind: InBedder(..., backbone='masked' or 'embedding')."
     )
 
 
@@ -140,10 +154,7 @@ def load_model(options: ModelOptions) -> LoadedModel:
 
 
 def _check_kind(kind: str, resolved: ResolvedModel) -> None:
-    """Refuse to load a language model as one of another kind; a model of unknown kind is accepted."""
-    try:
-        model_kind = detect_kind(resolved.config)
-    except ModelError:
-        return
-    if kind != model_kind and kind != "embedding":
-        raise ModelError(f"{resolved.base} is a {model_kind} LM and cannot be loaded as a {kind} one. Leave out backbone.")
+    """Refuse to load a language model as a kind that its class is not; a model of unknown kind is accepted."""
+    kinds = list_kinds(resolved.config)
+    if kinds and kind not in (*kinds, "embedding"):
+        raise ModelError(f"{resolved.base} is a {kinds[0]} LM and cannot be loaded as a {kind} one. Leave out backbone.")

@@ -14,6 +14,7 @@ from inbedder.backbones.families import detect_kind
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import ModelError
 from inbedder.options import ModelOptions
+from tests.backbones.unusual_models import make_unusual_model
 from tests.conftest import CAUSAL, GOLDEN, MASKED, TEXTS
 
 
@@ -24,11 +25,29 @@ from tests.conftest import CAUSAL, GOLDEN, MASKED, TEXTS
         (BertConfig(architectures=["BertForMaskedLM"]), "masked"),
         (BertConfig(architectures=["BertLMHeadModel"]), "causal"),
         (OPTConfig(), "causal"),
+        (AutoConfig.for_model("gpt2", architectures=["GPT2LMHeadModel"]), "causal"),
+        (AutoConfig.for_model("flaubert", architectures=["FlaubertWithLMHeadModel"]), "masked"),
+        (AutoConfig.for_model("xlm", architectures=["XLMWithLMHeadModel"]), "masked"),
+        (AutoConfig.for_model("xlm", architectures=["XLMWithLMHeadModel"], causal=True), "causal"),
         (AutoConfig.for_model("t5", architectures=["T5ForConditionalGeneration"]), "seq2seq"),
     ],
 )
 def test_the_kind_comes_from_the_configuration(config, kind):
     assert detect_kind(config) == kind
+
+
+@pytest.mark.parametrize("model_type", ["xlm", "flaubert"])
+def test_a_masked_lm_whose_class_ends_in_lm_head_model_fills_masks(model_type, tmp_path):
+    folder = make_unusual_model(model_type, tmp_path)
+    model, named = InBedder(folder), InBedder(folder, backbone="masked")
+    assert model.backbone.kind == named.backbone.kind == "masked"
+    assert np.array_equal(model.encode(TEXTS, "What?"), named.encode(TEXTS, "What?"))
+    assert len(set(model.answer(TEXTS, "What?"))) > 1
+
+
+def test_an_explicit_backbone_wins_where_the_class_is_both(tmp_path):
+    folder = make_unusual_model("xlm", tmp_path)
+    assert InBedder(folder, backbone="causal").backbone.kind == "causal"
 
 
 def test_a_model_without_language_head_is_refused():
