@@ -18,6 +18,7 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _TABLES = ("config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "added_tokens.json")
+"""The JSON files of a model that transformers reads."""
 
 
 def check_sums(name: str, revision: str | None = None) -> None:
@@ -25,16 +26,17 @@ def check_sums(name: str, revision: str | None = None) -> None:
     check_checksums(lambda file: find_model_file(name, file, revision))
 
 
-def check_json_files(folder: Path) -> None:
-    """Refuse a folder with a damaged JSON file, which transformers would ignore or report without its name."""
-    for file in _TABLES:
-        if (folder / file).is_file():
-            read_json_object(folder / file)
+def check_json_files(name: str, revision: str | None = None) -> None:
+    """Refuse a folder or hub id with a damaged JSON file, which transformers would ignore, or one that asks for foreign code."""
+    folder = Path(name)
+    paths = {find_model_file(name, file, revision) for file in _TABLES} | set(folder.glob("sentence_*_config.json"))
+    for path in sorted(path for path in paths if path is not None):
+        read_json_object(path)
 
 
-def check_not_adapter(name: str) -> None:
+def check_not_adapter(name: str, revision: str | None = None) -> None:
     """Refuse a base (folder or hub id) that is itself an adapter, because transformers would load it with unchecked weights."""
-    if find_model_file(name, ADAPTER_CONFIG, None) is not None:
+    if find_model_file(name, ADAPTER_CONFIG, revision) is not None:
         raise ModelError(f"{name} is itself an adapter, so it cannot be the base of another. Merge it into its base first.")
 
 

@@ -11,12 +11,23 @@ from typing import Any
 from huggingface_hub import hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
 
-from inbedder.errors import ModelError
+from inbedder.errors import ModelError, format_value
 
 SETTINGS_FILE = "inbedder.json"
 MODULES_FILE = "modules.json"
 PAIRS_FILE = "conditional.json"
 CONFIG_FILES = ("config.json", "adapter_config.json")
+LOCAL_IMPLEMENTATIONS = (
+    "eager",
+    "sdpa",
+    "flex_attention",
+    "flash_attention_2",
+    "flash_attention_3",
+    "batched_mm",
+    "grouped_mm",
+    "paged|eager",
+)
+"""Implementations of attention and experts that are installed code; transformers fetches any other from a hub repository."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +77,40 @@ def find_model_file(name: str, file: str, revision: str | None) -> Path | None:
         raise make_load_error(name, error) from error
 
 
+def find_commit(name: str, revision: str | None) -> str | None:
+    """Resolve a branch, tag or commit of a hub id to its commit; None for a folder."""
+    path = None if Path(name).is_dir() else find_model_file(name, "config.json", revision)
+    return revision if path is None else path.parent.name
+
+
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object; refuse any other with a ModelError."""
+    """Read a JSON file that holds an object and asks for no code from elsewhere; refuse any other with a ModelError."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
             raise ValueError("it must hold an object, {...}")
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} is damaged ({error}). Download the model again, or save it again.") from error
+    _check_implementations(path, values)
     return values
+
+
+def _check_implementations(path: Path, values: dict[str, Any]) -> None:
+    """Refuse a configuration that asks for attention or experts of another repository, at any depth, such as "x/kernels"."""
+    entries: list[tuple[str, Any]] = list(values.items())
+    while entries:
+        key, value = entries.pop()
+        if isinstance(value, dict | list):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            prefix = f"{key}." if "_implementation" in key else ""
+            entries += [(f"{prefix}{name}", item) for name, item in items]
+        elif "_implementation" not in key or "cache_implementation" in key:
+            continue
+        elif isinstance(value, str) and value not in LOCAL_IMPLEMENTATIONS:
+            raise ModelError(
+                f"{path} sets {format_value(key)} to {format_value(value)}, which would run code of another repository. Remove "
+                'it, or set it to "sdpa".'
+            )
 
 
 _SETTING_TYPES: dict[str, type] = {

@@ -154,7 +154,7 @@ def find_sentence_folder(name: str) -> Path:
 
 def _check_files(folder: Path) -> None:
     """Refuse a folder in which sentence-transformers, transformers or peft would open a pickle or files elsewhere."""
-    check_json_files(folder)
+    check_json_files(str(folder))
     for index in folder.glob("*.safetensors.index.json"):
         check_index(index, folder)
     if (folder / ADAPTER_CONFIG).is_file():
@@ -162,6 +162,7 @@ def _check_files(folder: Path) -> None:
         if not (folder / "config.json").is_file():
             base = str(read_json_object(folder / ADAPTER_CONFIG).get("base_model_name_or_path"))
             check_not_adapter(base)
+            check_json_files(base)
             check_weights(base)
     if any(folder.glob("pytorch_model*.bin*")) and not any((folder / file).is_file() for file in (WEIGHTS, INDEX)):
         raise make_weights_error(folder)

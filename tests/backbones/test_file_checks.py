@@ -9,7 +9,7 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, modeling_utils
 
 from inbedder import InBedder
 from inbedder.backbones import vllm
@@ -240,6 +240,61 @@ def test_a_pickled_adapter_within_a_sentence_model_is_refused(
         for load in [*sentence_loaders, InBedder]:
             with pytest.raises((ModelError, RecipeError), match=r"does not load pickled weights \(adapter_model.bin\)"):
                 load(copy)
+
+
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("config.json", {"attn_implementation": "x/kernels"}),
+        ("config.json", {"_attn_implementation": "x/kernels"}),
+        ("config.json", {"_attn_implementation_internal": "x/kernels:attend"}),
+        ("config.json", {"_attn_implementation": {"": "sdpa", "text_config": "x/kernels"}}),
+        ("config.json", {"text_config": {"attn_implementation": "paged|x/kernels"}}),
+        ("config.json", {"experts_implementation": "sonic-moe"}),
+        ("config.json", {"layers": [{"_experts_implementation": "x/kernels"}]}),
+        ("generation_config.json", {"attn_implementation": "x/kernels"}),
+        ("tokenizer_config.json", {"attn_implementation": "x/kernels"}),
+    ],
+)
+def test_a_kernel_of_another_repository_is_refused(make_model, tmp_path, monkeypatch, file, values):
+    def refuse(*_args, **_options):
+        raise AssertionError("transformers fetched a kernel")
+
+    monkeypatch.setattr(modeling_utils, "lazy_import_flash_attention", refuse)
+    copy = shutil.copytree(make_model("opt"), tmp_path / "copy")
+    settings = json.loads((copy / file).read_text()) if (copy / file).is_file() else {}
+    (copy / file).write_text(json.dumps({**settings, **values}))
+    with pytest.raises(ModelError, match=rf"{file} sets '.*_implementation.*' to '.*', which would run code of another"):
+        InBedder(copy)
+
+
+@pytest.mark.parametrize("on_the_base", [False, True])
+def test_a_kernel_in_an_adapter_or_its_base_is_refused(make_model, tmp_path, on_the_base):
+    base = shutil.copytree(make_model("bert"), tmp_path / "base")
+    adapter = make_adapter(make_model("bert"), tmp_path / "adapter")
+    file = base / "config.json" if on_the_base else adapter / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "attn_implementation": "x/kernels"}))
+    (adapter / "inbedder.json").write_text(json.dumps({"base": str(base)}))
+    with pytest.raises(ModelError, match="which would run code of another repository"):
+        InBedder(adapter)
+
+
+def test_a_kernel_of_a_sentence_model_is_refused_by_all_loaders(make_sentence_model, sentence_loaders, tmp_path):
+    for number, file in enumerate(("config.json", "sentence_bert_config.json")):
+        copy = shutil.copytree(make_sentence_model(), tmp_path / str(number))
+        settings = json.loads((copy / file).read_text())
+        (copy / file).write_text(json.dumps({**settings, "model_args": {"attn_implementation": "x/kernels"}}))
+        for load in [*sentence_loaders, InBedder]:
+            with pytest.raises((ModelError, RecipeError), match="which would run code of another repository"):
+                load(copy)
+
+
+def test_implementations_that_are_installed_code_are_accepted(make_model, tmp_path):
+    copy = shutil.copytree(make_model("opt"), tmp_path / "copy")
+    settings = json.loads((copy / "config.json").read_text()) | {"attn_implementation": "eager"}
+    (copy / "config.json").write_text(json.dumps(settings))
+    (copy / "generation_config.json").write_text(json.dumps({"cache_implementation": "static"}))
+    assert InBedder(copy).encode("a", "What?").shape == (32,)
 
 
 @pytest.mark.parametrize("path", ["../elsewhere", "/etc", "1_Pooling/../../elsewhere"])
