@@ -257,9 +257,14 @@ class ModelOptions(_CheckedOptions):
         shared=True,
     )
     revision: str | None = _make_option(None, "Branch, tag or commit of a model on the Hugging Face Hub.", check=check_string)
+    base_revision: str | None = _make_option(
+        None,
+        "Branch, tag or commit of an adapter's base on the Hugging Face Hub; default: the adapter's own setting.",
+        check=check_string,
+    )
     trust_remote_code: bool = _make_option(
         False,
-        "Run Python code from the model's repository. Read it first.",
+        "Run Python code from the model's repository, never from that of an adapter's base. Read it first.",
         check=check_bool,
         kind=bool,
         flags=("--trust-remote-code",),

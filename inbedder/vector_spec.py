@@ -15,7 +15,7 @@ from typing import Any
 from inbedder.errors import InbedderError, InputError, format_value
 from inbedder.options import EncodingOptions, get_option_info
 
-LOCATION_FIELDS = ("model", "hub_revision")
+LOCATION_FIELDS = ("model", "hub_revision", "base_revision")
 """Fields that locate the files, whatever they contain: they are not part of the key and are never compared."""
 ROUNDING_FIELDS = ("precision",)
 """Fields that change only the last digits of a vector: part of the key, but vectors that differ in them are comparable."""
@@ -54,6 +54,8 @@ class VectorSpec:
     """Revision of the model that embeds answers, for re-enc."""
     second_model: VectorSpec | None = None
     """The spec of the model whose vectors are appended."""
+    base_revision: str | None = None
+    """The commit of an adapter's base on the hub, which a reload uses again; None for any other model."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the spec to lists, dictionaries, strings and numbers.
@@ -219,8 +221,9 @@ class VectorSpec:
             InputError: When an option does not fit the model.
         """
         stored = {option.name: getattr(self.encoding, option.name) for option in fields(EncodingOptions)}
-        stored |= {"model": self.model, "revision": self.hub_revision, "backbone": self.backbone}
-        return load_model(**stored | {"quantization": self.quantization} | options)
+        stored |= {"model": self.model, "revision": self.hub_revision, "base_revision": self.base_revision}
+        stored |= {"backbone": self.backbone, "quantization": self.quantization}
+        return load_model(**stored | options)
 
 
 def _convert_tuples(value: Any) -> Any:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_adapter_weights
 from inbedder.backbones.hub import Settings, find_model_file, read_json_object
-from inbedder.errors import MissingExtraError, ModelError
+from inbedder.errors import MissingExtraError, ModelError, format_value
 from inbedder.models.checksums import CHECKSUMS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def find_adapter_folder(name: str, revision: str | None) -> str | None:
 
 
 def read_config(adapter: Path) -> dict[str, Any]:
-    """Read ``adapter_config.json``; refuse a damaged file, an unknown kind, and a LoRA whose rank or alpha is not positive."""
+    """Read ``adapter_config.json``; refuse a damaged file, an unknown kind, a LoRA without rank or alpha, an odd revision."""
     path = adapter / ADAPTER_CONFIG
     config = read_json_object(path)
     if config.get("peft_type") not in MERGEABLE_KINDS:
@@ -59,6 +59,8 @@ def read_config(adapter: Path) -> dict[str, Any]:
         raise ModelError(
             f"r and lora_alpha in {path} are {rank!r} and {alpha!r}; they must be positive numbers. Save the adapter again."
         )
+    if not isinstance(config.get("revision"), str | None):
+        raise ModelError(f"revision in {path} is {format_value(config['revision'])}; it must be a commit. Correct it.")
     return config
 
 

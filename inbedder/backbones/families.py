@@ -89,8 +89,9 @@ def list_kinds(config: PretrainedConfig) -> list[str]:
     mappings = {kind: classes for kind, (classes, _) in _LANGUAGE_MODELS.items()}
     kinds = [kind for kind, classes in mappings.items() if architecture and classes.get(config.model_type) == architecture]
     kinds = kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
-    kinds = kinds or [kind for kind, classes in mappings.items() if config.model_type in classes]
-    return sorted(kinds, key=lambda kind: (kind == "causal") != getattr(config, "causal", False))
+    if kinds:
+        return sorted(kinds, key=lambda kind: (kind == "causal") != getattr(config, "causal", False))
+    return [kind for kind in ("masked", "causal") if config.model_type in mappings[kind]][:1]
 
 
 def detect_kind(config: PretrainedConfig) -> str:

@@ -20,9 +20,9 @@ from transformers.utils import logging
 from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
 from inbedder.backbones.file_checks import check_adapter_weights, check_json_files, check_not_adapter, check_sums, check_weights
 from inbedder.backbones.forks import limit_threads_after_fork
-from inbedder.backbones.hub import Settings, make_load_error, read_settings
+from inbedder.backbones.hub import Settings, find_commit, make_load_error, read_settings
 from inbedder.backbones.revision import WeightFiles
-from inbedder.errors import MissingExtraError, ModelError
+from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
 
@@ -127,21 +127,24 @@ def find_model(options: ModelOptions) -> ResolvedModel:
         raise ModelError(f"{name} is a file. Give the folder with config.json and model.safetensors, or a .gguf file.")
     settings, adapter = read_settings(name, options.revision), find_adapter_folder(name, options.revision)
     check_sums(name, options.revision)
-    base = name
+    base, revision = name, options.revision
     if adapter is not None:
-        read_config(Path(adapter))
+        adapter_config = read_config(Path(adapter))
         check_adapter_weights(Path(adapter))
         base = resolve_name(read_base_name(adapter, settings))
-        check_not_adapter(base)
-        check_sums(base)
-    hub_kwargs: dict[str, Any] = {"trust_remote_code": options.trust_remote_code}
-    if adapter is None and options.revision:
-        hub_kwargs["revision"] = options.revision
-    check_json_files(Path(base))
+        revision = options.base_revision or adapter_config.get("revision")
+    elif options.base_revision is not None:
+        raise InputError(f"base_revision is for adapters, and {format_value(name)} is not one. Set revision instead.")
+    commit = find_commit(base, revision)  # all files are loaded from one commit
+    if adapter is not None:
+        check_not_adapter(base, commit)
+        check_sums(base, commit)
+    hub_kwargs: dict[str, Any] = {"trust_remote_code": options.trust_remote_code and adapter is None}  # trust is not handed on
+    if commit is not None:
+        hub_kwargs["revision"] = commit
+    check_json_files(base, commit)
     config = _read("config.json", base, lambda: AutoConfig.from_pretrained(base, **hub_kwargs))
-    if (commit := getattr(config, "_commit_hash", None)) and not Path(base).is_dir():
-        hub_kwargs["revision"] = commit  # load all files from the configuration's commit
-    check_weights(base, hub_kwargs.get("revision"), getattr(config, "transformers_weights", None))
+    check_weights(base, commit, getattr(config, "transformers_weights", None))
     files = WeightFiles.of(base, adapter, commit, modules=options.kind == "embedding")
     tokenizer = _read("tokenizer.json", base, lambda: AutoTokenizer.from_pretrained(base, **hub_kwargs))
     _check_tokenizer(tokenizer, config, base)
@@ -156,8 +159,8 @@ def _read(file: str, base: str, load: Callable[[], Any]) -> Any:
         reason = " ".join(str(error).split()) or type(error).__name__
         if "trust_remote_code" in reason:
             raise ModelError(
-                f"{base} contains its own code, which inbedder does not run. Review it, then set trust_remote_code=True. "
-                f"({reason[:400]})"
+                f"{base} contains its own code, which inbedder does not run. Review it, then set trust_remote_code=True, which "
+                f"counts for a model and not for the base of an adapter. ({reason[:400]})"
             ) from error
         if not (Path(base) / "config.json").is_file():
             raise make_load_error(base, error) from error

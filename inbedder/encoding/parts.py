@@ -218,6 +218,7 @@ def describe_model(options: Options, settings: Settings, backbone: Backbone, sec
         base_encoder=None if settings.base_encoder is None else get_files_revision(settings.base_encoder),
         reencoder=None if encoding.reencoding is None else find_reencoder_revision(encoding.reencoding.encoder),
         second_model=None if second_model is None else second_model.spec,
+        base_revision=backbone.weight_files.commit if backbone.adapter is not None else None,
     )
 
 

@@ -108,4 +108,4 @@ class AnswerVectors(InputModule):
             model_name_or_path, subfolder=subfolder, local_files_only=bool(options.get("local_files_only")), **repository_options
         )
         spec = VectorSpec.from_json((Path(str(folder)) / SPEC_FILE).read_text(encoding="utf-8"))
-        return cls(spec.load(InBedder, model=str(folder), revision=None))
+        return cls(spec.load(InBedder, model=str(folder), revision=None, base_revision=None))
