@@ -13,6 +13,8 @@ Vectors = NDArray[np.float32]
 V = TypeVar("V", bound=NDArray[np.float32])
 MIN_NORM = 1e-12
 """Shorter vectors are treated as zero vectors, whose cosine with any vector is 0."""
+MIN_RELATIVE_SUM = 1e-4
+"""Shorter sums, relative to the longer summand, are rounding (about 1e-6 in float32, which differs by batch) and become zero."""
 
 
 class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
@@ -36,13 +38,36 @@ def normalize_vectors(vectors: Any) -> NDArray[Any]:
     """Scale vectors to length 1; zero vectors stay zero.
 
     Args:
-        vectors: float, shape (..., d).
+        vectors: Numbers, shape (..., d).
 
     Returns:
-        A new array of the same shape and dtype.
+        A new array of the same shape: float64 for float64, else float32, because integers and half precision hold no directions.
     """
-    array = np.asarray(vectors)
+    array = as_float_vectors(vectors)
     return np.asarray(array / np.maximum(np.linalg.norm(array, axis=-1, keepdims=True), MIN_NORM), dtype=array.dtype)
+
+
+def as_float_vectors(vectors: Any) -> NDArray[Any]:
+    """Convert vectors of any numbers to float32; float32 and float64 are returned as they are, with an array's subclass."""
+    array = np.asanyarray(vectors)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
+
+
+def add_vectors(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
+    """Add vectors; a sum that is only rounding becomes exactly zero, so that scaling it to length 1 does not invent a direction.
+
+    Args:
+        first: float, shape (..., d).
+        second: float, shape (..., d); negative to subtract.
+
+    Returns:
+        The sums, of the same shape; zero where they are shorter than ``MIN_RELATIVE_SUM`` of the longer summand.
+    """
+    first, second = np.asarray(first), np.asarray(second)
+    sums = first + second
+    lengths, first_lengths, second_lengths = (np.linalg.norm(array, axis=-1, keepdims=True) for array in (sums, first, second))
+    sums[(lengths < MIN_RELATIVE_SUM * np.maximum(first_lengths, second_lengths))[..., 0]] = 0
+    return np.asarray(sums)
 
 
 def check_finite(vectors: V) -> V:
@@ -108,9 +133,8 @@ def similarity(a: Any, b: Any) -> Vectors:
         >>> InBedder.similarity([[1.0, 0.0]], [[0.0, 2.0], [3.0, 0.0]]).tolist()
         [[0.0, 1.0]]
     """
-    rows, columns = (normalize_vectors(np.atleast_2d(np.asarray(side, dtype=np.float32))) for side in (a, b))
-    product: Vectors = rows @ columns.T
-    return product
+    rows, columns = (normalize_vectors(np.atleast_2d(as_float_vectors(side))) for side in (a, b))
+    return np.asarray(rows @ columns.T, dtype=np.float32)
 
 
 def pack_vector(vector: Vectors) -> bytes | None:

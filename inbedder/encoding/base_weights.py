@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from inbedder.vectors import Vectors, compute_row_cosines, normalize_vectors
+from inbedder.vectors import Vectors, add_vectors, compute_row_cosines, normalize_vectors
 
 PROBES = (
     "The flight was delayed by three hours and nobody told us why.",
@@ -98,5 +98,5 @@ def add_base_vectors(instructed_vectors: Vectors, base_vectors: Vectors, weights
     Returns:
         float32, shape (..., d): sums of length 1; where the weight is 0, the instructed vector unchanged.
     """
-    sums = normalize_vectors(instructed_vectors) + weights * normalize_vectors(base_vectors)
+    sums = add_vectors(normalize_vectors(instructed_vectors), weights * normalize_vectors(base_vectors))
     return np.where(weights > 0, normalize_vectors(sums), instructed_vectors).astype(np.float32)

@@ -5,7 +5,7 @@
     v(x, i) = [unit(v(x, i)), unit(u(x, i))]                 beside: u is the second model
     v(x, i) = unit(v(x, i))                                  normalize
 
-with s(x, i) the pooled states of text x under question i.
+with s(x, i) the pooled states of text x under question i. A difference or sum that is only rounding is exactly zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.protocols import Encoder
 from inbedder.errors import ModelError
 from inbedder.options import EncodingOptions
-from inbedder.vectors import Vectors, check_finite, concatenate_vectors
+from inbedder.vectors import Vectors, add_vectors, check_finite, concatenate_vectors
 
 MAX_CACHED_QUESTIONS = 1024
 """Maximum number of questions whose own vector is cached."""
@@ -128,7 +128,8 @@ class Combiner:
         question_vectors = self.question_cache.question_vectors.find(distinct_questions, filter_words, self._pool_states)
         for number in range(len(vectors)):
             if rows := [row for row, row_questions in enumerate(questions) if row_questions[number] in distinct_questions]:
-                vectors[number, rows] -= [question_vectors[questions[row][number]] for row in rows]
+                own_vectors = np.stack([question_vectors[questions[row][number]] for row in rows])
+                vectors[number, rows] = add_vectors(vectors[number, rows], -own_vectors)
 
     def _add_base_vectors(
         self, base_encoder: Encoder, vectors: Vectors, texts: Sequence[str], questions: Questions, run_options: RunOptions

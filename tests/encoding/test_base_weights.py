@@ -150,6 +150,7 @@ def test_several_questions_at_once_and_no_texts(both):
 def test_the_question_vector_is_subtracted_first(folder, both):
     _, plain_model = both
     differences = plain_model.encode(TEXTS, MIDDLE) - plain_model.encode("", MIDDLE)
+    differences[TEXTS.index("")] = 0  # exactly, whatever the rounding in its batch
     model = InBedder(folder, subtract_instruction=True)
     assert_close(
         model.encode(TEXTS, MIDDLE),

@@ -1,0 +1,85 @@
+"""Normalisation, sums and cosines of vectors of every dtype, and vectors that do not depend on the batch."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inbedder import InBedder
+from inbedder.encoding.base_weights import BaseWeights
+from inbedder.vectors import add_vectors, compute_row_cosines, normalize_vectors, similarity
+from tests.conftest import blobs
+
+DTYPES = ["int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64"]
+BLANKS = ["", " ", "\n\t", "\u200b", "\ufeff", "\u2060\u200d", "\x00"]
+WORDS = ["I love cats", "I love cats", "I love dogs", "The delivery was late and the box was crushed, but the lamp works."]
+QUESTION = "What is it about?"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_directions_are_those_of_float32_whatever_the_dtype(dtype):
+    vectors = (np.abs(blobs((3, 3))) * 100).astype(dtype)
+    expected = normalize_vectors(vectors.astype(np.float32))
+    directions = normalize_vectors(vectors)
+    assert directions.dtype == ("float64" if dtype == "float64" else "float32")
+    assert np.allclose(directions, expected, atol=1e-6)
+    assert np.allclose(np.linalg.norm(directions, axis=1), 1, atol=1e-6)
+    assert np.allclose(similarity(vectors, vectors), expected @ expected.T, atol=1e-6)
+    assert np.allclose(compute_row_cosines(vectors, vectors), 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_zero_vector_stays_zero_whatever_the_dtype(dtype):
+    assert not normalize_vectors(np.zeros((2, 3), dtype=dtype)).any()
+    assert similarity(np.zeros(3, dtype=dtype), np.ones(3, dtype=dtype)) == 0
+
+
+def test_lengths_beyond_half_precision_do_not_overflow():
+    vectors = np.full((2, 400), 60000, dtype=np.float16)
+    assert np.allclose(normalize_vectors(vectors), 0.05)
+
+
+def test_a_sum_that_is_only_rounding_is_exactly_zero():
+    first = np.array([[3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [1e-9, 0.0]], dtype=np.float32)
+    second = np.array([[-3.0, -4.0004], [-3.0, -4.001], [0.0, 0.0], [1e-9, 0.0]], dtype=np.float32)
+    sums = add_vectors(first, second)
+    assert not sums[0].any()
+    assert sums[1].any() and sums[1, 1] < 0
+    assert not sums[2].any()
+    assert sums[3, 0] == np.float32(2e-9)
+
+
+@pytest.fixture(scope="module", params=["subtract", "generic", "second model"])
+def model(request, make_model, tmp_path_factory):
+    """A model whose vectors are scaled differences, one that adds its base encoder's, and one with two models' vectors."""
+    subtracting = {"subtract_instruction": True, "normalize": True}
+    if request.param == "subtract":
+        return InBedder(make_model("bert"), **subtracting)
+    if request.param == "second model":
+        return InBedder(make_model("opt"), beside=make_model("roberta"), **subtracting)
+    folder = shutil.copytree(make_model("bert"), tmp_path_factory.mktemp("model") / "copy")
+    settings = {"base_encoder": make_model("headless-bert"), "add_generic": True}
+    (folder / "inbedder.json").write_text(json.dumps(settings))
+    return InBedder(folder, **subtracting)
+
+
+@given(neighbours=st.lists(st.sampled_from([*BLANKS, *WORDS]), max_size=5), text=st.sampled_from([*BLANKS, *WORDS]))
+@settings(max_examples=25)
+def test_neighbours_and_their_order_never_change_a_vector(model, neighbours, text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseWeights, "find_weights", lambda _self, instructions, *_args: dict.fromkeys(instructions, 0.5))
+        expected = model.encode([text], QUESTION)[0]
+        for texts in ([text, *neighbours], [*neighbours, text], [*neighbours, text, text, *neighbours]):
+            vectors = model.encode(texts, QUESTION)
+            assert np.abs(vectors[[row for row, other in enumerate(texts) if other == text]] - expected).max() < 1e-5
+
+
+def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model):
+    model = InBedder(make_model("bert"), subtract_instruction=True, normalize=True)
+    for text in ("", " ", "\u200b"):
+        vector = model.encode([text], QUESTION)[0]
+        assert np.array_equal(vector, model.encode([text, *WORDS], QUESTION)[0])
+        assert not vector.any()
