@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from inbedder.errors import InputError, ModelError, format_value
@@ -189,36 +189,54 @@ def check_columns(name: str, columns: Any) -> dict[str, list[Any]]:
     return {str(column): check_list(str(column), columns[column]) for column in names}
 
 
-def check_vectors(name: str, values: Any, count: int) -> NDArray[Any]:
+def check_vectors(name: str, values: Any, texts: Sequence[str]) -> NDArray[Any]:
     """Check vectors that the caller passes instead of having them computed.
 
     Args:
         name: The argument's name, for the message.
-        values: An array, or anything that numpy converts to one.
-        count: The number of texts, which is the number of vectors required.
+        values: An array, or anything that numpy converts to one; integers and half precision become float32.
+        texts: The texts of the vectors.
 
     Returns:
-        The vectors, shape (count, d). An array is returned as it is.
+        The vectors, float32 or float64, shape (len(texts), d), as the same object if the dtype allows.
 
     Raises:
-        InputError: When ``values`` is not numeric, contains NaN or infinite numbers, or has another number of rows.
+        InputError: When ``values`` is not numeric, contains NaN or infinite numbers, has another number of rows, or has a zero
+            row for a text that is not blank.
     """
     import numpy as np
 
+    from inbedder.vectors import MIN_NORM, as_float_vectors
+
     try:
         vectors: NDArray[Any] = np.asanyarray(values)
-        starts = range(0, len(vectors), ROWS_PER_BLOCK)
-        is_finite = all(np.isfinite(vectors[start : start + ROWS_PER_BLOCK]).all() for start in starts)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError):  # rows of different lengths
         raise InputError(f"{name} must be an array of numbers, one row per text.") from None
-    if vectors.ndim != 2 or len(vectors) != count:
-        raise InputError(f"{count} texts but {name} of shape {vectors.shape}: pass one vector per text, shape ({count}, d).")
-    if not is_finite:
-        bad_rows = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if vectors.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be an array of numbers, one row per text.")
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        shape = f"({len(texts)}, d)"
+        raise InputError(f"{len(texts)} texts but {name} of shape {vectors.shape}: pass one vector per text, shape {shape}.")
+    vectors = as_float_vectors(vectors)
+    blocks = (vectors[start : start + ROWS_PER_BLOCK] for start in range(0, len(vectors), ROWS_PER_BLOCK))
+    lengths = np.concatenate([np.zeros(0), *(np.linalg.norm(block, axis=1) for block in blocks)])
+    if len(bad_rows := np.flatnonzero(~np.isfinite(lengths))):
         raise InputError(
-            f"{name}: {len(bad_rows)} rows contain NaN or infinite numbers (first: row {bad_rows[0]}). Embed these texts again."
+            f"{name}: {len(bad_rows)} rows contain NaN or infinite numbers, or numbers too large to square (first: row "
+            f"{bad_rows[0]}). Embed these texts again."
+        )
+    zero_rows = [row for row in np.flatnonzero(lengths < MIN_NORM).tolist() if not is_blank_text(texts[row])]
+    if zero_rows:
+        raise InputError(
+            f"{name}: {len(zero_rows)} rows are zero, though their texts are not blank (first: row {zero_rows[0]}, "
+            f"{format_value(texts[zero_rows[0]])}). A zero vector has no direction: embed these texts again, or leave them out."
         )
     return vectors
+
+
+def is_blank_text(text: str) -> bool:
+    """Return whether a text has only white space, control characters and characters without width."""
+    return not any(character.isprintable() and not character.isspace() for character in text)
 
 
 def _describe_range(minimum: int | None, maximum: int | None) -> str:

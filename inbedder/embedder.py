@@ -376,7 +376,7 @@ class InBedder:
         if isinstance(texts, str):
             raise InputError("encode_guided takes a list of texts, not one string.")
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        generic = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, len(rows))
+        generic = self.encode(rows, **options) if generic is None else check_vectors("generic", generic, rows)
         vectors = encode_guided(
             lambda indices: self.encode([rows[i] for i in indices], instruction, **options), generic, sample=sample, seed=seed
         )

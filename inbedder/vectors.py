@@ -49,7 +49,7 @@ def normalize_vectors(vectors: Any) -> NDArray[Any]:
 
 def as_float_vectors(vectors: Any) -> NDArray[Any]:
     """Convert vectors of any numbers to float32; float32 and float64 are returned as they are, with an array's subclass."""
-    array = np.asanyarray(vectors)
+    array: NDArray[Any] = np.asanyarray(vectors)
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 

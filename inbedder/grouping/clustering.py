@@ -90,7 +90,7 @@ def cluster(
     check_groups(k, len(rows), method, min_size)
     seed = check_seed("seed", seed)
     if embeddings is not None:
-        check_vectors("embeddings", embeddings, len(rows))
+        embeddings = check_vectors("embeddings", embeddings, rows)
     wordings = _check_question_wordings(instruction, embeddings)
     embedder = model if isinstance(model, InBedder) else InBedder(model or "mini")
     namer = find_namer(namer, embedder)
@@ -100,7 +100,7 @@ def cluster(
     if wordings:
         vectors, instruction = encode_wordings(embedder, rows, wordings, **options)
     else:
-        vectors = embedder.encode(rows, instruction, **options) if embeddings is None else np.asanyarray(embeddings)
+        vectors = embedder.encode(rows, instruction, **options) if embeddings is None else embeddings
     question = None if instruction is None else str(instruction)
     groups = partition(vectors, k, seed, method=method, min_size=min_size)
     answers = _answer_rows(embedder, rows, question, _choose_rows_to_answer(rows, vectors, groups.labels), options)

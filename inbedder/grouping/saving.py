@@ -305,7 +305,7 @@ class Grouping:
         if embeddings is None:
             vectors = self.provenance.encode(self.model, texts, **options)
         else:
-            vectors = normalize_vectors(check_vectors("embeddings", embeddings, len(texts)))
+            vectors = normalize_vectors(check_vectors("embeddings", embeddings, texts))
         if vectors.shape[1] != self.centres.shape[1]:
             width = self.centres.shape[1]
             raise InputError(f"The groups have vectors of {width} dimensions, but these have {vectors.shape[1]}.")

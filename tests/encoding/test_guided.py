@@ -90,6 +90,14 @@ def test_a_model_maps_from_its_general_purpose_vectors(make_model):
         model.encode_guided(texts, "What?", generic=np.zeros((3, 4), np.float32))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_general_purpose_vectors_of_any_dtype_map_like_float32(make_model, dtype):
+    model, texts = InBedder(make_model("bert")), [f"text {number}" for number in range(60)]
+    generic = (np.random.default_rng(0).normal(size=(60, 6)) * 40).astype(dtype)
+    expected = model.encode_guided(texts, "What?", sample=50, generic=generic.astype(np.float32))
+    assert np.allclose(model.encode_guided(texts, "What?", sample=50, generic=generic), expected, atol=1e-5)
+
+
 def test_arrays_derived_from_guided_vectors_have_no_metadata(make_lookup):
     import copy
     import pickle

@@ -53,6 +53,37 @@ def test_auto_merges_groups_with_equal_answers_and_a_given_k_notes_them(make_mod
     assert "Groups 1 and 2 do not differ in their answers (mostly 'positive')" in result.notes[0]
 
 
+@pytest.mark.parametrize(("dtype", "length"), [("int8", 127), ("uint8", 255), ("int32", 9000), ("float16", 300), ("float64", 1)])
+@pytest.mark.parametrize("options", [{"k": 2}, {"k": "auto"}, {"k": 3, "method": "agglomerative"}, {"method": "hdbscan"}])
+def test_vectors_of_any_dtype_give_the_groups_of_float32(model, dtype, length, options):
+    texts = [f"text {i}" for i in range(50)]
+    vectors = (np.abs(np.pad(blobs((20, 30)), ((0, 0), (0, 24)))) * length).round(0 if dtype != "float64" else 9).astype(dtype)
+    expected = cluster(texts, None, model, embeddings=vectors.astype(np.float32), **options)
+    result = cluster(texts, None, model, embeddings=vectors, **options)
+    assert np.array_equal(result.labels, expected.labels)
+    assert result.sizes[:2] == expected.sizes[:2]
+    assert len(result.sizes) > 1
+    assert result.embeddings.dtype == ("float64" if dtype == "float64" else "float32")
+    assert result.examples == expected.examples
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32"])
+def test_a_zero_row_is_named_unless_its_text_is_blank(model, dtype):
+    vectors = np.pad((blobs((12, 12)) * 100).astype(dtype), ((0, 0), (0, 24)))
+    vectors[7] = 0
+    texts = [f"text {i}" for i in range(24)]
+    with pytest.raises(InputError, match=r"embeddings: 1 rows are zero, though .* not blank \(first: row 7, 'text 7'\)"):
+        cluster(texts, None, model, k=2, embeddings=vectors)
+    texts[7] = " \u200b"
+    assert len(cluster(texts, None, model, k=2, embeddings=vectors).labels) == 24
+
+
+@pytest.mark.parametrize("vectors", [np.array([["a"], ["b"]]), np.array([[1j], [2j]]), np.array([[None], [1.0]]), [[1], [1, 2]]])
+def test_vectors_that_are_no_numbers_are_refused(model, vectors):
+    with pytest.raises(InputError, match="embeddings must be an array of numbers"):
+        cluster(["a", "b"], None, model, k=2, embeddings=vectors)
+
+
 def test_labels_of_several_columns_are_compared(model):
     labels = {"place": list("aabbaab"), "mood": ["x", None, float("nan"), " ", "", "x", "y"]}
     result = cluster(TEXTS, "What?", model=model, k=2, given_labels=labels)

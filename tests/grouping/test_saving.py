@@ -83,6 +83,21 @@ def test_about_five_percent_of_texts_like_the_stored_ones_do_not_fit(grouping):
     assert assignment.labels.tolist() == [number for number, size in enumerate(SIZES) for _ in range(10 * size)]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16"])
+def test_vectors_of_any_dtype_are_assigned_like_float32(model, result, dtype):
+    vectors = (blobs(SIZES, seed=1) * 120).astype(dtype)
+    expected = Grouping.of(result).assign(TEXTS, embeddings=vectors.astype(np.float32))
+    assignment = Grouping.of(result).assign(TEXTS, embeddings=vectors)
+    assert np.array_equal(assignment.labels, expected.labels)
+    assert np.allclose(assignment.typicality, expected.typicality)
+    assert len(set(assignment.labels)) == 3
+
+
+def test_a_zero_row_is_not_assigned_to_any_group(result):
+    with pytest.raises(InputError, match="embeddings: 1 rows are zero"):
+        Grouping.of(result).assign(TEXTS[:1], embeddings=np.zeros((1, 8)))
+
+
 def test_unfitting_texts_still_have_a_nearest_group(grouping):
     assignment = grouping.assign(TEXTS[:9], embeddings=make_unfitting_vectors(9))
     assert not assignment.fits.any()
