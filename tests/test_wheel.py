@@ -98,7 +98,7 @@ def test_the_adapter_of_small_completes_the_wheel(built_wheels, environment, cle
     python = environment / "bin" / "python"
     load = [python, "-c", "from inbedder.models.bundled import resolve_name; print(resolve_name('small'))"]
     before = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
-    assert "Run once: inbedder models install small" in before.stderr
+    assert "inbedder models install small --from adapter_model.safetensors" in before.stderr
     subprocess.run([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", wheel], check=True, env=clean)
     after = subprocess.run(load, cwd=built_wheels, env=clean, capture_output=True, text=True)
     assert after.stdout.strip().endswith("models/small"), after.stderr

