@@ -22,6 +22,7 @@ from inbedder.backbones.file_checks import check_adapter_weights, check_json_fil
 from inbedder.backbones.forks import limit_threads_after_fork
 from inbedder.backbones.hub import Settings, find_commit, make_load_error, read_settings
 from inbedder.backbones.revision import WeightFiles
+from inbedder.backbones.size_check import check_size
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.models.bundled import resolve_name
 from inbedder.options import ModelOptions
@@ -203,6 +204,8 @@ def load_weights(
     """
     limit_threads_after_fork()
     adapter = resolved.adapter
+    commit, trusts = (resolved.hub_kwargs.get(key) for key in ("revision", "trust_remote_code"))
+    check_size(resolved.base, commit, resolved.config, model_class, trust_remote_code=bool(trusts))
     is_quiet = adapter is not None or headless
     model, missing = _read_weights(resolved, model_class, _make_loading_kwargs(options), quiet=is_quiet)
     if adapter is not None:

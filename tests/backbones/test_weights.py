@@ -6,7 +6,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel
 
 from inbedder import InBedder
 from inbedder.backbones.weights import find_model, load_weights
@@ -98,6 +98,46 @@ def test_a_configuration_that_does_not_fit_is_refused(copy_of, values, message):
     folder = copy_of()
     change_config(folder, **values)
     with pytest.raises(ModelError, match=message):
+        InBedder(folder)
+
+
+@pytest.mark.parametrize(
+    ("family", "backbone", "values", "message"),
+    [
+        (
+            "bert",
+            None,
+            {"num_hidden_layers": 10**6},
+            r"1,000,000 layers \(num_hidden_layers\), and its weights have only \d+ tensors",
+        ),
+        ("gpt2", None, {"n_layer": 10**6}, "1,000,000 layers"),
+        ("t5", None, {"num_decoder_layers": 10**6}, "1,000,000 layers"),
+        ("bert", None, {"vocab_size": 2**40}, "parameters, and its weights have only [0-9,]+ bytes"),
+        ("opt", None, {"vocab_size": 2**40}, "parameters, and its weights have only"),
+        ("llama", None, {"intermediate_size": 2**40}, "parameters, and its weights have only"),
+        ("gpt2", None, {"n_positions": 2**40}, "parameters, and its weights have only"),
+        ("headless-bert", "embedding", {"hidden_size": 2**20}, "parameters, and its weights have only"),
+    ],
+)
+def test_a_configuration_larger_than_its_weights_is_refused(copy_of, monkeypatch, family, backbone, values, message):
+    def refuse(*_args, **_options):
+        raise AssertionError("memory was allocated for the model")
+
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", refuse)
+    folder = copy_of(family)
+    change_config(folder, **values)
+    with pytest.raises(ModelError, match=message):
+        InBedder(folder, backbone=backbone)
+
+
+def test_the_weights_of_shards_are_counted_together(copy_of):
+    folder = copy_of()
+    AutoModelForMaskedLM.from_pretrained(folder).save_pretrained(folder, max_shard_size="20KB")
+    (folder / "model.safetensors").unlink()
+    assert len(list(folder.glob("*.safetensors"))) > 1
+    assert InBedder(folder).encode("a", "What?").shape == (32,)
+    change_config(folder, num_hidden_layers=10**6)
+    with pytest.raises(ModelError, match="1,000,000 layers"):
         InBedder(folder)
 
 
