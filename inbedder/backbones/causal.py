@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from inbedder.backbones.hub import Settings
+from inbedder.backbones.padding_check import by_length, one_by_one
 from inbedder.backbones.sampling import SampledTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.transformer import (
     capture_layer,
@@ -48,7 +49,7 @@ class CausalBackbone:
     """A decoder-only language model."""
 
     kind: str = "causal"
-    display_name = "A causal LM"
+    display_name: str = "A causal LM"
     continues_prompt = True
     without_template = False
     poolings: tuple[str, ...] = list_poolings("causal")
@@ -62,6 +63,7 @@ class CausalBackbone:
         self.tokenizer = tokenizer
         self.pad_id = get_pad_id(tokenizer)
         self.answers = True
+        self.reads_padding = False
         self.adapter: str | None = None
         self.weight_files: Any = None
         self.padding_side = padding_side
@@ -76,6 +78,7 @@ class CausalBackbone:
             inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0)
         return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
 
+    @by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -119,6 +122,7 @@ class CausalBackbone:
     def _list_stop_ids(self) -> list[int]:
         return list_stop_ids(self.model.generation_config, self.tokenizer)
 
+    @one_by_one
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Answer one batch; see ``Backbone.answer``."""

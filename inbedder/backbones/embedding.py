@@ -37,6 +37,7 @@ from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.hub import SETTINGS_FILE, Settings, find_model_file
+from inbedder.backbones.padding_check import by_length
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import capture_layer, check_layer, find_position_limit, get_dtype_name, get_pad_id
 from inbedder.backbones.weights import LoadedModel, ResolvedModel
@@ -106,7 +107,7 @@ class EmbeddingBackbone:
     """A model without a head, whose states are pooled to one vector."""
 
     kind: str = "embedding"
-    display_name = "An embedding model"
+    display_name: str = "An embedding model"
     continues_prompt = False
     without_template = True
     mask_length = 0
@@ -125,6 +126,7 @@ class EmbeddingBackbone:
         self.output_layers = modules.output_layers.to(model.device).eval().requires_grad_(False)
         self.poolings: tuple[str, ...] = tuple(sorted(list_poolings("embedding"), key=lambda pooling: pooling != modules.pooling))
         self.answers = False
+        self.reads_padding = False
         self.adapter: str | None = None
         self.weight_files: Any = None
         self.padding_side = padding_side
@@ -154,6 +156,7 @@ class EmbeddingBackbone:
         is_pooled[len(prompt.ids) - closing :] = 1
         return np.ones_like(is_pooled) if pooling != "text-mean" or not is_pooled.any() else is_pooled
 
+    @by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()

@@ -20,6 +20,7 @@ from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_m
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
+from inbedder.backbones.padding_check import check_reading
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
@@ -130,6 +131,7 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         prepack(loaded.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
+    check_reading(backbone, options.model)
     record_revision(backbone, loaded.files)
     return backbone, settings
 

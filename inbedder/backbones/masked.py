@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from inbedder.backbones.padding_check import by_length, is_padding_safe, one_by_one
 from inbedder.backbones.sampling import sample_tokens, sample_uniform_numbers
 from inbedder.backbones.transformer import (
     M,
@@ -86,7 +87,7 @@ class MaskedBackbone:
     """A masked LM that answers by filling ``mask_length`` masks."""
 
     kind: str = "masked"
-    display_name = "A masked LM"
+    display_name: str = "A masked LM"
     continues_prompt = False
     without_template = False
     poolings: tuple[str, ...] = list_poolings("masked")
@@ -102,6 +103,7 @@ class MaskedBackbone:
         self.mask_length = mask_length
         self.num_layers: int = model.config.num_hidden_layers
         self.answers = True
+        self.reads_padding = False
         self.adapter: str | None = None
         self.weight_files: Any = None
         self.position_limit = find_position_limit(model)
@@ -135,7 +137,9 @@ class MaskedBackbone:
 
     @cached_property
     def _last_mixing(self) -> nn.Module:
-        """The last module that mixes positions: the last block's attention in models like BERT, else the body."""
+        """The last module that mixes positions: the last block's attention in known models like BERT, else the body."""
+        if not is_padding_safe(self.model, self.kind):
+            return self.body
         try:
             last = find_blocks(self.body, self.num_layers)[-1]
         except ModelError:
@@ -149,9 +153,10 @@ class MaskedBackbone:
         for row, prompt in enumerate(prompts):
             is_mask[row, prompt.response : prompt.response + self.mask_length] = True
         device = self.model.device
-        inputs = {"input_ids": ids.to(device), "attention_mask": attention.to(device)}
+        inputs = {"input_ids": ids.to(device), "attention_mask": attention.long().to(device)}
         return inputs, is_mask.to(device)
 
+    @by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -173,7 +178,7 @@ class MaskedBackbone:
 
     def _select_pooled(self, pooling: str, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
         """Select the positions that a pooling averages, bool, shape (batch, positions)."""
-        attention = inputs["attention_mask"]
+        attention = inputs["attention_mask"].bool()
         if pooling == "avg-gen":
             return is_mask
         if pooling == "avg-all":
@@ -181,6 +186,7 @@ class MaskedBackbone:
         is_pooled = attention & ~is_mask
         return is_pooled if self.end is None else is_pooled & (inputs["input_ids"] != self.end)
 
+    @one_by_one
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Score the masks of one batch in one pass, then fill them from first to last; see ``Backbone.answer``.

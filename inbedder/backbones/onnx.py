@@ -23,13 +23,13 @@ from torch import Tensor, nn
 
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
+from inbedder.backbones.padding_check import by_length, make_example_prompts
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.io.files import atomic_write
 from inbedder.options import Sampling
 from inbedder.pooling import masked_mean
-from inbedder.prompting.templates import get_template
-from inbedder.prompting.tokenization import PromptTokenizer, PromptTokens
+from inbedder.prompting.tokenization import PromptTokens
 from inbedder.user_paths import expand_path
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
         example, _ = self._make_inputs(make_example_prompts(tokenizer, mask_length))
         self.graph = GraphSession(get_int8_graph(self.body, example))
 
+    @by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -67,12 +68,6 @@ class OnnxMaskedBackbone(MaskedBackbone):
 
 class OnnxLateInteractionBackbone(OnnxMaskedBackbone, LateInteractionBackbone):
     """A late-interaction model whose vectors come from an int8 graph, with one row per prompt and nothing shared."""
-
-
-def make_example_prompts(tokenizer: PreTrainedTokenizerBase, mask_length: int) -> list[PromptTokens]:
-    """Make two tokenized prompts of different lengths to export a graph with."""
-    prompting = PromptTokenizer(tokenizer, get_template("compact"), mask_length=mask_length)
-    return prompting(["a b c d e f g h", "a b c"], ["a b c d", "a b"])
 
 
 def _as_graph(inputs: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -53,7 +53,9 @@ class Backbone(Protocol):
     poolings: tuple[str, ...]
     """The poolings of its hidden states, the default first; a model with answers also has "re-enc"."""
     answers: bool
-    """Whether its language-model head was trained; a random head gives no answers."""
+    """Whether its language-model head was trained and runs; a random head gives no answers."""
+    reads_padding: bool
+    """Whether padding changes a vector, so that prompts of one length are embedded at a time."""
     adapter: str | None
     """Folder of the adapter, or None."""
     weight_files: Any
@@ -163,6 +165,6 @@ def check_answers(backbone: Backbone, name: str) -> None:
         )
     if not backbone.answers:
         raise ModelError(
-            f"{name} has no trained language-model head, so its answers would be random. "
+            f"{name} has no trained language-model head that inbedder can run, so its answers would be random. "
             "It can embed and cluster. For answers choose a language model, or fine-tune this one."
         )

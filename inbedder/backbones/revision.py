@@ -117,6 +117,7 @@ def hash_settings(backbone: Backbone) -> str:
         backbone.tokenizer.backend_tokenizer.to_str(),
         json.dumps(config, sort_keys=True, default=str),
         _get_files(backbone).adapter_config,
+        *(["one length at a time"] if backbone.reads_padding else []),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

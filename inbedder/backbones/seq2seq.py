@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.causal import generate_answers
 from inbedder.backbones.hub import Settings
+from inbedder.backbones.padding_check import by_length, one_by_one
 from inbedder.backbones.sampling import choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.transformer import (
     capture_layer,
@@ -46,7 +47,7 @@ class Seq2SeqBackbone:
     """An encoder-decoder language model."""
 
     kind: str = "seq2seq"
-    display_name = "A seq2seq LM"
+    display_name: str = "A seq2seq LM"
     continues_prompt = False
     without_template = False
     poolings: tuple[str, ...] = list_poolings("seq2seq")
@@ -60,6 +61,7 @@ class Seq2SeqBackbone:
         self.tokenizer = tokenizer
         self.pad_id = get_pad_id(tokenizer)
         self.answers = True
+        self.reads_padding = False
         self.adapter: str | None = None
         self.weight_files: Any = None
         self.encoder_layers: int = model.config.num_hidden_layers
@@ -72,6 +74,7 @@ class Seq2SeqBackbone:
         ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id)
         return {"input_ids": ids.to(self.model.device), "attention_mask": attention.long().to(self.model.device)}
 
+    @by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -116,6 +119,7 @@ class Seq2SeqBackbone:
                 return torch.stack(predicted, 1)
             past_key_values = output.past_key_values
 
+    @one_by_one
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Answer one batch; see ``Backbone.answer``."""

@@ -31,6 +31,8 @@ def explain_not_shared(backbone: Backbone, pooling: str, template: PromptTemplat
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
 
+    if backbone.reads_padding:
+        return "the model reads padding, so that prompts of different lengths cannot share a batch"
     is_late_interaction = isinstance(backbone, LateInteractionBackbone) and pooling == "avg-gen"
     if not backbone.continues_prompt and not is_late_interaction:
         return f"in a {backbone.kind} model the text's states depend on the instruction"

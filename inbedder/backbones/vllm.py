@@ -120,6 +120,7 @@ class VllmBackbone:
     continues_prompt = True
     without_template = False
     poolings: tuple[str, ...] = list_poolings("causal")
+    reads_padding = False
     mask_length = 0
 
     def __init__(
