@@ -165,6 +165,6 @@ def check_answers(backbone: Backbone, name: str) -> None:
         )
     if not backbone.answers:
         raise ModelError(
-            f"{name} has no trained language-model head that inbedder can run, so its answers would be random. "
+            f"{name} has no trained language-model head, so its answers would be random, or its class cannot generate. "
             "It can embed and cluster. For answers choose a language model, or fine-tune this one."
         )
