@@ -74,7 +74,7 @@ def test_neighbours_and_their_order_never_change_a_vector(model, neighbours, tex
         expected = model.encode([text], QUESTION)[0]
         for texts in ([text, *neighbours], [*neighbours, text], [*neighbours, text, text, *neighbours]):
             vectors = model.encode(texts, QUESTION)
-            assert np.abs(vectors[[row for row, other in enumerate(texts) if other == text]] - expected).max() < 1e-5
+            assert np.abs(vectors[[row for row, row_text in enumerate(texts) if row_text == text]] - expected).max() < 1e-5
 
 
 def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model):

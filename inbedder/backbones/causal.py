@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.padding_check import by_length, one_by_one
+from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import SampledTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.transformer import (
     capture_layer,
@@ -78,7 +78,7 @@ class CausalBackbone:
             inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0)
         return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
 
-    @by_length
+    @split_by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -122,7 +122,7 @@ class CausalBackbone:
     def _list_stop_ids(self) -> list[int]:
         return list_stop_ids(self.model.generation_config, self.tokenizer)
 
-    @one_by_one
+    @split_by_prompt
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Answer one batch; see ``Backbone.answer``."""

@@ -37,7 +37,7 @@ from transformers import AutoModel, AutoModelForTextEncoding
 from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.hub import SETTINGS_FILE, Settings, find_model_file
-from inbedder.backbones.padding_check import by_length
+from inbedder.backbones.padding_check import split_by_length
 from inbedder.backbones.sentence_modules import SentenceModules, check_width, read_modules
 from inbedder.backbones.transformer import capture_layer, check_layer, find_position_limit, get_dtype_name, get_pad_id
 from inbedder.backbones.weights import LoadedModel, ResolvedModel
@@ -156,7 +156,7 @@ class EmbeddingBackbone:
         is_pooled[len(prompt.ids) - closing :] = 1
         return np.ones_like(is_pooled) if pooling != "text-mean" or not is_pooled.any() else is_pooled
 
-    @by_length
+    @split_by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from inbedder.backbones.padding_check import by_length, is_padding_safe, one_by_one
+from inbedder.backbones.padding_check import is_padding_safe, split_by_length, split_by_prompt
 from inbedder.backbones.sampling import sample_tokens, sample_uniform_numbers
 from inbedder.backbones.transformer import (
     M,
@@ -156,7 +156,7 @@ class MaskedBackbone:
         inputs = {"input_ids": ids.to(device), "attention_mask": attention.long().to(device)}
         return inputs, is_mask.to(device)
 
-    @by_length
+    @split_by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -186,7 +186,7 @@ class MaskedBackbone:
         is_pooled = attention & ~is_mask
         return is_pooled if self.end is None else is_pooled & (inputs["input_ids"] != self.end)
 
-    @one_by_one
+    @split_by_prompt
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Score the masks of one batch in one pass, then fill them from first to last; see ``Backbone.answer``.

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
-from inbedder.backbones.padding_check import by_length, make_example_prompts
+from inbedder.backbones.padding_check import make_example_prompts, split_by_length
 from inbedder.backbones.transformer import check_layer
 from inbedder.errors import MissingExtraError, ModelError
 from inbedder.io.files import atomic_write
@@ -52,7 +52,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
         example, _ = self._make_inputs(make_example_prompts(tokenizer, mask_length))
         self.graph = GraphSession(get_int8_graph(self.body, example))
 
-    @by_length
+    @split_by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()

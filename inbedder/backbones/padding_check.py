@@ -42,12 +42,12 @@ MAX_ROUGH_DIFFERENCE = 5e-2
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def by_length(method: Method) -> Method:
+def split_by_length(method: Method) -> Method:
     """Wrap a method of a backbone that takes prompts, so that a model that reads padding gets prompts of one length at a time."""
     return _split_batches(method, lambda _row, prompt: len(prompt.ids))
 
 
-def one_by_one(method: Method) -> Method:
+def split_by_prompt(method: Method) -> Method:
     """Wrap a method of a backbone that takes prompts, so that a model that reads padding gets one prompt at a time.
 
     Generation of some of these models depends even on other prompts of the same length.
@@ -108,8 +108,8 @@ def check_reading(backbone: Backbone, name: str) -> None:
     poolings, reason = [], ""
     for pooling in backbone.poolings:
         try:
-            backbone.reads_padding |= _differs(backbone, pooling, prompts[:1], prompts)
-            is_random = _differs(backbone, pooling, prompts[-1:], prompts[-1:])
+            backbone.reads_padding |= _compare_vectors(backbone, pooling, prompts[:1], prompts)
+            is_random = _compare_vectors(backbone, pooling, prompts[-1:], prompts[-1:])
         except Exception as error:  # each class fails in its own way
             reason = reason or _describe_failure(error)
             continue
@@ -128,8 +128,8 @@ def check_reading(backbone: Backbone, name: str) -> None:
             backbone.answers = False
 
 
-def _differs(backbone: Backbone, pooling: str, prompts: Sequence[PromptTokens], batch: Sequence[PromptTokens]) -> bool:
-    """Return whether the first prompt's vector differs between two batches that begin with it."""
+def _compare_vectors(backbone: Backbone, pooling: str, prompts: Sequence[PromptTokens], batch: Sequence[PromptTokens]) -> bool:
+    """Compare the first prompt's vectors in two batches that begin with it; return whether they differ."""
     first, second = (backbone.embed(rows, pooling, -1, Sampling())[0].float() for rows in (prompts, batch))
     is_float32 = backbone.precision == "float32"
     if POOLINGS[pooling].reads_answer and not is_float32:  # rounding can change a generated token

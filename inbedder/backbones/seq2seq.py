@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from inbedder.backbones.causal import generate_answers
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.padding_check import by_length, one_by_one
+from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import choose_tokens, iterate_numbers, sample_uniform_numbers
 from inbedder.backbones.transformer import (
     capture_layer,
@@ -74,7 +74,7 @@ class Seq2SeqBackbone:
         ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id)
         return {"input_ids": ids.to(self.model.device), "attention_mask": attention.long().to(self.model.device)}
 
-    @by_length
+    @split_by_length
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
@@ -119,7 +119,7 @@ class Seq2SeqBackbone:
                 return torch.stack(predicted, 1)
             past_key_values = output.past_key_values
 
-    @one_by_one
+    @split_by_prompt
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Answer one batch; see ``Backbone.answer``."""

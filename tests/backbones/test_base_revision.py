@@ -63,9 +63,9 @@ def test_a_stored_spec_loads_the_base_at_its_commit_again(hub, adapter):
     model = InBedder(folder)
     assert model.spec.base_revision == NEW
     (hub.parent / "refs" / "main").write_text(OLD)
-    again = VectorSpec.from_json(model.spec.to_json()).load(InBedder)
-    assert again.spec == model.spec
-    assert np.array_equal(encode(again), encode(model))
+    reloaded = VectorSpec.from_json(model.spec.to_json()).load(InBedder)
+    assert reloaded.spec == model.spec
+    assert np.array_equal(encode(reloaded), encode(model))
     assert not np.allclose(encode(InBedder(folder)), encode(model))
 
 

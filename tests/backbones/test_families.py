@@ -39,9 +39,9 @@ def test_the_kind_comes_from_the_configuration(config, kind):
 @pytest.mark.parametrize("model_type", ["xlm", "flaubert"])
 def test_a_masked_lm_whose_class_ends_in_lm_head_model_fills_masks(model_type, tmp_path):
     folder = make_unusual_model(model_type, tmp_path)
-    model, named = InBedder(folder), InBedder(folder, backbone="masked")
-    assert model.backbone.kind == named.backbone.kind == "masked"
-    assert np.array_equal(model.encode(TEXTS, "What?"), named.encode(TEXTS, "What?"))
+    model, explicit_model = InBedder(folder), InBedder(folder, backbone="masked")
+    assert model.backbone.kind == explicit_model.backbone.kind == "masked"
+    assert np.array_equal(model.encode(TEXTS, "What?"), explicit_model.encode(TEXTS, "What?"))
     assert len(set(model.answer(TEXTS, "What?"))) > 1
 
 

@@ -17,7 +17,7 @@ from tests.conftest import TEXTS
 
 LONG = "The delivery was late and the box was crushed, but the lamp inside still works fine. " * 3
 BACKBONES = {"causal": CausalBackbone, "masked": MaskedBackbone, "seq2seq": Seq2SeqBackbone}
-ALONE = ["fnet", "convbert", "big_bird", "recurrent_gemma", "rwkv"]
+PADDING_READERS = ["fnet", "convbert", "big_bird", "recurrent_gemma", "rwkv"]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def load(tmp_path_factory):
     return load_model
 
 
-@pytest.mark.parametrize("model_type", ALONE)
+@pytest.mark.parametrize("model_type", PADDING_READERS)
 def test_a_family_that_reads_padding_reads_one_length_at_a_time(load, model_type):
     model = load(model_type)
     assert model.backbone.reads_padding
@@ -42,8 +42,8 @@ def test_a_family_that_reads_padding_reads_one_length_at_a_time(load, model_type
         pooled = model.replace(pooling=pooling)
         vectors = pooled.encode(texts, "What?")
         for text, vector in zip(texts, vectors, strict=True):
-            alone = pooled.encode([text], "What?")[0]
-            assert np.abs(alone - vector).max() <= 1e-4 * np.abs(alone).max()
+            single_vector = pooled.encode([text], "What?")[0]
+            assert np.abs(single_vector - vector).max() <= 1e-4 * np.abs(single_vector).max()
     answers = model.answer(texts, "What?")
     assert answers == [model.answer([text], "What?")[0] for text in texts]
     assert len(set(answers)) > 1
