@@ -46,7 +46,17 @@ CASES = {
     "normalize": ("masked", {}, {"normalize": True}),
 }
 """By option: the kind of model, the fixed options, and a value of the option that changes vectors."""
-WITHOUT_EFFECT = {"model", "device", "revision", "trust_remote_code", "cache", "cache_size", "text_memory", "max_batch_tokens"}
+WITHOUT_EFFECT = {
+    "model",
+    "device",
+    "revision",
+    "base_revision",
+    "trust_remote_code",
+    "cache",
+    "cache_size",
+    "text_memory",
+    "max_batch_tokens",
+}
 """Options that change no vector of a folder on a CPU."""
 PYTHON_ONLY = {"temperature", "top_p", "seed"}
 """Options that the command line does not have."""
