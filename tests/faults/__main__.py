@@ -82,8 +82,11 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     import torch
 
     from tests.faults.damage import Damages
+    from tests.faults.folder_kills import FolderKills
     from tests.faults.full_disks import Places
+    from tests.faults.hostile_requests import HostileRequests
     from tests.faults.kills import Kills
+    from tests.faults.neighbours import Neighbours
     from tests.faults.odd_inputs import LINES, Threads, odd_kind, start_memory_run, watch_memory
     from tests.faults.stage import Stage
 
@@ -98,9 +101,10 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     (folder / "stage").mkdir()
     stage = Stage(folder / "stage")
     kills = Kills(stage)
+    in_process = (Damages(stage), Threads(stage), Neighbours(stage), HostileRequests(stage))
     lanes = [
-        [*kills.kinds(), *Places(stage, kills).kinds()],
-        [*Damages(stage).kinds(), odd_kind(), *Threads(stage).kinds()],
+        [*kills.kinds(), *Places(stage, kills).kinds(), *FolderKills(stage).kinds()],
+        [*(kind for source in in_process for kind in source.kinds()), odd_kind()],
     ]
     with ThreadPoolExecutor(len(lanes) + 1) as pool:
         watching = pool.submit(watch_memory, *watched, lines) if watched else None

@@ -2,7 +2,9 @@
 
 import importlib
 import json
+import multiprocessing
 import random
+import signal
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -155,6 +157,56 @@ def test_a_run_that_ignores_the_signal_is_lost(faults, tmp_path):
         runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment + 5.0, "", was_running=True))
     with pytest.raises(faults.NotPossible):
         runs.end_one(fault, 15, 1.0, lambda moment: runs.Done(0, moment / 2, ""))
+
+
+def run_writer(folder, at):
+    """Write an output in another process that is killed before a file operation; return its exit code and its operations."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    writer = importlib.import_module("tests.faults.folder_kills").write_and_count
+    process = context.Process(target=writer, args=("an output", "", str(folder), at, sender))
+    process.start()
+    sender.close()
+    process.join(100)
+    return process.exitcode, receiver.recv() if process.exitcode == 0 else None
+
+
+def test_a_writer_is_killed_before_the_file_operation_drawn(tmp_path):
+    folder = tmp_path / "target"
+    folder.mkdir()
+    assert run_writer(folder, 0) == (-signal.SIGKILL, None)
+    assert list(folder.iterdir()) == []
+    code, count = run_writer(folder, None)
+    assert code == 0
+    assert count >= 2
+    assert [path.name for path in folder.iterdir()] == ["vectors.npy"]
+
+
+def test_a_vector_that_depends_on_its_neighbours_is_undetected(faults, tmp_path):
+    module = importlib.import_module("tests.faults.neighbours")
+
+    class Model:
+        def __init__(self, shift):
+            self.shift = shift
+
+        def encode(self, texts, _instruction, **_options):
+            return np.ones((len(texts), 4), np.float32) + self.shift * len(texts)
+
+    source = module.Neighbours(Namespace(models={"opt": tmp_path}))
+    for shift, num_survived in ((0.0, 3), (0.1, 0)):
+        source.load = lambda _name, _number, shift=shift: Model(shift)
+        tally = tally_of(faults, tmp_path / str(shift), source.use, numbers=range(3))
+        assert (tally.survived, len(tally.undetected)) == (num_survived, 3 - num_survived)
+
+
+def test_hostile_bodies_stay_below_the_servers_limit():
+    from inbedder.server.settings import Settings
+
+    module = importlib.import_module("tests.faults.hostile_requests")
+    body = module._fill('{"input": [', "null", "]}", 1000)
+    assert set(json.loads(body)["input"]) == {None}
+    assert 990 < len(body) <= 1000
+    assert Settings().max_body_bytes > module.MAX_BODY_BYTES
 
 
 def test_the_exit_code_tells_of_a_bad_end(faults, monkeypatch, tmp_path, capsys):
