@@ -77,8 +77,9 @@ def test_neighbours_and_their_order_never_change_a_vector(model, neighbours, tex
             assert np.abs(vectors[[row for row, row_text in enumerate(texts) if row_text == text]] - expected).max() < 1e-5
 
 
-def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model):
-    model = InBedder(make_model("bert"), subtract_instruction=True, normalize=True)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_blank_text_has_one_vector_alone_and_in_a_batch(make_model, dtype):
+    model = InBedder(make_model("bert"), subtract_instruction=True, normalize=True, dtype=dtype)
     for text in ("", " ", "\u200b"):
         vector = model.encode([text], QUESTION)[0]
         assert np.array_equal(vector, model.encode([text, *WORDS], QUESTION)[0])

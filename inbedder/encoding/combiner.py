@@ -21,7 +21,7 @@ from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.protocols import Encoder
 from inbedder.errors import ModelError
 from inbedder.options import EncodingOptions
-from inbedder.vectors import Vectors, add_vectors, check_finite, concatenate_vectors
+from inbedder.vectors import MIN_RELATIVE_SUM, Vectors, add_vectors, check_finite, concatenate_vectors
 
 MAX_CACHED_QUESTIONS = 1024
 """Maximum number of questions whose own vector is cached."""
@@ -80,6 +80,7 @@ class Combiner:
         base_encoder: Callable[[], Encoder] | None = None,
         second_model: Encoder | None = None,
         question_cache: QuestionCache | None = None,
+        min_relative_difference: float = MIN_RELATIVE_SUM,
     ) -> None:
         """Set the parts.
 
@@ -90,11 +91,12 @@ class Combiner:
             base_encoder: Returns the model that reads texts without a question; None adds nothing.
             second_model: The model whose vectors are appended, or None.
             question_cache: Results of earlier questions; None starts an empty cache.
+            min_relative_difference: Length below which a text's difference from its question is rounding of the states.
         """
         self.encoding, self.no_question = encoding, no_question
         self.base_encoder, self.second_model = base_encoder, second_model
         self.question_cache = question_cache or QuestionCache()
-        self._pool_states = pool_states
+        self._pool_states, self._min_relative_difference = pool_states, min_relative_difference
 
     def combine(
         self, vectors: Vectors, texts: Sequence[str], questions: Questions, filter_words: Sequence[str], run_options: RunOptions
@@ -129,7 +131,7 @@ class Combiner:
         for number in range(len(vectors)):
             if rows := [row for row, row_questions in enumerate(questions) if row_questions[number] in distinct_questions]:
                 own_vectors = np.stack([question_vectors[questions[row][number]] for row in rows])
-                vectors[number, rows] = add_vectors(vectors[number, rows], -own_vectors)
+                vectors[number, rows] = add_vectors(vectors[number, rows], -own_vectors, self._min_relative_difference)
 
     def _add_base_vectors(
         self, base_encoder: Encoder, vectors: Vectors, texts: Sequence[str], questions: Questions, run_options: RunOptions

@@ -34,6 +34,7 @@ from inbedder.options import NO_SECOND_MODEL, ModelOptions, Options
 from inbedder.prompting.templates import DefaultInstructions, PromptTemplate, choose_default_instructions, resolve_instruction
 from inbedder.prompting.tokenization import PromptTokenizer
 from inbedder.vector_spec import VectorSpec
+from inbedder.vectors import MIN_RELATIVE_COARSE_SUM, MIN_RELATIVE_SUM
 
 REPLACEABLE_MODEL_OPTIONS = {"cache", "cache_size", "text_memory"}
 """Fields of ``ModelOptions`` that can change without loading the weights again."""
@@ -162,6 +163,7 @@ class Parts:
             None if base is None else partial(_get_on_device, self.backbone, base),
             self.second_model if combines else None,
             self.question_cache,
+            MIN_RELATIVE_SUM if self.backbone.precision.startswith("float32") else MIN_RELATIVE_COARSE_SUM,
         )
 
     @property
