@@ -15,13 +15,13 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_write, hash_file
+from inbedder.io.temporaries import hold_temporary
 from inbedder.models.checksums import CHECKSUMS, check_checksums
 from inbedder.models.data_home import get_home_folder
 from inbedder.models.gguf import MANIFEST, check_converted, convert
@@ -156,8 +156,8 @@ def install(name: str, source: Path | None = None) -> Path:
     downloads = get_home_folder().resolve() / "downloads"
     try:
         downloads.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=downloads) as scratch:
-            convert(_get_gguf(installable, source, downloads, Path(scratch)), folder)
+        with hold_temporary(downloads / "scratch", is_folder=True) as scratch:
+            convert(_get_gguf(installable, source, downloads, scratch), folder)
     except OSError as error:
         raise ModelError(
             f"Cannot write {downloads}: {error.strerror or error}. Set INBEDDER_HOME to a writable folder."

@@ -7,15 +7,15 @@ out of bounds. Long bodies are parsed in a thread, so that other requests are an
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from json import JSONDecodeError
 from typing import Any, TypeVar, get_type_hints
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -34,7 +34,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _SEPARATOR = re.compile(r"[ \t\n\r]*([,:\]}])[ \t\n\r]*")
 _TOKEN_IDS = re.compile(r"\[[ \t\n\r]*[0-9][0-9, \t\n\r]*\]")
 _LONG_NUMBER = re.compile("[0-9]{20}")
-_PARSING_THREADS = ThreadPoolExecutor(2, thread_name_prefix="request body")
+_PARSING_THREADS = CapacityLimiter(2)
 Schema = TypeVar("Schema", bound=BaseModel)
 
 
@@ -60,7 +60,7 @@ async def _read_fields(request: Request, schema: type[Schema]) -> Schema:
     if not re.fullmatch(r"application/(.+\+)?json", media_type):
         raise _make_error("content_type", "Send JSON with the header Content-Type: application/json")
     parse = partial(parse_fields, body, schema, next(iter(request.app.state.models.values())).settings)
-    return parse() if len(body) <= MAX_INLINE_BYTES else await asyncio.get_running_loop().run_in_executor(_PARSING_THREADS, parse)
+    return parse() if len(body) <= MAX_INLINE_BYTES else await run_sync(parse, limiter=_PARSING_THREADS)
 
 
 def parse_fields(body: bytes, schema: type[Schema], settings: Settings) -> Schema:

@@ -34,11 +34,14 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         400: "The body is not JSON, or the model has no vectors of that length.",
         401: "The API key is missing or wrong.",
+        403: "A web page of another site sent the request.",
         404: "There is no such model.",
         408: "The body did not arrive in time.",
         413: "The body is too long.",
+        421: "The Host header names another machine.",
         422: "A field is missing, unknown, or out of bounds.",
         429: "Too many requests wait; retry after the seconds in Retry-After.",
+        431: "The URL and the headers are too long.",
         500: "The model failed.",
         503: "The server is shutting down.",
     }.items()

@@ -155,13 +155,13 @@ def test_long_bodies_are_parsed_in_a_thread(client, monkeypatch):
     threads = []
 
     def parse_and_record(*args):
-        threads.append(threading.current_thread().name)
+        threads.append(threading.get_ident())
         return parse_fields(*args)
 
     monkeypatch.setattr(request_body, "parse_fields", parse_and_record)
     for text in ("a", "a" * 100_000):
         assert client.post("/v1/embeddings", json={"input": text}).status_code == 200
-    assert [name.startswith("request body") for name in threads] == [False, True]
+    assert len(set(threads)) == 2
 
 
 def test_surrogates_in_any_field_are_replaced(make_client, make_model, tmp_path):
