@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_PARAMETERS_PER_BYTE = 16
 """Maximum number of parameters that a byte of weights holds: four in 2-bit weights, and room for a head that the file lacks."""
-MIN_REFUSED_PARAMETERS = 100_000_000
+MIN_REFUSED_LAYERS, MIN_REFUSED_PARAMETERS = 1000, 100_000_000
 """Smaller models are loaded whatever their weights hold, and then refused by the name of the tensor that does not fit."""
 _NUMBERS_OF_LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
@@ -42,7 +42,7 @@ def check_size(name: str, revision: str | None, config: PretrainedConfig, model_
     num_tensors, num_bytes = measured
     counts = {key: getattr(part, key, 0) for part in (config, config.get_text_config()) for key in _NUMBERS_OF_LAYERS}
     for key, count in counts.items():
-        if isinstance(count, int) and count > num_tensors:
+        if isinstance(count, int) and count > max(MIN_REFUSED_LAYERS, num_tensors):
             raise _make_size_error(name, f"{count:,} layers ({key})", f"{num_tensors:,} tensors")
     try:
         with torch.device("meta"):
