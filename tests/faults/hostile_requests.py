@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,16 +160,15 @@ def _send_unfinished_bodies(server: Server) -> int:
     return max(codes, default=0)
 
 
-def _send_many(server: Server) -> int:
-    """Send forty requests of sixty texts at once."""
-    body = json.dumps({"input": [f"text number {number} of many" for number in range(60)], "instruction": INSTRUCTION}).encode()
-    codes: list[int] = []
-    threads = [threading.Thread(target=lambda: codes.append(server.send("POST", "/v1/embeddings", body)[0])) for _ in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return max(codes)
+def _send_forty(texts: list[str]) -> Callable[[Server], int]:
+    """Send forty requests at once, and return their highest status."""
+    body = json.dumps({"input": texts, "instruction": INSTRUCTION}).encode()
+
+    def send(server: Server) -> int:
+        with ThreadPoolExecutor(40) as pool:
+            return max(pool.map(lambda _: server.send("POST", "/v1/embeddings", body)[0], range(40)))
+
+    return send
 
 
 SURROGATE = '"\\ud83d"'
@@ -207,7 +207,8 @@ CASES: dict[str, tuple[Callable[[Server], int], set[int]]] = {
     "a lone surrogate in /v1/answers": (_post("/v1/answers", f'{{"input": [{SURROGATE}], "instruction": "a?"}}'.encode()), {200}),
     "a lone surrogate as a model": (_post("/v1/embeddings", f'{{"input": "a", "model": {SURROGATE}}}'.encode()), {404, 422}),
     "sixty bodies that never end": (_send_unfinished_bodies, {0, 408, 413, 429, 503}),
-    "forty requests of sixty texts": (_send_many, {200, 429}),
+    "forty requests of sixty texts": (_send_forty([f"text number {number} of many" for number in range(60)]), {200, 429}),
+    "forty requests of 7.9 MB": (_send_forty([f"{number} " + "word " * 780 for number in range(2000)]), {413, 422, 429}),
     "a page of another site": (lambda server: server.send("GET", "/docs", headers={"Origin": "http://example.com"})[0], {403}),
 }
 """What is sent, and the statuses that it may get; 0 is a connection that the server closed."""
