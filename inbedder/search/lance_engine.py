@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +19,8 @@ DISK_FULL_CODES = tuple(f"os error {number}" for number in (errno.ENOSPC, errno.
 
 
 def import_lancedb() -> Any:
-    """Import LanceDB, or raise MissingExtraError."""
+    """Import LanceDB, or raise MissingExtraError. Its own log, which it prints, holds only errors unless LANCEDB_LOG is set."""
+    os.environ.setdefault("LANCEDB_LOG", "error")
     try:
         import lancedb
         import lancedb.index

@@ -1,4 +1,6 @@
 import logging
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -26,6 +28,12 @@ def test_every_row_is_kept_once_with_typed_columns(index):
     assert len(set(table["id"].to_pylist())) == len(REVIEWS)
     assert str(table.schema.field("generic").type) == "fixed_size_list<item: float>[32]"
     assert index.verify() == []
+
+
+def test_the_engine_prints_no_warning_of_a_new_table(tmp_path):
+    script = "import sys; from inbedder.search.lance_engine import connect; connect(sys.argv[1]).create_table('t', [{'a': 1}])"
+    run = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("", "")
 
 
 def test_generic_vectors_are_what_the_model_encodes_without_an_instruction(index, tiny):
