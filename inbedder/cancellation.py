@@ -14,7 +14,7 @@ def check_cancelled() -> None:
 
     Example:
         >>> from inbedder.cancellation import check_cancelled
-        >>> check_cancelled()  # nobody set a check
+        >>> check_cancelled()  # no check is set, so nothing happens
     """
     check = CANCELLATION_CHECK.get()
     if check is not None:

@@ -133,7 +133,7 @@ TOKENIZERS = {
     "t5-like": t5_like_tokenizer,
     "xlm-r-like": xlm_r_like_tokenizer,
 }
-_SMALL = {
+SMALL_SIZES = {
     "hidden_size": 32,
     "intermediate_size": 48,
     "num_hidden_layers": 2,
@@ -179,7 +179,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory):
         if family not in folders:
             tokenizer_name, architecture, config_class, extra = _FAMILIES[family]
             tokenizer = TOKENIZERS[tokenizer_name]()
-            settings = dict(_SMALL, vocab_size=len(tokenizer) + 8, **extra)
+            settings = dict(SMALL_SIZES, vocab_size=len(tokenizer) + 8, **extra)
             ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
             if family == "t5":
                 ids["decoder_start_token_id"] = 0
@@ -224,7 +224,7 @@ def make_encoder(family, make_model, folder):
     if family == "t5":
         tokenizer = TOKENIZERS["t5-like"]()
         torch.manual_seed(7)
-        config = transformers.T5Config(**_SMALL, vocab_size=len(tokenizer) + 8, d_kv=8, d_ff=48, num_layers=2)
+        config = transformers.T5Config(**SMALL_SIZES, vocab_size=len(tokenizer) + 8, d_kv=8, d_ff=48, num_layers=2)
         transformers.T5EncoderModel(config).save_pretrained(folder)
     elif family in ("llama", "qwen2"):
         tokenizer = transformers.AutoTokenizer.from_pretrained(make_model(family))

@@ -106,7 +106,7 @@ def list_special_ids(tokenizer: PreTrainedTokenizerBase, filter_ids: Sequence[in
 def find_position_limit(model: PreTrainedModel) -> int | None:
     """Find a model's maximum number of positions. RoBERTa's start after the padding index, so its table has more rows."""
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if limit is None or limit < 1:  # -1 stands for no limit in XLNet
+    if limit is None or limit < 1:  # XLNet's -1 means no limit
         return None
     tables = [module for name, module in model.named_modules() if name.endswith("position_embeddings")]
     offset = tables[0].padding_idx if tables and isinstance(tables[0], nn.Embedding) else None

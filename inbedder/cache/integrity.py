@@ -57,7 +57,7 @@ def rebuild(path: Path) -> int:
             raise InputError(f"{path} cannot be read ({error}). Remove it with: inbedder cache clear {path.parent}") from error
         with atomic_write(path) as new_path:
             try:
-                # without SQLite's own locks and logs: nobody else opens the file, and no log stays behind when it is renamed
+                # no other process opens the new file, so it needs no lock and no log, which the rename would leave behind
                 with closing(sqlite3.connect(f"{new_path.as_uri()}?nolock=1", uri=True, isolation_level=None)) as rebuilt:
                     make_tables(rebuilt)
                     rebuilt.execute("PRAGMA journal_mode=OFF")

@@ -23,7 +23,7 @@ from inbedder.cli.research import evaluate, finetune
 from inbedder.cli.search import app as index_app
 from inbedder.cli.search import search
 from inbedder.cli.serve import serve
-from inbedder.cli.shared_options import EscapingFormatter, print_message, with_expanded_paths
+from inbedder.cli.shared_options import EscapingFormatter, is_debugging, print_message, with_expanded_paths
 from inbedder.cli.signals import INTERRUPTED, TERMINATED, handle_signals
 
 SUMMARY = "Instruction-following text embeddings: a text's vector is a language model's answer to your question about it."
@@ -125,7 +125,7 @@ def _replace_unencodable_characters() -> None:
 
 
 def _exit_with_error(message: str, code: int = 1) -> None:
-    if "--debug" in sys.argv:
+    if is_debugging():
         import traceback
 
         traceback.print_exc()

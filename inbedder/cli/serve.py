@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.cli.model_options import with_model_options
-from inbedder.cli.shared_options import print_message
+from inbedder.cli.shared_options import is_debugging, print_message
 
 
 @with_model_options
@@ -50,7 +49,7 @@ def serve(
 
     arguments = {"model": model or None, "host": host, "port": port, "api_key_file": api_key_file}
     settings = load_settings(config, **arguments, **_as_settings(model_options))
-    configure_log(debug="--debug" in sys.argv)
+    configure_log(debug=is_debugging())
     print_message(f"Loading {', '.join(settings.named_models)} ...")
     run(settings, lambda address: print_message(f"Serving at {address} (documentation: {address}/docs). Press Ctrl+C to stop."))
 

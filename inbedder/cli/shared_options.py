@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -124,6 +125,11 @@ class EscapingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format a record without control characters."""
         return super().format(record).translate(CONTROL_ESCAPES)
+
+
+def is_debugging() -> bool:
+    """Tell whether the command line asks for tracebacks; errors before and after typer's work need to know, too."""
+    return "--debug" in sys.argv
 
 
 def print_result(text: str) -> None:

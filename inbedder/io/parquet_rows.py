@@ -58,7 +58,7 @@ def _convert_column(pyarrow: Any, path: str, name: str, column: Any) -> list[Any
 
 
 def _convert_scalar(pyarrow: Any, scalar: Any) -> Any:
-    """Convert a value of Arrow to one of Python, or to text where there is none."""
+    """Convert an Arrow value to a Python value, or to text if Python has no such value."""
     try:
         return scalar.as_py()
     except CONVERSION_ERRORS:

@@ -80,7 +80,7 @@ def _create(target: Path, is_folder: bool) -> tuple[Path, int | None]:
             return path, None
         with suppress(FileNotFoundError):  # another process swept it before it was locked
             descriptor = _open_to_lock(path)
-            with suppress(OSError):  # without locks nobody sweeps it
+            with suppress(OSError):  # on file systems without locks, no process removes it
                 try_lock(descriptor)
             if is_open_at(descriptor, path):
                 return path, descriptor

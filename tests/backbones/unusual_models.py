@@ -5,16 +5,8 @@ import transformers
 from transformers import AutoConfig
 from transformers.models.auto import modeling_auto
 
-from tests.conftest import TOKENIZERS
+from tests.conftest import SMALL_SIZES, TOKENIZERS
 
-_SIZES = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.5,
-}
 _XLM = {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "init_std": 0.5, "embed_init_std": 0.5, "pad_index": 1, "bos_index": 0}
 _GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}
 _GRIFFIN = {"num_key_value_heads": 1, "head_dim": 8, "lru_width": 32, "num_hidden_layers": 3}
@@ -86,7 +78,7 @@ def build_safe_model(model_type, kind):
     }
     tokenizer = TOKENIZERS[{"causal": "llama-like", "masked": "roberta", "seq2seq": "t5-like"}[kind]]()
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
-    sizes = {**_SIZES, **SAFE_SIZES.get(model_type, {}), **({"decoder_start_token_id": 0} if kind == "seq2seq" else {})}
+    sizes = {**SMALL_SIZES, **SAFE_SIZES.get(model_type, {}), **({"decoder_start_token_id": 0} if kind == "seq2seq" else {})}
     torch.manual_seed(7)
     config = AutoConfig.for_model(model_type, **sizes, vocab_size=len(tokenizer) + 8, **ids)
     return getattr(transformers, mappings[kind][model_type])(config).eval(), tokenizer
@@ -99,7 +91,9 @@ def make_unusual_model(model_type, folder):
     ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
     torch.manual_seed(7)
     sizes = {
-        name: size for name, size in {**_SIZES, **sizes}.items() if model_type != "xlnet" or name != "max_position_embeddings"
+        name: size
+        for name, size in {**SMALL_SIZES, **sizes}.items()
+        if model_type != "xlnet" or name != "max_position_embeddings"
     }
     config = AutoConfig.for_model(model_type, **sizes, vocab_size=len(tokenizer) + 8, **ids)
     getattr(transformers, architecture)(config).save_pretrained(folder)

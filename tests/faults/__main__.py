@@ -103,7 +103,7 @@ def campaign(options: argparse.Namespace, folder: Path) -> tuple[list[Tally], di
     kills = Kills(stage)
     in_process = (Damages(stage), Threads(stage), Neighbours(stage), HostileRequests(stage))
     lanes = [
-        [*kills.kinds(), *Places(stage, kills).kinds(), *FolderKills(stage).kinds()],
+        [*kills.kinds(), *Places(stage, kills).kinds(), *FolderKills(stage, kills.context).kinds()],
         [*(kind for source in in_process for kind in source.kinds()), odd_kind()],
     ]
     with ThreadPoolExecutor(len(lanes) + 1) as pool:

@@ -6,19 +6,19 @@ the folder: opening, renaming, removing or making one.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.faults.campaign import Fault, Kind, Lost, NotPossible, UndetectedError
-from tests.faults.forked_runs import PATIENCE, PRELOADED
+from tests.faults.forked_runs import PATIENCE
 from tests.faults.stage import INSTRUCTION, Stage, load
 
 OPERATIONS = {"open", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate"}
@@ -31,17 +31,16 @@ JOB = {"inbedder": "1", "instruction": INSTRUCTION}
 class FolderKills:
     """Writers of folders that are killed before a file operation, and writers that meet."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, context: ForkServerContext) -> None:
         """Save two groupings of the same texts.
 
         Args:
             stage: The models and the texts.
+            context: Starts processes.
         """
         from inbedder import cluster
 
-        self.stage = stage
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(PRELOADED)
+        self.stage, self.context = stage, context
         self.groupings = [stage.folder / f"grouping-{k}" for k in (2, 3)]
         model = load(stage.models["opt"])
         for k, folder in zip((2, 3), self.groupings, strict=True):
@@ -123,7 +122,7 @@ class FolderKills:
             candidate = Grouping.load(folder)
             if grouping.names == candidate.names and np.array_equal(grouping.centres, candidate.centres):
                 return
-        raise UndetectedError("the saved grouping is none of those that were saved")
+        raise UndetectedError("the folder holds another grouping than those that were saved")
 
     def race(self, fault: Fault) -> None:
         """Save two groupings in one folder from two processes, and read it in this one: each read gives one of them whole."""
