@@ -9,6 +9,7 @@ A page shows a table between ``<!-- table: NAME -->`` and ``<!-- end of table --
 - ``file``: the results file of the columns that name no other.
 - ``rows``: a list of mappings, or ``path``, which leads to records of ``file``. A row's fields fill ``{placeholders}``.
 - ``columns``: each has a ``head`` and one of ``text`` (with placeholders), ``path`` and ``better``.
+- ``paper``, in place of ``rows`` and ``columns``: a list of scripts/reproduce.
 
 A ``path`` is a list of keys. A key such as ``set=hwu64&criterion=label`` chooses a record of a list, ``*`` takes the mean over
 all of them. Where rows are records and the column names no file, the path begins at the row's record. ``format`` is Python's.
@@ -22,8 +23,10 @@ their heads.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -135,8 +138,20 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     return str(column.get("format", "{}").format(value))
 
 
+@lru_cache
+def load_run_paper() -> Any:
+    """Load scripts/reproduce/run_paper.py."""
+    name = "run_paper"
+    spec: Any = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "reproduce" / f"{name}.py")
+    sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look their module up
+    spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
 def render_rows(description: dict[str, Any]) -> list[list[str]]:
     """Render the cells of a table, the head first."""
+    if "paper" in description:
+        return list(load_run_paper().make_page_rows(description["paper"]))
     rows = [[column["head"] for column in description["columns"]]]
     for row in list_rows(description):
         cells: dict[str, str] = {}

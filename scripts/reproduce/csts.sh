@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+# Reproduce the tables and figures that csts.yaml lists; --dry-run prints the commands.
+exec python "$(dirname "$0")/run_paper.py" csts "$@"
