@@ -171,6 +171,15 @@ def a_cpu_without_bfloat16():
 
 
 @pytest.fixture(scope="session")
+def gpu():
+    """Return the device of tests marked cuda; INBEDDER_TEST_DEVICE=cpu tries such tests without a GPU."""
+    device = os.environ.get("INBEDDER_TEST_DEVICE", "cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    return device
+
+
+@pytest.fixture(scope="session")
 def make_model(tmp_path_factory: pytest.TempPathFactory):
     """Create the folder of a tiny random model of a family, once per session."""
     folders: dict[str, str] = {}

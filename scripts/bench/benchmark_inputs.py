@@ -22,7 +22,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 THINGS = "price taste size colour staff place weather time sound look".split()
 QUESTIONS = [f"What does the text say about the {thing}?" for thing in THINGS]
 WORDS = "the box came late and lamp was broken but we liked how small green light shone over our old table".split()
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 def get_capability() -> str:

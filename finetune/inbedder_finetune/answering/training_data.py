@@ -59,7 +59,8 @@ def make_training_data(loaded: LoadedModel, rows: Sequence[Row], held_out: Seque
     make_collator = PackingCollator if plan.schedule.share_texts else Collator
     tokenizer, side = loaded.tokenizer, FAMILIES[loaded.kind].padding
     vectors = {name: target.vectors for name, target in targets.items()}
-    collator = make_collator(get_pad_id(tokenizer), vectors, side, tokenizer.mask_token_id)
+    mask_id = tokenizer.mask_token_id if loaded.kind == "masked" else None  # a decoder's tokenizer may have a mask token too
+    collator = make_collator(get_pad_id(tokenizer), vectors, side, mask_id)
     return TrainingData(datasets[0], datasets[1] if held_out else None, collator)
 
 
