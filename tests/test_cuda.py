@@ -138,8 +138,8 @@ def test_eight_threads_on_one_gpu_get_the_vectors_of_one(gpu, make_model, family
 @pytest.mark.parametrize(("quantization", "floor"), [("nf4", 0.8), ("int8", 0.97)])
 def test_quantized_weights_give_vectors_near_the_exact_ones(gpu, make_model, quantization, floor):
     pytest.importorskip("bitsandbytes")
-    model = load(make_model("llama"), gpu, quantization=quantization)
-    exact = load(make_model("llama"), "cpu").with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
+    model = load(make_model("wide-llama"), gpu, quantization=quantization)
+    exact = load(make_model("wide-llama"), "cpu").with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
     vectors = model.with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
     assert np.isfinite(vectors).all()
     assert cosines(vectors, exact).mean() > floor

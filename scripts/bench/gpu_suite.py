@@ -1,8 +1,8 @@
 """Test and measure everything that needs a GPU, in stages of a process each; scripts/bench/gpu_suite starts this file.
 
     scripts/bench/gpu_suite prepare                  fill .gpu/ with what the other machine lacks: wheels, and the base of mini
-    scripts/bench/gpu_suite run -o FOLDER            every stage, under nine minutes
-    scripts/bench/gpu_suite run --only mini --only environment
+    scripts/bench/gpu_suite run -o FOLDER            every stage, nine minutes at most
+    scripts/bench/gpu_suite run --only mini --only shapes
     scripts/bench/gpu_suite run --device cpu --tiny -o /tmp/tiny         tries the suite itself, without a GPU
 
 ``.gpu/`` is not tracked: carry it to the machine with the working tree. A stage that fails or runs out of time loses nothing of
@@ -13,8 +13,10 @@ the others, nor of what it has measured itself; the results say which. They are 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,14 +27,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_suite_carry import CARRIED, ROOT, prepare, unpack_wheels
+from gpu_suite_wheels import CUDA_LIBRARY, download_wheels, repack_wheel, unpack_wheels
 
 from inbedder.io.files import atomic_write
 
+ROOT = Path(__file__).resolve().parents[2]
+CARRIED = ROOT / ".gpu"
+MAX_CARRIED_BYTES = 26 * 10**6
 TOTAL_SECONDS = 540
-LIMITS = {"environment": 40, "tests": 120, "shapes": 180, "finetune": 150, "mini": 60}
+LIMITS = {"environment": 60, "tests": 110, "mini": 70, "shapes": 180, "finetune": 150}
 """Seconds that each stage may take, the most valuable stages first; a stage also ends when the total is spent."""
 LOG_NAME = "gpu-suite.log"
+STARTED = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,25 @@ class Choices:
     """"cuda" or "cpu"."""
     tiny: bool = False
     """Whether to use tiny shapes and few texts, to try the suite itself."""
+
+
+def prepare(folder: Path) -> None:
+    """Fill the folder, and print its size; exit when it is too large to travel with the working tree."""
+    from gpu_suite_base import pack_base
+
+    from inbedder.models.bundled import find_base_folder
+
+    shutil.rmtree(folder, ignore_errors=True)
+    wheels = folder / "wheels"
+    wheels.mkdir(parents=True)
+    download_wheels(wheels)
+    for wheel in wheels.glob("bitsandbytes-*.whl"):
+        repack_wheel(wheel, CUDA_LIBRARY)
+    pack_base(find_base_folder(), folder / "base")
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"{folder}: {total / 1e6:.1f} MB")
+    if total > MAX_CARRIED_BYTES:
+        sys.exit(f"It is over {MAX_CARRIED_BYTES / 1e6:.0f} MB. Carry fewer packages (PACKAGES).")
 
 
 def make_command(stage: str, choices: Choices, output: Path) -> list[str]:
@@ -94,14 +119,13 @@ def run(folder: Path, choices: Choices, stages: Mapping[str, float]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / LOG_NAME
     log.unlink(missing_ok=True)
-    started = time.monotonic()
     content: dict[str, Any] = {"command": " ".join(["scripts/bench/gpu_suite", *sys.argv[1:]]), "stages": {}}
     with tempfile.TemporaryDirectory() as temporary:
         site = unpack_wheels(CARRIED, Path(temporary, "site"))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [site and str(site), os.environ.get("PYTHONPATH")]))
         path = folder / "gpu.json"
         for stage, limit in stages.items():
-            remaining = TOTAL_SECONDS - (time.monotonic() - started)
+            remaining = TOTAL_SECONDS - (time.monotonic() - STARTED)
             output = Path(temporary, f"{stage}.json")
             results = run_stage(make_command(stage, choices, output), output, log, min(limit, remaining))
             content["stages"][stage] = results
@@ -120,15 +144,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def measure(stage: str, choices: Choices, output: Path) -> None:
     """Run one stage in this process."""
-    from gpu_suite_stages import STAGES
-
+    measure_stage = importlib.import_module(f"gpu_suite_{stage}").measure_stage
     content: dict[str, Any] = {}
 
     def record(name: str, value: Any) -> None:
         content[name] = value
         write_json(output, content)
 
-    STAGES[stage](choices.device, choices.tiny, record)
+    measure_stage(choices.device, choices.tiny, record)
 
 
 def main() -> None:
@@ -152,7 +175,7 @@ def main() -> None:
     if options.command == "stage":
         measure(options.stage, choices, options.output)
         return
-    stages = {name: limit for name, limit in LIMITS.items() if not options.only or name in options.only}
+    stages = {name: limit for name, limit in LIMITS.items() if name in (options.only or LIMITS) or name == "environment"}
     path = run(options.output, choices, stages)
     states = {name: stage["state"] for name, stage in json.loads(path.read_text(encoding="utf-8"))["stages"].items()}
     print(f"{path}: {', '.join(f'{name} {state}' for name, state in states.items())}")

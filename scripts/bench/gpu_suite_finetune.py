@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_suite_carry import ROOT
-from gpu_suite_shapes import SHAPES, TINY_SHAPES, Record, fill_config, load_tokenizer, measure_memory
+from gpu_suite_base import ROOT
+from gpu_suite_shapes import SHAPES, TINY_SHAPES, fill_config, load_tokenizer
+from gpu_suite_timing import Record, measure_memory
 from transformers import AutoModelForCausalLM
 
 from inbedder_finetune.answering import train_answering
@@ -103,7 +104,7 @@ def measure_method(checkpoint: Path, quantization: str | None, device: str, tiny
     }
 
 
-def measure_finetuning(device: str, tiny: bool, record: Record) -> None:
+def measure_stage(device: str, tiny: bool, record: Record) -> None:
     """Measure each method of ``METHODS``; one that fails is recorded with its error, and the next one follows."""
     train_answering.AnsweringTrainer = TimedTrainer  # type: ignore[misc]
     has_room = MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free > MIN_FREE_BYTES

@@ -1,8 +1,9 @@
-"""Decoders at the paper's sizes on a GPU: inbedder beside the paper's way and sentence-transformers, in tokens per second and MFU.
+"""Decoders at the paper's sizes: inbedder beside the paper's way and sentence-transformers, in tokens per second and MFU.
 
 Weights are random, in bfloat16: times do not depend on them. The paper's way is written as its authors' code works: ``generate``
-for every vector, with the hidden states of all layers at all positions, and a loop over the texts of a batch. MFU is 2 x parameters
-without embeddings x tokens / seconds over what the GPU does at most in bfloat16 without sparsity, as its maker states it (``PEAK``).
+for every vector, with the hidden states of all layers at all positions, and a loop over the texts of a batch. MFU is 2 x
+parameters without embeddings x tokens / seconds over what the GPU does at most in bfloat16 without sparsity, as its maker states
+it (``PEAK``).
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import gc
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 from benchmark_inputs import QUESTIONS, texts
-from gpu_suite_carry import CARRIED, find_base
+from gpu_suite_base import CARRIED, find_base
+from gpu_suite_timing import Record, compare_vectors, measure_memory, time_rounds
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, OPTConfig, PreTrainedTokenizerBase
 
 from inbedder import InBedder
@@ -32,7 +33,6 @@ from inbedder.backbones.weights import LoadedModel
 from inbedder.encoding.parts import Parts
 from inbedder.options import Options, Reencoding
 
-Record = Callable[[str, Any], None]
 Encode = Callable[[list[str]], Any]
 
 SHAPES: dict[str, Any] = {
@@ -44,46 +44,10 @@ TINY_SHAPES: dict[str, Any] = {
 }
 PEAK = {"H100": 989, "H200": 989, "A100": 312, "L40S": 362, "L4": 121, "A10G": 70}
 """bfloat16 TFLOP/s of dense products, from the data sheets of SXM cards; of any other GPU no MFU is given."""
-MAX_ROUNDS, MAX_SECONDS = 5, 7.0
-"""A way is measured until it has run so many rounds, or has taken so many seconds."""
+MAX_SECONDS = 7.0
+"""A way is measured until it has taken so many seconds, or has run five times."""
 NEW_TOKENS = 3
 """Length of an answer, as in the paper."""
-GIB = 2**30
-
-
-@contextmanager
-def measure_memory(device: str) -> Iterator[dict[str, float]]:
-    """Measure the peak of the GPU's memory within the block, weights included, in GiB; give unused memory back after it."""
-    memory: dict[str, float] = {}
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    try:
-        yield memory
-        if device == "cuda":
-            memory["peak memory (GiB)"] = round(torch.cuda.max_memory_allocated() / GIB, 2)
-    finally:
-        gc.collect()
-        if device == "cuda":
-            torch.cuda.empty_cache()
-
-
-def time_rounds(encode: Callable[[], Any], max_seconds: float) -> tuple[list[float], Any]:
-    """Time a way round by round.
-
-    Args:
-        encode: The way; its results are on the CPU when it returns.
-        max_seconds: No round starts after so many seconds.
-
-    Returns:
-        Seconds of each round, and the last results.
-    """
-    rounds: list[float] = []
-    results = None
-    while not rounds or (len(rounds) < MAX_ROUNDS and sum(rounds) < max_seconds):
-        start = time.perf_counter()
-        results = encode()
-        rounds.append(time.perf_counter() - start)
-    return rounds, results
 
 
 def load_tokenizer() -> PreTrainedTokenizerBase:
@@ -139,7 +103,7 @@ def encode_as_in_the_paper(model: InBedder, rows: Sequence[str], batch_size: int
 
 
 def make_sentence_transformers_way(model: InBedder, folder: Path, device: str) -> Encode:
-    """sentence-transformers with the last token's state of the same prompts and weights; loads one block and swaps the weights."""
+    """sentence-transformers with the last token's state of the same prompts; it loads one block and is handed the weights."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -156,61 +120,82 @@ def make_sentence_transformers_way(model: InBedder, folder: Path, device: str) -
     return lambda rows: plain.encode([model.prompt(row, QUESTIONS[0]) for row in rows], batch_size=32)
 
 
-def list_ways(model: InBedder, base: Path, folder: Path, device: str) -> Iterator[tuple[str, Encode, float]]:
-    """List what is measured: its name, the way, and which share of the texts it gets."""
-    question = QUESTIONS[0]
-    yield "inbedder, 1st-gen, batches of 256", lambda rows: model.encode(rows, question, batch_size=256), 1
-    yield "inbedder, 1st-gen, batches of 32", lambda rows: model.encode(rows, question), 1
-    yield "sentence-transformers, last token, batches of 32", make_sentence_transformers_way(model, folder, device), 1
-    yield "paper's way, batches of 32", lambda rows: encode_as_in_the_paper(model, rows, 32), 0.25
-    average = model.with_pooling("avg-gen")
-    yield "inbedder, avg-gen, batches of 32", lambda rows: average.encode(rows, question), 0.5
+def make_reencoding_way(model: InBedder, base: Path) -> Encode:
+    """The mean vector of ten sampled answers, embedded by mini's base."""
     reencoded = model.with_pooling("re-enc", reencoding=Reencoding(encoder=str(base)))
-    yield "inbedder, re-enc, 10 answers, batches of 32", lambda rows: np.asarray(reencoded.encode(rows, question)), 0.125
-    yield "inbedder, 1st-gen of 10 questions together", lambda rows: model.encode_many(rows, QUESTIONS)[0], 0.25
+    return lambda rows: np.asarray(reencoded.encode(rows, QUESTIONS[0]))
+
+
+def make_average_way(model: InBedder) -> Encode:
+    """The mean state of the answer."""
+    average = model.with_pooling("avg-gen")
+    return lambda rows: average.encode(rows, QUESTIONS[0])
+
+
+def list_ways(model: InBedder, base: Path, folder: Path, device: str) -> dict[str, tuple[Callable[[], Encode], float]]:
+    """List what is measured: the function that makes a way, and which share of the texts the way gets."""
+    return {
+        "inbedder, 1st-gen, batches of 256": (lambda: lambda rows: model.encode(rows, QUESTIONS[0], batch_size=256), 1),
+        "inbedder, 1st-gen, batches of 32": (lambda: lambda rows: model.encode(rows, QUESTIONS[0]), 1),
+        "sentence-transformers, last token, batches of 32": (lambda: make_sentence_transformers_way(model, folder, device), 1),
+        "paper's way, batches of 32": (lambda: lambda rows: encode_as_in_the_paper(model, rows, 32), 0.25),
+        "inbedder, avg-gen, batches of 32": (lambda: make_average_way(model), 0.5),
+        "inbedder, re-enc, 10 answers, batches of 32": (lambda: make_reencoding_way(model, base), 0.125),
+        "inbedder, 1st-gen of 10 questions together": (lambda: lambda rows: model.encode_many(rows, QUESTIONS)[0], 0.25),
+    }
+
+
+def measure_way(make_way: Callable[[], Encode], rows: list[str], device: str, max_seconds: float) -> tuple[dict[str, Any], Any]:
+    """Measure one way; returns its numbers and its vectors."""
+    with measure_memory(device) as memory:
+        encode = make_way()
+        encode(rows[:: max(1, len(rows) // 64)])  # warms up
+        seconds, vectors = time_rounds(lambda: encode(rows), max_seconds)
+    rate = len(rows) / statistics.median(seconds)
+    numbers = {"texts": len(rows), "texts per second": round(rate, 1), "seconds": [round(each, 3) for each in seconds], **memory}
+    return numbers, np.asarray(vectors)
 
 
 def measure_shape(shape: Any, rows: list[str], base: Path, device: str, max_seconds: float, record: Record) -> None:
-    """Measure every way on one shape, and record after each."""
+    """Measure every way on one shape, and record after each; a way that fails is recorded with its error."""
     tokenizer = load_tokenizer()
     start = time.perf_counter()
     model = build_model(fill_config(shape, tokenizer), tokenizer, device)
     backbone: Any = model.backbone
     parameters = sum(tensor.numel() for name, tensor in backbone.body.named_parameters() if "embed" not in name)
-    results: dict[str, Any] = {"parameters without embeddings": parameters, "texts": len(rows)}
-    results["seconds to build"] = round(time.perf_counter() - start, 1)
+    lengths = [len(prompt.ids) for prompt in model.tokenizer(rows, [QUESTIONS[0]] * len(rows))]
+    results: dict[str, Any] = {
+        "parameters without embeddings": parameters,
+        "seconds to build": _round(time.perf_counter() - start),
+    }
     card = torch.cuda.get_device_name(0) if device == "cuda" else "cpu"
     peak = next((peak for name, peak in PEAK.items() if name in card), None)
-    first: np.ndarray[Any, Any] | None = None
+    first = None
     with tempfile.TemporaryDirectory() as folder:
-        for name, encode, share in list_ways(model, base, Path(folder), device):
-            batch = rows[: max(2, int(share * len(rows)))]
-            tokens = sum(len(prompt.ids) for prompt in model.tokenizer(batch, [QUESTIONS[0]] * len(batch)))
-            with measure_memory(device) as memory:
-                encode(batch[:: max(1, len(batch) // 64)])  # warms up
-                seconds, vectors = time_rounds(lambda: encode(batch), max_seconds)  # noqa: B023
-            median = statistics.median(seconds)
-            way = {"texts": len(batch), "prompt tokens": tokens, "seconds": [round(each, 3) for each in seconds], **memory}
-            way |= {"texts per second": round(len(batch) / median, 1), "prompt tokens per second": round(tokens / median)}
+        for name, (make_way, share) in list_ways(model, base, Path(folder), device).items():
+            count = max(2, int(share * len(rows)))
+            try:
+                way, vectors = measure_way(make_way, rows[:count], device, max_seconds)
+            except Exception as error:  # the other ways are still worth measuring
+                results[name] = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:400]}"}
+                record(results)
+                continue
+            way["prompt tokens per second"] = round(way["texts per second"] * statistics.mean(lengths[:count]))
             if "re-enc" not in name and "questions" not in name:
-                way["TFLOP/s of the prompts"] = round(2 * parameters * tokens / median / 1e12, 1)
-                if peak:
-                    way["MFU"] = round(2 * parameters * tokens / median / peak / 1e12, 3)
+                speed = 2 * parameters * way["prompt tokens per second"] / 1e12
+                way |= {"TFLOP/s of the prompts": _round(speed)} | ({"MFU": round(speed / peak, 3)} if peak else {})
             first = vectors if first is None else first
-            if vectors.shape[1] == first.shape[1] and "avg" not in name:
-                way["smallest cosine to the first"] = round(_compare(vectors, first), 4)
+            if "avg-gen" not in name and "re-enc" not in name:
+                way["smallest cosine to the first row"] = round(compare_vectors(vectors, first), 4)
             results[name] = way
             record(results)
-            del encode
 
 
-def _compare(vectors: Any, expected_vectors: Any) -> float:
-    count = min(len(vectors), len(expected_vectors))
-    pair = (torch.as_tensor(np.asarray(array[:count])).float() for array in (vectors, expected_vectors))
-    return torch.cosine_similarity(*pair).min().item()
+def _round(number: float) -> float:
+    return round(number, 1)
 
 
-def measure_shapes(device: str, tiny: bool, record: Record) -> None:
+def measure_stage(device: str, tiny: bool, record: Record) -> None:
     """Measure decoders of random weights, the paper's sizes one after another."""
     vllm = "installed" if find_spec("vllm") else "not measured: not installed, and its wheel is too large to carry"
     record("vLLM", vllm)
