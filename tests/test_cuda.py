@@ -12,7 +12,7 @@ from inbedder import InBedder
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.errors import OUT_OF_MEMORY, describe_error
 from inbedder.options import Reencoding
-from tests.conftest import CAUSAL, INSTRUCTIONS, MASKED, TEXTS, assert_close
+from tests.conftest import CAUSAL, GOLDEN, INSTRUCTIONS, MASKED, TEXTS, assert_close
 
 pytestmark = pytest.mark.cuda
 QUESTIONS = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
@@ -136,10 +136,10 @@ def test_eight_threads_on_one_gpu_get_the_vectors_of_one(gpu, make_model, family
 
 
 @pytest.mark.parametrize(("quantization", "floor"), [("nf4", 0.8), ("int8", 0.97)])
-def test_quantized_weights_give_vectors_near_the_exact_ones(gpu, make_model, quantization, floor):
+def test_quantized_weights_give_vectors_near_the_exact_ones(gpu, quantization, floor):
     pytest.importorskip("bitsandbytes")
-    model = load(make_model("wide-llama"), gpu, quantization=quantization)
-    exact = load(make_model("wide-llama"), "cpu").with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
+    model = load(GOLDEN / "llama", gpu, quantization=quantization)
+    exact = load(GOLDEN / "llama", "cpu").with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
     vectors = model.with_pooling("avg-ppt").encode(TEXTS, QUESTIONS)
     assert np.isfinite(vectors).all()
     assert cosines(vectors, exact).mean() > floor
