@@ -28,4 +28,4 @@ demo:
 
 bench:
 	.venv/bin/python scripts/bench/benchmark.py
-	.venv/bin/python scripts/bench/benchmark_gpu.py
+	-PYTHON=.venv/bin/python scripts/bench/gpu_suite run

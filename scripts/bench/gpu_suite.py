@@ -38,6 +38,7 @@ TOTAL_SECONDS = 540
 LIMITS = {"environment": 60, "tests": 110, "mini": 70, "shapes": 180, "finetune": 150}
 """Seconds that each stage may take, the most valuable stages first; a stage also ends when the total is spent."""
 LOG_NAME = "gpu-suite.log"
+NO_GPU = "There is no GPU here: nothing to measure."
 STARTED = time.monotonic()
 
 
@@ -128,6 +129,8 @@ def run(folder: Path, choices: Choices, stages: Mapping[str, float]) -> Path:
             remaining = TOTAL_SECONDS - (time.monotonic() - STARTED)
             output = Path(temporary, f"{stage}.json")
             results = run_stage(make_command(stage, choices, output), output, log, min(limit, remaining))
+            if results.get("error") == NO_GPU:
+                sys.exit(NO_GPU)
             content["stages"][stage] = results
             if stage == "environment":
                 path = folder / f"gpu-{results.get('card', choices.device).lower().replace(' ', '-')}.json"

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from benchmark_inputs import get_processor
+from gpu_suite import NO_GPU
 from gpu_suite_timing import GIB, Record, time_rounds
 
 from inbedder.backbones.weights import has_fast_bf16
@@ -19,6 +20,8 @@ PACKAGES = "torch transformers sentence-transformers peft accelerate bitsandbyte
 
 def measure_stage(device: str, tiny: bool, record: Record) -> None:
     """Record the machine, and how fast it multiplies matrices and copies memory."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(NO_GPU)
     record("card", torch.cuda.get_device_name(0) if device == "cuda" else "cpu")
     record("processor", get_processor())
     record("cores", os.cpu_count())
