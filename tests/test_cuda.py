@@ -76,9 +76,9 @@ def test_a_gpu_computes_in_half_precision_by_default(gpu, make_model):
 @pytest.mark.parametrize("family", ["opt", "llama", "qwen2"])
 def test_questions_that_share_a_prefix_get_the_vectors_of_each(gpu, make_model, family):
     model, exact = (load(make_model(family), device) for device in (gpu, "cpu"))
-    together = model.encode_many(TEXTS, INSTRUCTIONS)
-    assert_close(together, np.stack([model.encode(TEXTS, question) for question in INSTRUCTIONS]), relative=1e-4)
-    assert_close(together, exact.encode_many(TEXTS, INSTRUCTIONS), relative=1e-4)
+    shared_vectors = model.encode_many(TEXTS, INSTRUCTIONS)
+    assert_close(shared_vectors, np.stack([model.encode(TEXTS, question) for question in INSTRUCTIONS]), relative=1e-4)
+    assert_close(shared_vectors, exact.encode_many(TEXTS, INSTRUCTIONS), relative=1e-4)
 
 
 @pytest.mark.parametrize("family", ["opt", "llama"])

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_suite_wheels import CUDA_LIBRARY, download_wheels, repack_wheel, unpack_wheels
+from gpu_suite_wheels import CUDA_LIBRARY, download_wheels, shrink_wheel, unpack_wheels
 
 from inbedder.io.files import atomic_write
 
@@ -63,7 +63,7 @@ def prepare(folder: Path) -> None:
     wheels.mkdir(parents=True)
     download_wheels(wheels)
     for wheel in wheels.glob("bitsandbytes-*.whl"):
-        repack_wheel(wheel, CUDA_LIBRARY)
+        shrink_wheel(wheel, CUDA_LIBRARY)
     pack_base(find_base_folder(), folder / "base")
     total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: {total / 1e6:.1f} MB")

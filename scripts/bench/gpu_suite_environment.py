@@ -51,14 +51,14 @@ def _read_versions() -> dict[str, str]:
 
 
 def _time_product(device: str, dtype: torch.dtype, size: int) -> float:
-    left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+    matrix, factor = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     count = 10
 
-    def multiply() -> None:
+    def compute_products() -> None:
         for _ in range(count):
-            product = left @ right
+            product = matrix @ factor
         product[0, 0].item()  # waits for the GPU
 
-    multiply()
-    seconds, _ = time_rounds(multiply, 1.0)
+    compute_products()
+    seconds, _ = time_rounds(compute_products, 1.0)
     return round(2 * size**3 * count / statistics.median(seconds) / 1e12, 1)

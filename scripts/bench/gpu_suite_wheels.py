@@ -37,7 +37,7 @@ def download_wheels(folder: Path) -> None:
     subprocess.run([*command, *pins], check=True, env=environment)
 
 
-def repack_wheel(wheel: Path, library: str) -> None:
+def shrink_wheel(wheel: Path, library: str) -> None:
     """Rewrite a wheel without its shared libraries, except one."""
     temporary = wheel.with_suffix(".part")
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as target:

@@ -83,14 +83,14 @@ def test_all_stages_together_take_nine_minutes_at_most(tmp_path, monkeypatch):
     assert max(seconds) <= 40
 
 
-def test_a_repacked_wheel_keeps_one_library_and_missing_wheels_are_unpacked(tmp_path):
+def test_a_shrunk_wheel_keeps_one_library_and_is_unpacked(tmp_path):
     wheels = load("wheels")
     (tmp_path / "wheels").mkdir()
     wheel = tmp_path / "wheels" / "nowhere_installed-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in ("code.py", "libcuda118.so", "libcuda130.so"):
             archive.writestr(f"nowhere_installed/{name}", "")
-    wheels.repack_wheel(wheel, "libcuda130.so")
+    wheels.shrink_wheel(wheel, "libcuda130.so")
     site = wheels.unpack_wheels(tmp_path, tmp_path / "site")
     assert {path.name for path in (site / "nowhere_installed").iterdir()} == {"code.py", "libcuda130.so"}
     assert wheels.unpack_wheels(tmp_path / "wheels", tmp_path / "site") is None
