@@ -17,6 +17,7 @@ from inbedder.errors import InputError
 from inbedder.io.files import hash_file
 from inbedder.models.bundled import resolve_name
 from inbedder.options import NO_SECOND_MODEL
+from inbedder.prompting.templates import PromptTemplate
 from inbedder.vectors import Vectors
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.tasks.task import Similarity, fingerprint
@@ -153,8 +154,15 @@ def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided:
         {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
     ]
     deciding = model.parts.requested.get_deciding_options().keys() & options.keys()
-    parts += [f"{name}={options[name]!r}" for name in sorted(deciding - NAMED_OTHERWISE)]
+    parts += [f"{name}={_format_option(options[name])}" for name in sorted(deciding - NAMED_OTHERWISE)]
     return ", ".join([model.name, *filter(None, parts)])
+
+
+def _format_option(value: Any) -> str:
+    """Format the value of an option: a template by its name, or by its pattern if it is the user's own."""
+    if isinstance(value, PromptTemplate):
+        value = value.pattern if value.name == "custom" else value.name
+    return repr(value)
 
 
 def _make_pair_embedder(folder: str, batch_size: int) -> Embedder:

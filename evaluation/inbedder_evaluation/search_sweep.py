@@ -18,6 +18,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from inbedder.cli.model_options import with_model_options
 from inbedder.embedder import InBedder
 from inbedder.io.files import atomic_write
 from inbedder.prompting.templates import GENERIC_INSTRUCTION
@@ -153,6 +154,7 @@ def draw_figure(rows: list[dict[str, Any]], path: Path) -> None:
     draw_lines({"nDCG@10 by candidates read again": series}, path, "candidates (0: the generic order)")
 
 
+@with_model_options
 def main(
     output: Annotated[Path, typer.Option("-o", "--output", help="A .json file; the figure has the same name and ends in .png.")],
     data: Annotated[Path, typer.Option(help="Folder of the known sets.")],
@@ -160,10 +162,10 @@ def main(
     limit: Annotated[int, typer.Option(min=100, help="Maximum number of rows per set.")] = 1500,
     queries: Annotated[int, typer.Option(min=10, help="Number of queries per set.")] = 300,
     sample: Annotated[int, typer.Option(min=50, help="Number of texts read to fit the guided vectors.")] = 500,
-    cache: Annotated[Path | None, typer.Option(help="Folder to cache vectors in.")] = None,
+    model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
 ) -> None:
     """Measure search on the corpora with two label columns."""
-    loaded = InBedder(model, cache=cache)
+    loaded = InBedder(model, **model_options)
     rows: list[dict[str, Any]] = []
     for name in SETS:
         rows += measure_corpus(loaded, load_corpus(name, data, limit), queries, sample)

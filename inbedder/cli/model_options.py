@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from typing import Annotated, Any
 
@@ -17,22 +17,24 @@ PARAMETER = "model_options"
 """Name of a command's parameter that takes the options."""
 
 
-def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
+def with_model_options(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
     """Add the options of a model to a command.
 
     Args:
         command: A function whose parameter ``model_options`` takes the given options as keyword arguments of ``InBedder``.
+        without: Parameters of the options that the command sets itself, such as "pooling" or "re_enc_n"; it has no flag for them.
 
     Returns:
         A function for typer with one parameter per option instead. It checks the options before it calls the command.
     """
     signature = inspect.signature(command, eval_str=True)
     own_parameters = [parameter for name, parameter in signature.parameters.items() if name != PARAMETER]
-    generated = _generate_parameters()
+    generated = [parameter for parameter in _generate_parameters() if parameter.name not in without]
+    chooses_pooling = "pooling" not in without
 
     def run(**arguments: Any) -> None:
         values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}
-        command(**arguments, **{PARAMETER: _collect_options(values)})
+        command(**arguments, **{PARAMETER: _collect_options(values, chooses_pooling)})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = signature.replace(parameters=[*map(_make_keyword_only, own_parameters), *generated])  # type: ignore[attr-defined]
@@ -79,12 +81,12 @@ def _choose_panel(kind: Any, info: OptionInfo) -> str:
     return "Vectors" if kind is EncodingOptions and info.panel == "Model" else info.panel
 
 
-def _collect_options(values: dict[str, Any]) -> dict[str, Any]:
-    """Check the options that the user set."""
+def _collect_options(values: dict[str, Any], chooses_pooling: bool) -> dict[str, Any]:
+    """Check the options that the user set; those of re-enc need --pooling re-enc if the command has that flag."""
     prefix = _PREFIXES[Reencoding]
     options = {name: value for name, value in values.items() if value is not None}
     reencoding = {name.removeprefix(prefix): options.pop(name) for name in list(options) if name.startswith(prefix)}
-    if reencoding and options.get("pooling") not in ("re-enc", "re_encode"):
+    if reencoding and chooses_pooling and options.get("pooling") not in ("re-enc", "re_encode"):
         flags = ", ".join(flag for option in _list_offered_options(Reencoding) for flag in get_option_info(option).flags or ())
         raise typer.BadParameter("these options need --pooling re-enc.", param_hint=flags)
     try:

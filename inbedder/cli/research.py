@@ -30,7 +30,22 @@ ComparedModels = Annotated[
     typer.Option(metavar="A B", help="Two models to compare item by item: difference, 95% interval, p-value."),
 ]
 ResultsPath = Annotated[Path, typer.Option("-o", "--output", help="A .json file; a rerun keeps its finished cells.")]
-Protocol = Annotated[str, typer.Option(help="k-means, or paper (mini-batch k-means, one seed, texts cut at their start).")]
+Hub = Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub at pinned revisions.")]
+Protocol = Annotated[
+    str,
+    typer.Option(
+        help="k-means, or paper (mini-batch k-means, one seed, texts cut at their start).",
+        callback=lambda value: _check_protocol(value),
+    ),
+]
+
+
+def _check_protocol(name: str) -> str:
+    from inbedder_evaluation.protocol import PROTOCOLS
+
+    if name not in PROTOCOLS:
+        raise typer.BadParameter(f"choose {' or '.join(PROTOCOLS)}.", param_hint="--protocol")
+    return name
 
 
 def finetune(
@@ -82,7 +97,7 @@ def evaluate(
     compare: ComparedModels = None,
     task: Annotated[list[str], typer.Option(help="Run only tasks whose name contains this; repeatable.")] = [],  # noqa: B006
     data: DataPath = None,
-    hub: Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub at pinned revisions.")] = False,
+    hub: Hub = False,
     instructions: Instructions = None,
     criterion: Annotated[list[str], typer.Option(help="column=question for a table; give it twice.")] = [],  # noqa: B006
     output: ResultsPath = Path("results.json"),
@@ -98,11 +113,10 @@ def evaluate(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from inbedder.io.tables import find_columns
     from inbedder_evaluation.embedders import make_embedders, make_mteb_embedders
+    from inbedder_evaluation.protocol import PROTOCOLS, add_protocol_options
     from inbedder_evaluation.runner import run
     from inbedder_evaluation.tasks import Data, build_tasks
 
-    if protocol not in ("k-means", "paper"):
-        raise typer.BadParameter("choose k-means or paper.", param_hint="--protocol")
     if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
@@ -110,8 +124,7 @@ def evaluate(
     if data is not None and criteria and not text_column:
         print_text_columns(find_columns(str(data), None))
     models = collect_models(model, baseline, compare)
-    if protocol == "paper":
-        model_options = {"truncation_side": "left"} | model_options
+    model_options = add_protocol_options(model_options, protocol)
     embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
     embedders += [embedder for name in baseline for embedder in make_mteb_embedders(name)]
 
@@ -120,7 +133,7 @@ def evaluate(
             print_message(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
 
     items = output.with_suffix(".items")
-    seed_range = range(1 if protocol == "paper" else seeds)
+    seed_range = range(PROTOCOLS[protocol].seeds or seeds)
     cells = run(embedders, tasks, output, seed_range, report, items, need_items=compare is not None)
     if mteb_results is not None:
         from inbedder_evaluation.mteb_results import save_as_mteb

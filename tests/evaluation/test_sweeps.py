@@ -6,7 +6,8 @@ from typer.testing import CliRunner
 from inbedder import InBedder
 from inbedder.errors import InputError
 from inbedder_evaluation.results import load_cells
-from inbedder_evaluation.sweeps import app, list_uninformative_words
+from inbedder_evaluation.sweep_embedders import list_uninformative_words
+from inbedder_evaluation.sweeps import app
 from tests.evaluation.test_runner import run
 from tests.evaluation.test_tasks import ignorant
 

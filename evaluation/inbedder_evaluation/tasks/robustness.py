@@ -11,8 +11,8 @@ asked for something else. The lead of correct (c) and implicit (i) instructions 
 The second is positive only when every correct instruction beats every incorrect one. The spread over correct paraphrases
 (INSTRUCTOR, section 4.2) is given by their minimum, mean and maximum.
 
-The paper's own sets are on the hub (``sets.yaml``). Their instructions are in the authors' task files
-(``mteb/tasks/Clustering/`` of github.com/zhang-yu-wei/InBedder) and are not shipped; ``read_authors_instructions`` reads them.
+The paper's own sets are on the hub (``sets.yaml``). Their instructions are in the authors' task files and are not shipped:
+``scripts/reproduce/authors_instructions.py`` collects them in a file that ``read_authors_instructions`` reads.
 """
 
 from __future__ import annotations
@@ -153,23 +153,72 @@ def read_authors_instructions(path: Path) -> dict[str, dict[str, list[str]]]:
         InputError: When the file cannot be read or holds no such set.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
         instructions = {
-            name: {kind: [str(one) for one in values_of_kind[f"{kind}_instructions"]] for kind in KINDS}
-            for name, values_of_kind in content.items()
-            if all(values_of_kind.get(f"{kind}_instructions") for kind in KINDS)
+            name: {kind: [str(one) for one in entry[f"{kind}_instructions"]] for kind in KINDS}
+            for name, entry in _read_entries(path).items()
+            if all(entry.get(f"{kind}_instructions") for kind in KINDS)
         }
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"Cannot read instructions from {path}: {error}. Give a json file that maps sets to lists of instructions."
-        ) from error
+    except TypeError as error:
+        raise InputError(f"Cannot read instructions from {path}: {error}. Give lists of instructions.") from error
     if not instructions:
         raise InputError(f"{path} holds no set with {', '.join(f'{kind}_instructions' for kind in KINDS)}.")
     return instructions
 
 
+def read_original_instruction(path: Path, name: str) -> str:
+    """Read the instruction of one of the authors' sets that the robustness instructions paraphrase.
+
+    Args:
+        path: A json file: set -> instruction.
+        name: A set of the kind "robustness" in ``sets.yaml``.
+
+    Returns:
+        The instruction.
+
+    Raises:
+        InputError: When the file cannot be read or has no instruction of this set.
+    """
+    instruction = _read_entries(path).get(name, {}).get("instruction")
+    if not instruction:
+        raise InputError(f"{path} has no instruction of {name}. Make it by scripts/reproduce/authors_instructions.py.")
+    return str(instruction)
+
+
+def _read_entries(path: Path) -> dict[str, dict[str, Any]]:
+    """Read a json file of the authors' instructions: set -> kind of instruction -> instructions."""
+    try:
+        entries: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        if not all(isinstance(entry, dict) for entry in entries.values()):
+            raise ValueError("a set has no named instructions")
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"Cannot read instructions from {path}: {error}. Give a json file that maps sets to lists of instructions; "
+            "scripts/reproduce/authors_instructions.py makes one from the authors' task files."
+        ) from error
+    return entries
+
+
+def load_labelled_texts(name: str) -> LabelledTexts:
+    """Load the texts and labels of one of the paper's sets from the hub at its pinned revision.
+
+    Args:
+        name: A set of the kind "robustness" in ``sets.yaml``.
+
+    Returns:
+        The texts and their labels.
+
+    Raises:
+        InputError: When the hub cannot be reached.
+    """
+    known_set = find_set("robustness", name)
+    source, revision = known_set.pinned
+    rows = read_hub(source, revision, known_set.config)
+    texts, labels = ([str(row[column]) for row in rows] for column in ("text", "cluster"))
+    return LabelledTexts(name, texts, labels, f"{source}@{revision[:8]}", known_set.licence, known_set.citation)
+
+
 def load_robustness(name: str, instructions: Mapping[str, list[str]], protocol: str = "k-means") -> InstructionRobustness:
-    """Load one of the paper's sets from the hub at its pinned revision.
+    """Load the robustness task of one of the paper's sets.
 
     Args:
         name: A set of the kind "robustness" in ``sets.yaml``.
@@ -182,9 +231,4 @@ def load_robustness(name: str, instructions: Mapping[str, list[str]], protocol: 
     Raises:
         InputError: When the hub cannot be reached.
     """
-    known_set = find_set("robustness", name)
-    source, revision = known_set.pinned
-    rows = read_hub(source, revision, known_set.config)
-    texts, labels = ([str(row[column]) for row in rows] for column in ("text", "cluster"))
-    data = LabelledTexts(name, texts, labels, f"{source}@{revision[:8]}", known_set.licence, known_set.citation)
-    return InstructionRobustness(data, instructions, protocol)
+    return InstructionRobustness(load_labelled_texts(name), instructions, protocol)
