@@ -91,13 +91,18 @@ def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     """Draw box plots of V-measures under correct, implicit and incorrect instructions (InBedder paper, figures 4 and 7).
 
     Args:
-        cells: Cells of robustness tasks; others are skipped. The plots show raw vectors, averaged over seeds.
+        cells: Cells of robustness tasks; others are skipped. The plots show raw vectors of models that read the instruction,
+            averaged over seeds.
         path: A .png file.
 
     Raises:
         InputError: When no cell belongs to a robustness task.
     """
-    raw = [cell for cell in select_newest(cells) if cell.vectors == "raw" and "delta_ci_means" in cell.scores]
+    raw = [
+        cell
+        for cell in select_newest(cells)
+        if cell.vectors == "raw" and "delta_ci_means" in cell.scores and not cell.model.endswith(", no instruction")
+    ]
     if not raw:
         raise InputError("These results hold no robustness task. Run inbedder evaluate --data FOLDER --task robustness first.")
     tasks = list(dict.fromkeys(cell.task for cell in raw))

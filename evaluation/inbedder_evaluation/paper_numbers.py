@@ -15,8 +15,6 @@ from typing import Any
 from inbedder_evaluation.results import Cell, select_newest
 from inbedder_evaluation.tasks.task import SHIPPED
 
-AWARENESS = ("IntentEmotion", "InstructSTSB", "NYT two-criteria clustering")
-"""The paper's tests of instruction awareness (its table 1)."""
 TOLERANCE_POINTS = {"clustering": 3.0}
 """Largest accepted difference from the published score by kind, in points; for other kinds, ``DEFAULT_TOLERANCE_POINTS``."""
 DEFAULT_TOLERANCE_POINTS = 1.0
@@ -24,22 +22,12 @@ DEFAULT_TOLERANCE_POINTS = 1.0
 
 @cache
 def read_published_models() -> list[dict[str, Any]]:
-    """Read the paper's models: name, local_name (the name of the same measurement here), pooling, run and scores."""
+    """Read the paper's models: name, local_name (the name of the same measurement here), pooling, run and scores.
+
+    A local name lacks the model's folder or owner, so that it also names a replica that a recipe trained.
+    """
     models: list[dict[str, Any]] = json.loads((SHIPPED / "paper.json").read_text(encoding="utf-8"))["models"]
     return models
-
-
-def make_published_table() -> list[list[str]]:
-    """Make a table of the paper's models on its tests of instruction awareness.
-
-    Returns:
-        A header row and one row per model; scores in percent, the authors' run or table in the last column.
-    """
-    rows = [["model", "read as", *AWARENESS, "source"]]
-    for model in read_published_models():
-        scores = [f"{model['scores'][task]:.2f}" for task in AWARENESS]
-        rows.append([model["name"], model["pooling"], *scores, f"`{model['run']}`" if model["run"] else "table 1"])
-    return rows
 
 
 def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
@@ -54,14 +42,13 @@ def compare_with_published(cells: Sequence[Cell]) -> list[list[str]]:
         measured. The list is empty when no model of the paper was measured.
     """
     raw_cells = [cell for cell in select_newest(cells) if cell.vectors == "raw"]
-    measured = {cell.model for cell in raw_cells}
+    measured = list(dict.fromkeys(cell.model for cell in raw_cells))
     rows = [["model", "task", "expected", "found", "difference", "agrees"]]
     for model in read_published_models():
-        if model["local_name"] not in measured:
-            continue
-        for task, expected in model["scores"].items():
-            of_task = [cell for cell in raw_cells if cell.model == model["local_name"] and cell.task.split(", ")[0] == task]
-            rows.append([model["local_name"], task, f"{expected:.1f}", *_compare_score(task, expected, of_task)])
+        for name in (name for name in measured if f"/{name}".endswith(f"/{model['local_name']}")):
+            for task, expected in model["scores"].items():
+                of_task = [cell for cell in raw_cells if cell.model == name and cell.task.split(", ")[0] == task]
+                rows.append([name, task, f"{expected:.1f}", *_compare_score(task, expected, of_task)])
     return rows if len(rows) > 1 else []
 
 

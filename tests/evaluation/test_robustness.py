@@ -11,6 +11,7 @@ from inbedder_evaluation.tasks.robustness import (
     LabelledTexts,
     compute_deltas,
     read_authors_instructions,
+    read_original_instruction,
     read_robustness_instructions,
 )
 from tests.evaluation.test_tasks import ignorant, one_hot
@@ -78,6 +79,14 @@ def test_the_authors_sets_need_the_hub_and_a_file_of_instructions(monkeypatch, t
     assert tasks[1].get_first_input() == ("a 0", "correct 0?")
     scores = tasks[1].evaluate(lambda texts, _instruction: one_hot([text[0] for text in texts]), seed=0)
     assert scores["correct_mean"] == pytest.approx(100) and scores["delta_ci_min_max"] == 0
+
+
+def test_the_original_instruction_of_a_set_is_read(tmp_path):
+    path = write_instructions(tmp_path)
+    assert read_original_instruction(path, "NYTLocation") == "Where?"
+    for name in ("NYTTopic", "Feedbacks"):
+        with pytest.raises(InputError, match=f"has no instruction of {name}"):
+            read_original_instruction(path, name)
 
 
 def test_robustness_sets_need_a_file_of_instructions(tmp_path):

@@ -1,10 +1,13 @@
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
 from inbedder import InBedder
 from inbedder.errors import InputError
+from inbedder.options import Reencoding
+from inbedder.prompting.stopwords import load_stopwords
 from inbedder_evaluation.results import load_cells
 from inbedder_evaluation.sweep_embedders import list_uninformative_words
 from inbedder_evaluation.sweeps import app
@@ -23,7 +26,8 @@ def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_pat
     model = make_model("bert")
     sweep("poolings", "--model", model, "--task", "stsb", "-o", tmp_path / "p.json")
     names = {cell.model for cell in load_cells(tmp_path / "p.json")}
-    reencoded = {f"re-enc, {answers}" for answers in ("1 answer at T=0", "1 answer at T=0.8", "10 answers at T=0.8")}
+    samples = ("1 answer at T=0", "1 answer at T=0.6", "1 answer at T=0.8", "10 answers at T=0.8")
+    reencoded = {f"re-enc, {answers}" for answers in samples}
     assert {name.removeprefix(f"{model}, ") for name in names} == {"avg-gen", "avg-ppt", "avg-all", *reencoded}
     sweep("layers", "--model", model, "--task", "stsb", "-o", tmp_path / "l.json")
     assert len({cell.metadata["spec"]["weights"] for cell in load_cells(tmp_path / "l.json")}) == 1
@@ -49,9 +53,40 @@ def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
     assert (tmp_path / "f.png").exists()
 
 
-def test_uninformative_words_are_stopwords_phrases_and_the_instruction():
+def test_uninformative_words_are_the_authors_list_and_the_instruction():
     words = list_uninformative_words("Which product is it?")
-    assert {"the", "based", "product", "Which", "Based on ", "Sure! ", "Which product is it?"} <= set(words)
+    assert set(words) == {*load_stopwords("nltk"), "Based on ", "Sure! ", "Which product is it?"}
+    assert len(words) == 179 + 3
+
+
+def test_the_papers_sets_are_measured_in_its_protocol(make_model, tmp_path, monkeypatch):
+    rows = [{"text": f"{label} {i}", "cluster": label} for label in "ab" for i in range(4)]
+    monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_options: rows)
+    options = ("--hub", "--protocol", "paper", "--max-length", "64", "--task", "NYT", "--model", make_model("opt"))
+    sweep("layers", "--every", "2", *options, "-o", tmp_path / "l.json")
+    cells = load_cells(tmp_path / "l.json")
+    assert {cell.task for cell in cells} == {"NYT two-criteria clustering, paper protocol"}
+    encoding = cells[0].metadata["spec"]["encoding"]
+    assert (encoding["truncation_side"], encoding["max_length"]) == ("left", 64)
+
+
+def test_the_re_encoder_is_that_of_the_shared_option(make_model, make_sentence_model, tmp_path):
+    from inbedder_evaluation.sweep_embedders import make_pooling_embedders
+
+    encoder = str(make_sentence_model())
+    options = {"reencoding": Reencoding(encoder=encoder, top_p=0.5), "max_new_tokens": 2}
+    settings = [one.spec["encoding"]["reencoding"] for one in make_pooling_embedders(make_model("opt"), options, {})]
+    assert {(one["encoder"], one["top_p"]) for one in settings if one} == {(encoder, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [("poolings", "--re-enc-n"), ("layers", "--layer"), ("filter-words", "--pooling"), ("models", "--protocol")],
+)
+def test_an_option_that_a_sweep_varies_has_no_flag(command, option, tmp_path):
+    result = CliRunner().invoke(app, [command, option, "1", "--model", "mini", "-o", str(tmp_path / "r.json")])
+    assert result.exit_code == 2
+    assert ("choose k-means or paper" if option == "--protocol" else f"No such option: {option}") in result.output
 
 
 def test_the_states_of_the_authors_phrases_are_left_out(make_model):
@@ -111,8 +146,11 @@ def test_robustness_is_drawn_from_results_that_hold_some(tmp_path):
     run([embedder(ignorant)], [InstructionRobustness(DATA, ASKED)], tmp_path / "r.json", seeds=[0])
     sweep("robustness", tmp_path / "r.json", "-o", tmp_path / "r.png")
     assert (tmp_path / "r.png").read_bytes().startswith(PNG)
-    with pytest.raises(InputError, match="These results hold no robustness task"):
-        sweep("robustness", tmp_path / "none.json", "-o", tmp_path / "n.png")
+    generic = replace(embedder(ignorant), name="model, no instruction")
+    run([generic], [InstructionRobustness(DATA, ASKED)], tmp_path / "generic.json", seeds=[0])
+    for results in ("none.json", "generic.json"):
+        with pytest.raises(InputError, match="These results hold no robustness task"):
+            sweep("robustness", tmp_path / results, "-o", tmp_path / "n.png")
 
 
 def test_an_output_that_is_no_json_is_refused(make_model, tmp_path):
