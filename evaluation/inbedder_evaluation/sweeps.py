@@ -43,7 +43,7 @@ from inbedder_evaluation.sweep_embedders import (
 )
 from inbedder_evaluation.tasks import Data, build_tasks
 
-AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT")
+AWARENESS = ("IntentEmotion", "InstructSTSB", "triplets", "NYT two-criteria")
 REENCODING = ("re_enc_n", "re_enc_temperature", "re_enc_top_p", "re_enc_seed", "re_enc_encoder")
 """Parameters of re-enc, for commands that read states."""
 
@@ -136,15 +136,18 @@ def precisions(
     model: Model = "mini",
     precision: Annotated[list[str], typer.Option(help="float32, bfloat16, float16 or int8; repeatable.")] = ["float32", "int8"],  # noqa: B006
     data: Source = None,
+    hub: Hub = False,
+    protocol: Protocol = "k-means",
     task: Task = list(AWARENESS),  # noqa: B006
     limit: Limit = None,
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Compare the same weights in several precisions."""
+    options = add_protocol_options(model_options, protocol)
     settings = [{"backbone": "onnx"} if name == "int8" else {"dtype": name} for name in precision]
-    loaded = [InBedder(model, **model_options, **one) for one in settings]
+    loaded = [InBedder(model, **options, **one) for one in settings]
     embedders = [replace(make_embedders(name)[0], name=f"{model}, {name.precision}") for name in loaded]
-    cells = _measure(embedders, output, Data(data, limit=limit), task)
+    cells = _measure(embedders, output, Data(data, hub, limit=limit, protocol=protocol), task)
     draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model} by precision")
 
 
@@ -155,14 +158,16 @@ def guided(
     model: Model = "mini",
     sample: Annotated[int, typer.Option(min=50, help="Number of texts read under each instruction.")] = 1000,
     data: Source = None,
+    hub: Hub = False,
+    protocol: Protocol = "k-means",
     task: Task = ["triplets", "two-criteria"],  # noqa: B006
     limit: Limit = 3000,
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Compare reading every text under the instruction with reading a sample and mapping the rest (``encode_guided``)."""
-    loaded = InBedder(model, **model_options)
+    loaded = InBedder(model, **add_protocol_options(model_options, protocol))
     embedders = [make_embedders(loaded, guided=size)[0] for size in (None, sample)]
-    cells = _measure(embedders, output, Data(data, limit=limit), task)
+    cells = _measure(embedders, output, Data(data, hub, limit=limit, protocol=protocol), task)
     draw_bars(_group_by_model(cells), output.with_suffix(".png"), f"{model}: all texts read, or {sample}")
 
 
@@ -172,13 +177,16 @@ def gibberish(
     output: Output,
     model: Annotated[list[str], typer.Option(help="Name, hub id or folder of a model; repeatable.")],
     data: Source = None,
+    hub: Hub = False,
+    protocol: Protocol = "k-means",
     task: Task = ["texteval"],  # noqa: B006
     limit: Limit = None,
     model_options: dict[str, Any] = {},  # noqa: B006
 ) -> None:
     """Compare real instructions, meaningless ones of the same shape, and none (reproduction study of INSTRUCTOR)."""
-    embedders = [embedder for name in model for embedder in make_gibberish_embedders(name, model_options)]
-    cells = _measure(embedders, output, Data(data, limit=limit), task)
+    options = add_protocol_options(model_options, protocol)
+    embedders = [embedder for name in model for embedder in make_gibberish_embedders(name, options)]
+    cells = _measure(embedders, output, Data(data, hub, limit=limit, protocol=protocol), task)
     draw_bars(_group_by_model(cells), output.with_suffix(".png"), "instructions, gibberish, none")
 
 

@@ -5,16 +5,24 @@ import pytest
 from typer.testing import CliRunner
 
 from inbedder import InBedder
+from inbedder.encoding.reencode import find_reencoder_revision
 from inbedder.errors import InputError
 from inbedder.options import Reencoding
 from inbedder.prompting.stopwords import load_stopwords
 from inbedder_evaluation.results import load_cells
-from inbedder_evaluation.sweep_embedders import list_uninformative_words
+from inbedder_evaluation.sweep_embedders import list_uninformative_words, make_pooling_embedders
 from inbedder_evaluation.sweeps import app
 from tests.evaluation.test_runner import run
 from tests.evaluation.test_tasks import ignorant
 
 PNG = b"\x89PNG"
+TINY_SET = ("--hub", "--task", "NYT two-criteria")
+
+
+@pytest.fixture(autouse=True)
+def tiny_hub(monkeypatch):
+    rows = [{"text": f"{label} {i}", "cluster": label} for label in "ab" for i in range(4)]
+    monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_options: rows)
 
 
 def sweep(*arguments):
@@ -24,12 +32,12 @@ def sweep(*arguments):
 
 def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_path):
     model = make_model("bert")
-    sweep("poolings", "--model", model, "--task", "stsb", "-o", tmp_path / "p.json")
+    sweep("poolings", "--model", model, *TINY_SET, "-o", tmp_path / "p.json")
     names = {cell.model for cell in load_cells(tmp_path / "p.json")}
     samples = ("1 answer at T=0", "1 answer at T=0.6", "1 answer at T=0.8", "10 answers at T=0.8")
     reencoded = {f"re-enc, {answers}" for answers in samples}
     assert {name.removeprefix(f"{model}, ") for name in names} == {"avg-gen", "avg-ppt", "avg-all", *reencoded}
-    sweep("layers", "--model", model, "--task", "stsb", "-o", tmp_path / "l.json")
+    sweep("layers", "--model", model, *TINY_SET, "-o", tmp_path / "l.json")
     assert len({cell.metadata["spec"]["weights"] for cell in load_cells(tmp_path / "l.json")}) == 1
     layers = {cell.model for cell in load_cells(tmp_path / "l.json")}
     assert len(layers) == 3
@@ -38,7 +46,7 @@ def test_poolings_and_layers_are_each_a_model_of_the_results(make_model, tmp_pat
 
 
 def test_two_models_stand_side_by_side_by_layers_counted_from_the_last(make_model, tmp_path):
-    options = ("--every", 2, "--task", "stsb", "-o", tmp_path / "l.json")
+    options = ("--every", 2, *TINY_SET, "-o", tmp_path / "l.json")
     sweep("layers", "--model", make_model("bert"), "--model", make_model("opt"), *options)
     names = {cell.model.rpartition(", ")[2] for cell in load_cells(tmp_path / "l.json")}
     assert names == {"layer 0", "layer 2"}
@@ -47,7 +55,7 @@ def test_two_models_stand_side_by_side_by_layers_counted_from_the_last(make_mode
 
 
 def test_filtering_words_changes_the_vectors_and_is_named(make_model, tmp_path):
-    sweep("filter-words", "--model", make_model("opt"), "--task", "stsb", "-o", tmp_path / "f.json")
+    sweep("filter-words", "--model", make_model("opt"), *TINY_SET, "-o", tmp_path / "f.json")
     cells = {cell.model: cell for cell in load_cells(tmp_path / "f.json") if cell.vectors == "raw"}
     assert [name.endswith("filter words") for name in cells] == [False, True]
     assert (tmp_path / "f.png").exists()
@@ -59,24 +67,21 @@ def test_uninformative_words_are_the_authors_list_and_the_instruction():
     assert len(words) == 179 + 3
 
 
-def test_the_papers_sets_are_measured_in_its_protocol(make_model, tmp_path, monkeypatch):
-    rows = [{"text": f"{label} {i}", "cluster": label} for label in "ab" for i in range(4)]
-    monkeypatch.setattr("datasets.load_dataset", lambda *_args, **_options: rows)
-    options = ("--hub", "--protocol", "paper", "--max-length", "64", "--task", "NYT", "--model", make_model("opt"))
-    sweep("layers", "--every", "2", *options, "-o", tmp_path / "l.json")
+def test_the_papers_sets_are_measured_in_its_protocol(make_model, tmp_path):
+    options = ("--protocol", "paper", "--max-length", "64", "--model", make_model("opt"))
+    sweep("layers", "--every", "2", *TINY_SET, *options, "-o", tmp_path / "l.json")
     cells = load_cells(tmp_path / "l.json")
     assert {cell.task for cell in cells} == {"NYT two-criteria clustering, paper protocol"}
     encoding = cells[0].metadata["spec"]["encoding"]
     assert (encoding["truncation_side"], encoding["max_length"]) == ("left", 64)
 
 
-def test_the_re_encoder_is_that_of_the_shared_option(make_model, make_sentence_model, tmp_path):
-    from inbedder_evaluation.sweep_embedders import make_pooling_embedders
-
+def test_the_re_encoder_is_that_of_the_shared_option(make_model, make_sentence_model):
     encoder = str(make_sentence_model())
     options = {"reencoding": Reencoding(encoder=encoder, top_p=0.5), "max_new_tokens": 2}
-    settings = [one.spec["encoding"]["reencoding"] for one in make_pooling_embedders(make_model("opt"), options, {})]
-    assert {(one["encoder"], one["top_p"]) for one in settings if one} == {(encoder, 0.5)}
+    specs = [one.spec for one in make_pooling_embedders(make_model("opt"), options, {})]
+    settings = {(spec["reencoder"], spec["encoding"]["reencoding"]["top_p"]) for spec in specs if spec["encoding"]["reencoding"]}
+    assert settings == {(find_reencoder_revision(encoder), 0.5)}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_the_states_of_the_authors_phrases_are_left_out(make_model):
 
 def test_sampled_answers_and_templates_are_models_of_their_own(make_model, tmp_path):
     options = ("--temperature", "0.6", "--top-p", "0.9", "--template", "llama-2-chat-inst", "--max-new-tokens", "4")
-    sweep("poolings", "--model", make_model("llama"), *options, "--task", "stsb", "-o", tmp_path / "p.json")
+    sweep("poolings", "--model", make_model("llama"), *options, *TINY_SET, "-o", tmp_path / "p.json")
     cells = load_cells(tmp_path / "p.json")
     names = {cell.model.split(", ", 1)[1] for cell in cells}
     assert {"1st-gen", "avg-ppt", *(f"{name}, 1 answer at T=0.6" for name in ("avg-gen", "last-gen", "avg-all"))} <= names
@@ -116,13 +121,13 @@ def test_first_words_are_written_for_every_text_and_instruction(make_model, tmp_
 
 
 def test_checkpoints_stand_side_by_side(make_model, tmp_path):
-    sweep("models", "--model", make_model("bert"), "--model", make_model("opt"), "--task", "stsb", "-o", tmp_path / "m.json")
+    sweep("models", "--model", make_model("bert"), "--model", make_model("opt"), *TINY_SET, "-o", tmp_path / "m.json")
     assert len({cell.model for cell in load_cells(tmp_path / "m.json")}) == 2
 
 
 def test_precisions_of_one_model_are_told_apart(make_model, tmp_path):
     both = ("--precision", "float32", "--precision", "bfloat16")
-    sweep("precisions", "--model", make_model("bert"), *both, "--task", "stsb", "-o", tmp_path / "p.json")
+    sweep("precisions", "--model", make_model("bert"), *both, *TINY_SET, "-o", tmp_path / "p.json")
     cells = load_cells(tmp_path / "p.json")
     assert {cell.model.rsplit(", ")[-1] for cell in cells} == {"float32", "bfloat16"}
     assert len({cell.model_revision for cell in cells}) == 2
