@@ -22,7 +22,7 @@ from inbedder.embedder import InBedder
 from inbedder.errors import InbedderError
 from inbedder.grouping.explain import compute_mean_differences, find_keywords, measure_agreement
 from inbedder.io.files import atomic_write
-from inbedder_evaluation.protocol import add_protocol_options
+from inbedder_evaluation.evaluation_protocol import add_protocol_options
 from inbedder_evaluation.results import format_aligned
 from inbedder_evaluation.runner import format_command
 from inbedder_evaluation.tasks.robustness import LabelledTexts, load_labelled_texts, read_original_instruction

@@ -66,10 +66,9 @@ def make_layer_embedders(name: str, options: ModelOptions, sampling: ModelOption
         The embedders by number of the layer.
     """
     loaded = load_single_model(name, options)
-    pooling = options.get("pooling")
-    chosen = {"pooling": pooling, **(sampling if needs_decoding(loaded.backbone, loaded.pooling) else {})}
+    settings = {"pooling": options.get("pooling"), **(sampling if needs_decoding(loaded.backbone, loaded.pooling) else {})}
     layers = sorted(range(loaded.backbone.num_layers, -1, -step))
-    return {layer: make_embedders(loaded, layer=layer, **chosen)[0] for layer in layers}
+    return {layer: make_embedders(loaded, layer=layer, **settings)[0] for layer in layers}
 
 
 def make_filter_embedders(name: str, options: ModelOptions, sampling: ModelOptions) -> list[Embedder]:

@@ -31,8 +31,8 @@ from inbedder.errors import InbedderError, InputError
 from inbedder.io.files import atomic_write
 from inbedder.prompting.templates import resolve_instruction
 from inbedder_evaluation.embedders import Embedder, make_embedders
+from inbedder_evaluation.evaluation_protocol import add_protocol_options
 from inbedder_evaluation.figures import draw_bars, draw_lines, draw_robustness_boxes, draw_word_table
-from inbedder_evaluation.protocol import add_protocol_options
 from inbedder_evaluation.results import Cell, load_cells
 from inbedder_evaluation.runner import format_command, run
 from inbedder_evaluation.sweep_embedders import (
@@ -61,7 +61,7 @@ Limit = Annotated[int | None, typer.Option(min=10, help="Maximum number of rows 
 
 
 @app.command()
-@partial(with_model_options, without=("pooling", "re_enc_n", "re_enc_temperature"))
+@partial(with_model_options, omitted_options=("pooling", "re_enc_n", "re_enc_temperature"))
 def poolings(
     output: Output,
     models: Models = ["mini"],  # noqa: B006 - typer copies defaults
@@ -82,7 +82,7 @@ def poolings(
 
 
 @app.command()
-@partial(with_model_options, without=("layer",))
+@partial(with_model_options, omitted_options=("layer",))
 def layers(
     output: Output,
     models: Models = ["mini"],  # noqa: B006
@@ -109,7 +109,7 @@ def layers(
 
 
 @app.command("filter-words")
-@partial(with_model_options, without=("pooling", "filter_words", *REENCODING))
+@partial(with_model_options, omitted_options=("pooling", "filter_words", *REENCODING))
 def filter_words(
     output: Output,
     model: Model = "mini",
@@ -130,7 +130,7 @@ def filter_words(
 
 
 @app.command()
-@partial(with_model_options, without=("backbone", "dtype"))
+@partial(with_model_options, omitted_options=("backbone", "dtype"))
 def precisions(
     output: Output,
     model: Model = "mini",

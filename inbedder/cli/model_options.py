@@ -17,20 +17,21 @@ PARAMETER = "model_options"
 """Name of a command's parameter that takes the options."""
 
 
-def with_model_options(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+def with_model_options(command: Callable[..., None], omitted_options: Collection[str] = ()) -> Callable[..., None]:
     """Add the options of a model to a command.
 
     Args:
         command: A function whose parameter ``model_options`` takes the given options as keyword arguments of ``InBedder``.
-        without: Parameters of the options that the command sets itself, such as "pooling" or "re_enc_n"; it has no flag for them.
+        omitted_options: Parameters of the options that the command sets itself and has no flag for, such as "pooling" or
+            "re_enc_n".
 
     Returns:
         A function for typer with one parameter per option instead. It checks the options before it calls the command.
     """
     signature = inspect.signature(command, eval_str=True)
     own_parameters = [parameter for name, parameter in signature.parameters.items() if name != PARAMETER]
-    generated = [parameter for parameter in _generate_parameters() if parameter.name not in without]
-    chooses_pooling = "pooling" not in without
+    generated = [parameter for parameter in _generate_parameters() if parameter.name not in omitted_options]
+    chooses_pooling = "pooling" not in omitted_options
 
     def run(**arguments: Any) -> None:
         values = {parameter.name: arguments.pop(parameter.name, None) for parameter in generated}

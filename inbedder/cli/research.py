@@ -41,7 +41,7 @@ Protocol = Annotated[
 
 
 def _check_protocol(name: str) -> str:
-    from inbedder_evaluation.protocol import PROTOCOLS
+    from inbedder_evaluation.evaluation_protocol import PROTOCOLS
 
     if name not in PROTOCOLS:
         raise typer.BadParameter(f"choose {' or '.join(PROTOCOLS)}.", param_hint="--protocol")
@@ -113,7 +113,7 @@ def evaluate(
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from inbedder.io.tables import find_columns
     from inbedder_evaluation.embedders import make_embedders, make_mteb_embedders
-    from inbedder_evaluation.protocol import PROTOCOLS, add_protocol_options
+    from inbedder_evaluation.evaluation_protocol import PROTOCOLS, add_protocol_options
     from inbedder_evaluation.runner import run
     from inbedder_evaluation.tasks import Data, build_tasks
 

@@ -34,7 +34,7 @@ def test_groups_are_those_of_vectors_of_any_length():
     assert sorted(str(group["labels"]) for group in result["groups"]) == ["{'a': 4}", "{'b': 4}", "{'c': 4}"]
 
 
-def test_each_group_has_its_labels_entropy_and_words_the_lowest_entropy_first():
+def test_groups_have_labels_entropy_and_words_the_purest_first():
     model = Model()
     result = explain_groups.explain_groups(model, make_data([*"aabbbbbbbccc"]), "Which?", temperature=0.6, top_p=0.9, seed=42)
     assert model.sampling == {"temperature": 0.6, "top_p": 0.9, "seed": 42}

@@ -55,11 +55,11 @@ def test_local_names_are_those_that_evaluate_writes(make_model, make_sentence_mo
         ("opt", {"pooling": "avg-gen", "max_new_tokens": 20}),
         ("llama", {"pooling": "re-enc", "reencoding": Reencoding(1, 0.6), "truncation_side": "left", **chat}),
     ]
-    written = {make_embedders(make_model(family), **one)[0].name.split(", ", 1)[1] for family, one in options}
+    local_names = {make_embedders(make_model(family), **one)[0].name.split(", ", 1)[1] for family, one in options}
     as_pattern = {"template": get_template("{instruction}: {input}"), "pooling": "mean"}
-    written.add(make_embedders(str(make_sentence_model()), **as_pattern)[0].name.split(", ", 1)[1])
+    local_names.add(make_embedders(str(make_sentence_model()), **as_pattern)[0].name.split(", ", 1)[1])
     published = {model["local_name"].split(", ", 1)[1] for model in read_published_models() if ", " in model["local_name"]}
-    assert published == {*written, "no instruction"}
+    assert published == {*local_names, "no instruction"}
 
 
 def test_expected_and_found_stand_side_by_side_and_say_whether_they_agree():

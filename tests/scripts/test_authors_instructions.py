@@ -36,7 +36,7 @@ def run(monkeypatch, *arguments):
     authors_instructions.main()
 
 
-def test_instructions_of_the_authors_own_sets_are_read_without_running_code(tmp_path, monkeypatch):
+def test_instructions_are_read_without_running_the_task_files(tmp_path, monkeypatch):
     folder = tmp_path / "authors" / "mteb" / "tasks" / "Clustering"
     folder.mkdir(parents=True)
     (folder / "ToyClustering.py").write_text(TASK % "BrandonZYW")
