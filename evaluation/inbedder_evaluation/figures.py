@@ -92,7 +92,7 @@ def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
 
     Args:
         cells: Cells of robustness tasks; others are skipped. The plots show raw vectors of models that read the instruction,
-            averaged over seeds.
+            averaged over seeds, and Δci and Δii between means.
         path: A .png file.
 
     Raises:
@@ -106,12 +106,12 @@ def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     if not raw:
         raise InputError("These results hold no robustness task. Run inbedder evaluate --data FOLDER --task robustness first.")
     tasks = list(dict.fromkeys(cell.task for cell in raw))
-    models = list(dict.fromkeys(cell.model for cell in raw))
-    figure, axes = _make_canvas(max(6.0, 1.5 + 0.9 * len(tasks) * len(models)), 4.2)
+    models = shorten_names(list(dict.fromkeys(cell.model for cell in raw)))
+    figure, axes = _make_canvas(max(6.0, 1.5 + 1.2 * len(tasks) * len(models)), 4.2)
     ticks, place = [], 0.0
     for task in tasks:
         start = place
-        for model in models:
+        for model, label in models.items():
             own_cells = [cell for cell in raw if (cell.task, cell.model) == (task, model)]
             if not own_cells:
                 continue
@@ -124,7 +124,8 @@ def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
                 box = axes.boxplot(values, positions=[place + 0.25 * number], widths=0.2, patch_artist=True, showmeans=True)
                 box["boxes"][0].set_facecolor(COLOURS[number])
                 box["medians"][0].set_color("black")
-            ticks.append((place + 0.25, model.replace(", ", "\n")))
+            deltas = (sum(cell.scores[f"delta_{kind}_means"] for cell in own_cells) / len(own_cells) for kind in ("ci", "ii"))
+            ticks.append((place + 0.25, "{}\nΔci {:.1f}\nΔii {:.1f}".format(label, *deltas)))
             place += 1
         axes.text(
             (start + place - 0.5) / 2,
@@ -140,6 +141,21 @@ def draw_robustness_boxes(cells: Sequence[Cell], path: Path) -> None:
     handles = [axes.plot([], [], "s", color=COLOURS[number], label=kind)[0] for number, kind in enumerate(KINDS)]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=8, frameon=False)
     _save(figure, path)
+
+
+def shorten_names(names: Sequence[str]) -> dict[str, str]:
+    """Shorten names of models for a figure.
+
+    Args:
+        names: Distinct names, such as "owner/model, re-enc".
+
+    Returns:
+        By name: "model" if no other name has the same, else the whole name with one part per line.
+    """
+    short = [name.split(", ")[0].rpartition("/")[2] for name in names]
+    return {
+        name: label if short.count(label) == 1 else name.replace(", ", "\n") for name, label in zip(names, short, strict=True)
+    }
 
 
 def _is_numbered_score(key: str, kind: str) -> bool:
