@@ -48,15 +48,15 @@ def make_suite_table(cells: Sequence[Cell]) -> list[list[str]]:
         cells: The measured cells.
 
     Returns:
-        A header row, a row per set, and a row per kind and for all sets with the means. A model that the paper measured has a
-        second column with the paper's scores of the same sets.
+        A header row, a row per set, and a row per kind and for all sets with the means. A model that the paper measured has
+        another column with the paper's scores of the same sets.
     """
     columns: dict[str, dict[str, float]] = {}
     for model, scores in _collect_scores(cells).items():
         columns[model] = scores
-        published = read_published_scores().get(model.removesuffix(", by mteb"), {})
-        if published:
-            columns[f"{model} (paper)"] = {name: published[name] for name in scores}
+        published = read_published_scores().get(model.split(", ")[0])
+        if published is not None:
+            columns.setdefault(f"{model.split(', ')[0]} (paper)", {}).update({name: published[name] for name in scores})
     sets = [known_set for known_set in read_instructed_sets() if any(known_set.name in scores for scores in columns.values())]
     rows = [["set", "kind", *columns]]
     rows += [[each.name, each.kind, *(_format(scores.get(each.name)) for scores in columns.values())] for each in sets]
