@@ -1,6 +1,6 @@
-"""Prompt retrieval (INSTRUCTOR paper, appendix B.2): a language model answers with the examples that an embedder found.
+r"""Prompt retrieval (INSTRUCTOR paper, appendix B.2): a language model answers with the examples that an embedder found.
 
-    python -m inbedder_evaluation.in_context --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \\
+    python -m inbedder_evaluation.in_context --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \
         --language-model EleutherAI/gpt-j-6b --data DATA -o in_context.json
 
 The training examples nearest to a question are put before it, the nearest last, as many as fit into 1,000 tokens. The language
@@ -134,15 +134,15 @@ def build_context(ranked_examples: Sequence[str], ranked_lengths: Sequence[int],
     Returns:
         The examples, the most similar last; each ends in ``SEPARATOR``.
     """
-    chosen, total = [], question_length
+    fitting_examples, total = [], question_length
     for example, length in zip(ranked_examples, ranked_lengths, strict=True):
         if length > MAX_EXAMPLE_TOKENS:
             continue
         total += length
         if total > MAX_PROMPT_TOKENS:
             break
-        chosen.append(example + SEPARATOR)
-    return "".join(reversed(chosen))
+        fitting_examples.append(example + SEPARATOR)
+    return "".join(reversed(fitting_examples))
 
 
 def load_language_model(name: str) -> InBedder:

@@ -107,8 +107,8 @@ def select_sets(kinds: Sequence[str] = (), names: Sequence[str] = ()) -> list[In
     return [each for each in sets if each.kind in kinds or each.name in names or each.group in names]
 
 
-def _check_known(what: str, choices: Sequence[str], known: Iterable[str]) -> None:
-    known_names = list(dict.fromkeys(known))
+def _check_known(noun: str, choices: Sequence[str], known_names: Iterable[str]) -> None:
+    distinct_names = list(dict.fromkeys(known_names))
     for choice in choices:
-        if choice not in known_names:
-            raise InputError(f"INSTRUCTOR's list of MTEB has no {what} {choice!r}. Choose from: {', '.join(known_names)}.")
+        if choice not in distinct_names:
+            raise InputError(f"INSTRUCTOR's list of MTEB has no {noun} {choice!r}. Choose from: {', '.join(distinct_names)}.")

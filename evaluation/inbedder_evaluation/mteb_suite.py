@@ -1,12 +1,12 @@
-"""INSTRUCTOR's measurement on MTEB: 56 English sets, each under an instruction of its own (INSTRUCTOR paper, tables 2, 9 and 10).
+r"""INSTRUCTOR's measurement on MTEB: 56 English sets, each under its own instruction (INSTRUCTOR paper, tables 2, 9 and 10).
 
-    python -m inbedder_evaluation.mteb_suite --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \\
+    python -m inbedder_evaluation.mteb_suite --model hkunlp/instructor-large --baseline sentence-transformers/gtr-t5-large \
         --kind STS --kind Classification -o results.json --mteb-results mteb
     python -m inbedder_evaluation.mteb_suite --model hkunlp/instructor-large --wording tag --wording simple -o results.json
 
-mteb loads the sets at its own revisions and computes the scores. ``prompts/mteb.yaml`` holds the instructions; every model of this
-package gets them, and a baseline runs as mteb runs it. ``--wording`` chooses other words: those of the authors' smaller and larger
-model, paraphrases (figure 4), or less detail (figure 5). The table also shows the paper's numbers for the models it measured.
+mteb loads the sets at its own revisions and computes the scores. ``prompts/mteb.yaml`` holds the instructions; every model of
+this package gets them, and a baseline runs as mteb runs it. ``--wording`` chooses other words: those of the authors' smaller and
+larger model, paraphrases (figure 4), or less detail (figure 5). The table has the paper's numbers for the models it measured.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def measure(
     if key in finished_cells:
         return finished_cells[key]
     started = time.time()
-    with _loaded_data(task), warnings.catch_warnings():
+    with _load_data(task), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".* is superseded by")
         results = mteb.evaluate(
             candidate.encoder, task, cache=None, encode_kwargs={"batch_size": batch_size}, show_progress_bar=False
@@ -195,7 +195,7 @@ def measure(
 
 
 @contextmanager
-def _loaded_data(task: AbsTask) -> Iterator[None]:
+def _load_data(task: AbsTask) -> Iterator[None]:
     """Load a task's data from the hub unless they are loaded, and free them afterwards."""
     if task.data_loaded:
         yield
@@ -220,7 +220,7 @@ def main(
     baseline: Annotated[list[str], typer.Option(help="Model of mteb or sentence-transformers; repeatable.")] = [],  # noqa: B006
     kind: Annotated[list[str], typer.Option(help="mteb's type of task, such as STS; repeatable. Default: all.")] = [],  # noqa: B006
     task: Annotated[list[str], typer.Option(help="mteb's name of a set; repeatable. Default: all 56.")] = [],  # noqa: B006
-    wording: Annotated[list[str], typer.Option(help=f"Words of the instructions: {', '.join(WORDINGS)}; repeatable.")] = ["large"],  # noqa: B006
+    wording: Annotated[list[str], typer.Option(help=f"Words to ask in: {', '.join(WORDINGS)}; repeatable.")] = ["large"],  # noqa: B006
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for the results in mteb's format.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Maximum number of texts in one pass.")] = 64,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it

@@ -6,7 +6,15 @@ from typer.testing import CliRunner
 
 from inbedder.errors import InputError, ModelError
 from inbedder_evaluation import in_context
-from inbedder_evaluation.in_context import SEPARATOR, app, build_context, load_language_model, load_questions, measure, rank_examples
+from inbedder_evaluation.in_context import (
+    SEPARATOR,
+    app,
+    build_context,
+    load_language_model,
+    load_questions,
+    measure,
+    rank_examples,
+)
 from inbedder_evaluation.results import load_cells
 from tests.evaluation.test_runner import embedder
 from tests.evaluation.test_text_evaluation import write
@@ -42,7 +50,7 @@ def test_the_nearest_example_stands_last_and_its_label_is_the_answer(folder):
     assert scores["accuracy"] == pytest.approx(200 / 3)
     assert (scores["percent_without_label"], scores["examples_per_prompt"]) == (0, 3)
     question = "How do you feel about the following sentence?\nso dull\nanswer:\n"
-    assert [prompt for prompt in model.prompts if prompt.endswith(question)][0].endswith(
+    assert next(prompt for prompt in model.prompts if prompt.endswith(question)).endswith(
         f"How do you feel about the following sentence?\na dull film\nanswer:\nnegative{SEPARATOR}{question}"
     )
 

@@ -83,7 +83,8 @@ def test_a_score_is_the_one_of_the_instructed_vectors(instructor, tiny_tasks, tm
 def test_wordings_are_measured_side_by_side(instructor, tiny_tasks, tmp_path):
     wordings = [word for wording in ("large", "xl", "tag", "none") for word in ("--wording", wording)]
     result = run("--model", instructor, "--backbone", "instructor", *wordings, "--task", "STS17", "-o", tmp_path / "r.json")
-    prompts = {cell.model.removeprefix(f"{instructor}, backbone='instructor'"): cell.first_prompt for cell in load_cells(tmp_path / "r.json")}
+    name = f"{instructor}, backbone='instructor'"
+    prompts = {cell.model.removeprefix(name): cell.first_prompt for cell in load_cells(tmp_path / "r.json")}
     assert prompts == {
         "": "Represent the sentence for classification: ...",
         ", xl wording": "Represent a statement, ...",
