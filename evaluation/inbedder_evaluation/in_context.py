@@ -34,8 +34,8 @@ from inbedder_evaluation.runner import center_vectors, describe_run
 from inbedder_evaluation.tasks.sets import find_set
 from inbedder_evaluation.tasks.task import Rows, TaskInfo, fingerprint
 
-SETS = {"sst5": ("classification", "sentconv_sst5"), "mrpc": ("pairs", "mrpc")}
-"""Kind and name in ``sets.yaml``; the training examples are in the same folder."""
+KIND = "in-context questions"
+"""Kind of the sets in ``sets.yaml``."""
 NUM_TRAINING_EXAMPLES, NUM_QUESTIONS = 3000, 256
 MAX_PROMPT_TOKENS, MAX_EXAMPLE_TOKENS = 1000, 250
 NEW_TOKENS = 8
@@ -68,7 +68,7 @@ def load_questions(name: str, folder: Path, seed: int = 0) -> Questions:
     """Load a set and sample from it.
 
     Args:
-        name: One of ``SETS``.
+        name: A set of this kind in ``sets.yaml``.
         folder: Folder of the known sets.
         seed: Seed of the samples.
 
@@ -76,12 +76,12 @@ def load_questions(name: str, folder: Path, seed: int = 0) -> Questions:
         The sampled rows, as ``prompts/in_context.yaml`` writes them.
 
     Raises:
-        InputError: When a file is missing.
+        InputError: When there is no such set, or a file is missing.
     """
-    known_set, form = find_set(*SETS[name]), read_prompts("in_context")[name]
+    known_set, form = find_set(KIND, name), read_prompts("in_context")[name]
     splits = []
-    test_file = folder / str(known_set.file)
-    for path, limit in ((test_file.with_name("train.jsonl.gz"), NUM_TRAINING_EXAMPLES), (test_file, NUM_QUESTIONS)):
+    for file, limit in ((known_set.train, NUM_TRAINING_EXAMPLES), (known_set.file, NUM_QUESTIONS)):
+        path = folder / str(file)
         if not path.is_file():
             raise InputError(f"There is no {path}. scripts/data/get_data.py says where its rows come from.")
         rows: Rows = read_rows(str(path))
@@ -208,7 +208,7 @@ def main(
     language_model: Annotated[str, typer.Option(help="A causal LM that answers; the paper uses EleutherAI/gpt-j-6b.")],
     model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; repeatable.")] = [],  # noqa: B006
     baseline: Annotated[list[str], typer.Option(help="Model of mteb or sentence-transformers; repeatable.")] = [],  # noqa: B006
-    task: Annotated[list[str], typer.Option(help="sst5 or mrpc; repeatable.")] = list(SETS),  # noqa: B006
+    task: Annotated[list[str], typer.Option(help="sst5 or mrpc; repeatable.")] = ["sst5", "mrpc"],  # noqa: B006
     seed: Annotated[int, typer.Option(help="Seed of the sampled rows.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="Number of questions answered in one pass.")] = 4,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
@@ -216,8 +216,6 @@ def main(
     """Measure embedders by the answers of a language model to which they give examples."""
     if output.suffix != ".json":
         raise InputError(f"{output}: give a file that ends in .json.")
-    if unknown := [name for name in task if name not in SETS]:
-        raise InputError(f"There is no set {unknown[0]!r} to answer in context. Choose from: {', '.join(SETS)}.")
     sets = [load_questions(name, data, seed) for name in task]
     embedders = [embedder for name in model for embedder in make_embedders(name, verbatim=True, **model_options)]
     embedders += [make_mteb_embedders(name)[0] for name in baseline]

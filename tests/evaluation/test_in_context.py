@@ -82,6 +82,6 @@ def test_wrong_input_is_refused(folder, make_model):
         load_questions("mrpc", folder)
     with pytest.raises(ModelError, match="is a masked model; answering with examples needs a causal LM"):
         load_language_model(make_model("bert"))
-    with pytest.raises(InputError, match="There is no set 'boolq'"):
+    with pytest.raises(InputError, match=r"Unknown in-context questions 'boolq'\. Known: sst5, mrpc"):
         arguments = ["-o", "r.json", "--data", str(folder), "--language-model", "x", "--task", "boolq"]
         CliRunner().invoke(app, arguments, catch_exceptions=False)
