@@ -201,11 +201,12 @@ def describe(name: str, revision: str) -> ModelMeta:
     return ModelMeta.create_empty({"name": name, "revision": revision, "similarity_fn_name": ScoringFunction.COSINE})
 
 
-def load_mteb_model(name: str) -> Any:
+def load_mteb_model(name: str, *, own_prompts: bool = False) -> Any:
     """Load a model through mteb: one that mteb knows, or any sentence-transformers folder.
 
     Args:
         name: A model of mteb, a hub id, a folder, or all-MiniLM-L6-v2 (installed by the extra ``mini``, no network needed).
+        own_prompts: Whether the model's own prompts replace the task's, as when mteb runs it.
 
     Returns:
         The model, with mteb's encoder protocol.
@@ -230,5 +231,6 @@ def load_mteb_model(name: str) -> Any:
             f"mteb cannot load {name!r} ({type(error).__name__}: {error}). Give a model that mteb knows, a hub id "
             "(needs a network), or the folder of a sentence-transformers model."
         ) from error
-    model.prompt_priority = (PromptSource.DEFAULT_TASK_PROMPT,)  # use our instruction, not mteb's prompt for the task type
+    if not own_prompts:
+        model.prompt_priority = (PromptSource.DEFAULT_TASK_PROMPT,)  # use our instruction, not mteb's prompt for the task type
     return model

