@@ -364,8 +364,8 @@ class EncodingOptions(_CheckedOptions):
     )
     constrained_decoding: bool = _make_option(
         True,
-        "Keep special tokens, made-up words and repeated words out of answers (masked LMs). Plain decoding fills each mask on its "
-        "own, as the authors' code does.",
+        "Keep special tokens, made-up words and repeated words out of answers (masked LMs). Plain decoding fills each mask on "
+        "its own, as the authors' code does.",
         check=check_bool,
         kind=bool,
         flags=("--constrained-decoding/--plain-decoding",),

@@ -126,7 +126,7 @@ def test_plain_decoding_fills_each_mask_on_its_own(make_model):
 
 
 def test_plain_decoding_is_for_masked_models(make_model):
-    with pytest.raises(InputError, match="constrained_decoding is for masked LMs, and .* is a causal model"):
+    with pytest.raises(InputError, match=r"constrained_decoding is for masked LMs, and .* is a causal model"):
         InBedder(make_model("opt"), constrained_decoding=False)
 
 
