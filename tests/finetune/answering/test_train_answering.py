@@ -303,7 +303,7 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
     settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)[1]
     assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
     model = InBedder(finetune(settings))
-    assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 32)
+    assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 16 if family == "narrow-opt" else 32)
     assert model.template.name == ("alpaca-short" if "alpaca" in recipe else "inbedder")
 
 
