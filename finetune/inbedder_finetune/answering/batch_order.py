@@ -1,8 +1,8 @@
 """Row order of training: at random, or rows of similar length in one batch, with hard negatives.
 
 Rows of similar length need little padding; the InBedder authors draw rows at random. On batches where each row has another text,
-a model can reach a low loss without reading the question. With ``group`` above 1, rows with the same text (and other questions) or with the same
-question (and other texts) are neighbours.
+a model can reach a low loss without reading the question. With ``group`` above 1, rows with the same text (and other questions)
+or with the same question (and other texts) are neighbours.
 """
 
 from __future__ import annotations
