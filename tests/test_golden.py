@@ -59,7 +59,7 @@ def test_greedy_answers_equal_those_of_the_authors_code(golden_model, kind):
     assert answers == [answer.strip() for answer in GOLDEN_TEXTS[f"{kind}/answers"]]
 
 
-def test_masked_answers_with_plain_decoding_equal_those_of_the_authors_code():
+def test_plain_masked_answers_equal_those_of_the_authors_code():
     """The authors tokenize prompt and mask tokens as one string, decode the argmax at each mask, and skip special tokens."""
     tokenizer = AutoTokenizer.from_pretrained(GOLDEN / "roberta")
     weights = AutoModelForMaskedLM.from_pretrained(GOLDEN / "roberta", dtype=torch.float32).eval()

@@ -152,8 +152,8 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def pin_revision(source: Source) -> Source:
-    """Pin a source to the commit of its revision; a source that is not on the hub is returned unchanged.
+def resolve_revision(source: Source) -> Source:
+    """Resolve the revision of a source to its commit; a source that is not on the hub is returned unchanged.
 
     Args:
         source: A source.
@@ -205,7 +205,7 @@ def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:
         from datasets import load_dataset
     except ImportError as error:
         raise MissingExtraError("datasets", "finetune") from error
-    source = pin_revision(source)
+    source = resolve_revision(source)
     assert source.hub is not None
     try:
         rows = load_dataset(source.hub, source.config, split=source.split, revision=source.revision, streaming=True)

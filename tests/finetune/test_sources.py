@@ -9,7 +9,7 @@ import pytest
 
 from inbedder.errors import RecipeError
 from inbedder_finetune.answering.train_answering import finetune
-from inbedder_finetune.sources import Source, pin_revision
+from inbedder_finetune.sources import Source, resolve_revision
 from tests.finetune.answering.test_train_answering import make_recipe
 
 COMMITS = ["05bec95" + "0" * 33, "05bec96" + "1" * 33, "a" * 40]
@@ -36,25 +36,25 @@ def hub(monkeypatch):
     ("revision", "commit"), [(None, COMMITS[0]), ("main", COMMITS[0]), ("05bec96", COMMITS[1]), ("aaaaaaaa", COMMITS[2])]
 )
 def test_a_revision_is_pinned_to_its_whole_commit(hub, revision, commit):
-    assert pin_revision(Source(hub="someone/set", revision=revision)).revision == commit
+    assert resolve_revision(Source(hub="someone/set", revision=revision)).revision == commit
 
 
 def test_a_commit_and_a_file_need_no_hub(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "HfApi", None)
     for source in (Source(hub="someone/set", revision=COMMITS[2]), Source("qa.jsonl")):
-        assert pin_revision(source) is source
+        assert resolve_revision(source) is source
 
 
 def test_an_unknown_commit_and_an_unreachable_hub_are_named(hub, monkeypatch):
     with pytest.raises(RecipeError, match="someone/set has no commit 1234567 on its main branch"):
-        pin_revision(Source(hub="someone/set", revision="1234567"))
+        resolve_revision(Source(hub="someone/set", revision="1234567"))
 
     def fail(*_arguments, **_options):
         raise ConnectionError("no route")
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", fail)
     with pytest.raises(RecipeError, match=r"Cannot read someone/set from the hub .*no route.*set path to its file"):
-        pin_revision(Source(hub="someone/set"))
+        resolve_revision(Source(hub="someone/set"))
 
 
 def test_the_result_records_the_commit_of_its_data(hub, make_model, data, tmp_path):

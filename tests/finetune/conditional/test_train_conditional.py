@@ -186,7 +186,7 @@ def test_gradients_are_clipped_unless_the_norm_is_zero(make_model, rows, tmp_pat
 
 @pytest.mark.parametrize("kind", ["bi", "cross"])
 def test_a_table_without_conditions_trains_on_ratings_from_zero(calm_model, tmp_path, caplog, kind):
-    lines = [f"I love cats {i},{other} {i},{label}" for i in range(9) for other, label in (("I love dogs", 0), ("cats", 5))]
+    lines = [f"I love cats {i},{second} {i},{label}" for i in range(9) for second, label in (("I love dogs", 0), ("cats", 5))]
     (tmp_path / "train.csv").write_text("\n".join(["sentence1,sentence2,label", *lines]))
     (tmp_path / "validation.csv").write_text("\n".join(["sentence1,sentence2,label", *lines[:2], "the lamp,the box,2.5"]))
     data = {"train": "train.csv", "validation": "validation.csv", "allow_overlap": True}
