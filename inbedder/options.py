@@ -362,6 +362,15 @@ class EncodingOptions(_CheckedOptions):
         kind=int,
         panel="Answers",
     )
+    constrained_decoding: bool = _make_option(
+        True,
+        "Keep special tokens, made-up words and repeated words out of answers (masked LMs). Plain decoding fills each mask on "
+        "its own, as the authors' code does.",
+        check=check_bool,
+        kind=bool,
+        flags=("--constrained-decoding/--plain-decoding",),
+        panel="Answers",
+    )
     max_batch_tokens: int | None = _make_option(
         None,
         "Maximum number of padded tokens in one pass, which bounds memory; default: 16384 on a GPU, 4096 on a CPU.",

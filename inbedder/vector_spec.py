@@ -196,13 +196,14 @@ class VectorSpec:
             The spec of their cache entries.
         """
         neutral: dict[str, Any] = {"subtract_instruction": False, "add_generic": False, "beside": None, "normalize": False}
+        neutral["constrained_decoding"] = True  # vectors of states read no answer
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)
 
     def of_answers(self) -> VectorSpec:
         """Return the spec of the model's answers, which do not depend on the pooling."""
         spec = self.of_pooled_states()
-        names = {"template", "max_length", "truncation_side", "max_new_tokens", "mask_length"}
+        names = {"template", "max_length", "truncation_side", "max_new_tokens", "mask_length", "constrained_decoding"}
         return replace(spec, encoding=EncodingOptions(**{name: getattr(self.encoding, name) for name in names}))
 
     def load(self, load_model: Callable[..., Any], **options: Any) -> Any:

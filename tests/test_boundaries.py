@@ -35,6 +35,11 @@ CASES = {
     "truncation_side": ("masked", SHORT, {"truncation_side": "left"}),
     "max_new_tokens": ("causal", {"pooling": "avg-gen"}, {"max_new_tokens": 6}),
     "mask_length": ("masked", {}, {"mask_length": 6}),
+    "constrained_decoding": (
+        "masked",
+        {"pooling": "re-enc", "reencoding": Reencoding(n=1, temperature=0)},
+        {"constrained_decoding": False},
+    ),
     "temperature": ("causal", DECODED, {"temperature": 1.0}),
     "top_p": ("causal", {**DECODED, "temperature": 1.0}, {"top_p": 0.1}),
     "seed": ("causal", {**DECODED, "temperature": 1.0}, {"seed": 5}),

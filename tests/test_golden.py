@@ -8,7 +8,9 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.grouping.explain import compute_mean_differences
@@ -55,6 +57,23 @@ def test_vectors_equal_those_of_the_authors_code(golden_model, key, batch_size):
 def test_greedy_answers_equal_those_of_the_authors_code(golden_model, kind):
     answers = InBedder(golden_model(kind)).answer(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"])
     assert answers == [answer.strip() for answer in GOLDEN_TEXTS[f"{kind}/answers"]]
+
+
+def test_plain_masked_answers_equal_those_of_the_authors_code():
+    """The authors tokenize prompt and mask tokens as one string, decode the argmax at each mask, and skip special tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(GOLDEN / "roberta")
+    weights = AutoModelForMaskedLM.from_pretrained(GOLDEN / "roberta", dtype=torch.float32).eval()
+    model = InBedder(GOLDEN / "roberta", dtype="float32", constrained_decoding=False)
+    expected = []
+    for text, instruction in zip(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"], strict=True):
+        prompt = f"### Input:\n{text}\n\n### Instruction:\n{instruction}\n\n### Response:" + tokenizer.mask_token * 3
+        inputs = tokenizer([prompt], truncation=True, max_length=512, return_tensors="pt")
+        with torch.inference_mode():
+            predicted = weights(**inputs).logits.argmax(-1)[inputs["input_ids"] == tokenizer.mask_token_id]
+        expected.append(tokenizer.decode(predicted, skip_special_tokens=True).strip())
+    assert model.answer(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"]) == expected
+    constrained = model.replace(constrained_decoding=True)
+    assert constrained.answer(GOLDEN_TEXTS["texts"], GOLDEN_TEXTS["instructions"]) != expected
 
 
 @pytest.mark.parametrize("kind", ["opt", "llama"])

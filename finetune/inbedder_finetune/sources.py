@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +35,8 @@ class Source(Section):
     split: str = "train"
     """Split of the hub data set."""
     revision: str | None = None
-    """Commit of the hub data set."""
+    """Branch, tag or commit of the hub data set, also abbreviated to seven digits as the hub's pages show it; the result records
+    the whole commit. None takes the newest."""
     fields: RowColumns = field(default_factory=dict)
     """Column names of input, instruction and output. By default they are found under these names or context, question, answer."""
     cap: PositiveInt | None = None
@@ -150,6 +152,42 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def resolve_revision(source: Source) -> Source:
+    """Resolve the revision of a source to its commit; a source that is not on the hub is returned unchanged.
+
+    Args:
+        source: A source.
+
+    Returns:
+        The source with a whole commit as its ``revision``. The hub itself refuses abbreviated ones.
+
+    Raises:
+        RecipeError: When the hub is unreachable, or has no such data set or revision.
+    """
+    if source.hub is None or re.fullmatch("[0-9a-f]{40}", source.revision or ""):
+        return source
+    from huggingface_hub import HfApi
+
+    try:
+        if re.fullmatch("[0-9a-f]{7,39}", source.revision or ""):
+            history = HfApi().list_repo_commits(source.hub, repo_type="dataset")
+            commits = [commit.commit_id for commit in history if commit.commit_id.startswith(str(source.revision))]
+        else:
+            commits = [str(HfApi().dataset_info(source.hub, revision=source.revision).sha)]
+    except Exception as error:
+        raise _make_hub_error(source.hub, error) from error
+    if len(commits) != 1:
+        raise RecipeError(f"{source.hub} has no commit {source.revision} on its main branch. Correct revision, or leave it out.")
+    return replace(source, revision=commits[0])
+
+
+def _make_hub_error(name: str, error: Exception) -> RecipeError:
+    return RecipeError(
+        f"Cannot read {name} from the hub ({type(error).__name__}: {error}). Check the network connection, or download the data "
+        "set and set path to its file."
+    )
+
+
 def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:
     """Stream the records of a data set on the hub.
 
@@ -167,12 +205,10 @@ def read_hub_records(source: Source) -> Iterator[tuple[int, Any]]:
         from datasets import load_dataset
     except ImportError as error:
         raise MissingExtraError("datasets", "finetune") from error
+    source = resolve_revision(source)
     assert source.hub is not None
     try:
         rows = load_dataset(source.hub, source.config, split=source.split, revision=source.revision, streaming=True)
         yield from enumerate(rows, 1)
     except Exception as error:
-        raise RecipeError(
-            f"Cannot read {source.hub} from the hub ({type(error).__name__}: {error}). Check the network connection, or "
-            "download the data set and set path to its file."
-        ) from error
+        raise _make_hub_error(source.hub, error) from error

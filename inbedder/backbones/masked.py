@@ -91,6 +91,8 @@ class MaskedBackbone:
     continues_prompt = False
     without_template = False
     poolings: tuple[str, ...] = list_poolings("masked")
+    constrained_decoding = True
+    """Whether an answer has no special token, made-up word or repeated word (see ``answer``)."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
         """Wrap a loaded model; ``mask_length``, at least 1, is the number of masks after a prompt."""
@@ -194,15 +196,30 @@ class MaskedBackbone:
         The masks do not see each other's words, so an answer does not repeat a word or its stem. To avoid made-up words, a word
         piece is used only after the token that precedes it in the prompt, and a single letter only if the prompt has it. The end
         token is the only special token in an answer; it is never the first, and nothing follows it.
+
+        Without ``constrained_decoding`` each mask is filled on its own, with any token, as in the authors' code (the argmax at a
+        temperature of 0); special tokens are left out of the text.
         """
         inputs, is_mask = self._make_inputs(prompts)
         model = with_float32_head(limit_to_positions(self.model, self._last_mixing, is_mask))
         logits = model(**inputs).logits.float()
         numbers = sample_uniform_numbers(prompts, sampling, self.mask_length).to(logits.device)
-        sampled_ids = self._read_masks(logits, inputs["input_ids"], sampling, numbers)
+        if self.constrained_decoding:
+            sampled_ids = self._fill_masks(logits, inputs["input_ids"], sampling, numbers)
+        else:
+            sampled_ids = self._fill_masks_independently(logits, sampling, numbers)
         return [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in sampled_ids]
 
-    def _read_masks(self, logits: Tensor, prompts: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
+    def _fill_masks_independently(self, logits: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
+        """Choose each mask's token on its own: logits (batch, masks, vocabulary) -> ids (batch, n, masks)."""
+        batch, masks, _ = logits.shape
+        if sampling.temperature == 0:
+            return logits.argmax(-1).unsqueeze(1).expand(batch, sampling.n, masks)
+        columns = logits.repeat_interleave(sampling.n, 0).unbind(1)
+        tokens = [sample_tokens(scores, sampling, numbers[:, mask]) for mask, scores in enumerate(columns)]
+        return torch.stack(tokens, 1).view(batch, sampling.n, masks)
+
+    def _fill_masks(self, logits: Tensor, prompts: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
         """Choose one token per mask: logits (batch, masks, vocabulary), prompt ids (batch, length) -> ids (batch, n, masks)."""
         batch, masks, size = logits.shape
         is_piece, is_letter, stems = (word.to(logits.device) for word in self._words)

@@ -310,7 +310,12 @@ def _make_loading_kwargs(options: ModelOptions) -> dict[str, Any]:
     kwargs["quantization_config"] = (
         BitsAndBytesConfig(load_in_8bit=True)
         if options.quantization == "int8"
-        else BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=kwargs["dtype"])
+        else BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,  # as in QLoRA, whose adapters are trained on these weights
+            bnb_4bit_compute_dtype=kwargs["dtype"],
+        )
     )
     kwargs["device_map"] = {"": device}
     return kwargs

@@ -66,7 +66,8 @@ class Encoding:
     max_length: int = 128
     """Maximum input length in tokens; sentences are cut at their end, conditions never."""
     scaled: tuple[float, ...] = (0.0, 1.0)
-    """The training targets of the ratings 1 and 5 (``inbedder_finetune.conditional.conditional_losses.scale_rating``)."""
+    """The training targets of the lowest and the highest rating, which are 1 and 5 in C-STS
+    (``inbedder_finetune.conditional.conditional_losses.scale_rating``)."""
 
     @property
     def is_plain(self) -> bool:

@@ -53,12 +53,17 @@ class CrossEncoder(ConditionalEncoder, kind="cross"):
         self.scalar = nn.Sequential(nn.Dropout(self._dropout), linear)
 
     def read(self, first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> tuple[list[Parts], int]:
-        """Tokenize n pairs to [CLS] sentence1 [SEP] sentence2 [SEP] condition [SEP], cutting the longer sentence first."""
+        """Tokenize n pairs to [CLS] sentence1 [SEP] sentence2 [SEP] condition [SEP], cutting the longer sentence first.
+
+        A [SEP] between two texts has a space on both sides, as in the authors' code; RoBERTa has tokens for these spaces.
+        """
         if self.encoding.reads == "condition":
             inputs, is_cut = self._tokenize_single(conditions)
             return [(ids,) for ids in inputs], sum(is_cut)
-        first_ids, second_ids = self._tokenize(first), self._tokenize(second)
-        condition_ids = self._tokenize(conditions) if self.encoding.reads == "all" else [None] * len(first)
+        reads_condition = self.encoding.reads == "all"
+        first_ids = self._tokenize([f"{text} " for text in first])
+        second_ids = self._tokenize([f" {text} " if reads_condition else f" {text}" for text in second])
+        condition_ids = self._tokenize([f" {text}" for text in conditions]) if reads_condition else [None] * len(first)
         rows: list[Parts] = []
         num_cut = 0
         for ids1, ids2, ids3, condition in zip(first_ids, second_ids, condition_ids, conditions, strict=True):

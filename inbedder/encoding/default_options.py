@@ -34,6 +34,8 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer. Leave temperature at 0.")
     if options.mask_length is not None and backbone.kind != "masked":
         raise InputError(f"mask_length is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
+    if not options.constrained_decoding and backbone.kind != "masked":
+        raise InputError(f"constrained_decoding is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
     add_generic = _choose_first(options.add_generic, settings.add_generic, False)
@@ -73,12 +75,14 @@ def _limit_prompt_length(max_length: int, max_new_tokens: int, backbone: Backbon
     return min(max_length, limit - answer_length)
 
 
-def with_mask_length(backbone: Backbone, mask_length: int | None) -> Backbone:
-    """Return a masked LM with another number of mask tokens, which shares the weights."""
-    if mask_length in (None, backbone.mask_length):
+def with_mask_options(backbone: Backbone, encoding: EncodingOptions) -> Backbone:
+    """Return a masked LM with another number of mask tokens or another decoding, which shares the weights."""
+    changes = {"mask_length": encoding.mask_length, "constrained_decoding": encoding.constrained_decoding}
+    if backbone.kind != "masked" or all(getattr(backbone, name) == value for name, value in changes.items()):
         return backbone
     variant = copy(backbone)
-    variant.mask_length = int(mask_length)
+    for name, value in changes.items():
+        setattr(variant, name, value)
     return variant
 
 

@@ -24,7 +24,7 @@ from inbedder.backbones.revision import get_files_revision, get_weights_revision
 from inbedder.backbones.transformer import get_dtype_name
 from inbedder.cache.store import Store
 from inbedder.encoding.combiner import Combiner, QuestionCache
-from inbedder.encoding.default_options import resolve_encoding, uses_default_reading, with_mask_length
+from inbedder.encoding.default_options import resolve_encoding, uses_default_reading, with_mask_options
 from inbedder.encoding.lazy_model import LazyModel
 from inbedder.encoding.prompt_runner import PromptRunner
 from inbedder.encoding.protocols import Encoder
@@ -87,7 +87,7 @@ class Parts:
     ) -> Parts:
         """Build the parts on a loaded backbone."""
         encoding = resolve_encoding(requested.encoding, backbone, settings, requested.model.model)
-        backbone = with_mask_length(backbone, encoding.mask_length)
+        backbone = with_mask_options(backbone, encoding)
         assert isinstance(encoding.template, PromptTemplate)
         reading = (encoding.template, encoding.max_length, encoding.mask_length or 0, encoding.truncation_side)
         tokenizer = PromptTokenizer(backbone.tokenizer, *reading)

@@ -90,7 +90,7 @@ class FixedLogits:
 
     def answer(self, **sampling):
         numbers = torch.full((1, self.logits.shape[1]), 0.5)
-        ids = self.backbone._read_masks(self.logits, self.prompt, Sampling(**sampling), numbers)[0, 0]
+        ids = self.backbone._fill_masks(self.logits, self.prompt, Sampling(**sampling), numbers)[0, 0]
         return self.backbone.tokenizer.convert_ids_to_tokens(ids.tolist())
 
 
@@ -110,6 +110,33 @@ def test_words_are_scored_in_float32_by_a_model_in_sixteen_bits(make_model, fami
     assert (scores != scores.bfloat16().float()).any()
     plain = InBedder(str(make_model(family)), dtype="float32").backbone.model
     assert with_float32_head(plain) is plain
+
+
+def test_plain_decoding_fills_each_mask_on_its_own(make_model):
+    masks = [{"[SEP]": 9, "cats": 3}, {"cats": 3}, {"cats": 3, "dogs": 2}, {"##s": 4, "dogs": 3}]
+    head = FixedLogits(make_model, masks)
+    ids = head.backbone._fill_masks_independently(head.logits, Sampling(n=2), torch.zeros(2, 4))
+    assert [head.backbone.tokenizer.convert_ids_to_tokens(answer) for answer in ids[0].tolist()] == [
+        ["[SEP]", "cats", "cats", "##s"]
+    ] * 2
+    sampling = Sampling(n=2, temperature=1.0)
+    ids = head.backbone._fill_masks_independently(head.logits, sampling, torch.tensor([[0.5] * 4, [0.0, 0.0, 0.9, 0.9]]))
+    answers = [head.backbone.tokenizer.convert_ids_to_tokens(answer) for answer in ids[0].tolist()]
+    assert answers == [["[SEP]", "cats", "cats", "##s"], ["[SEP]", "cats", "dogs", "dogs"]]
+
+
+def test_plain_decoding_is_for_masked_models(make_model):
+    with pytest.raises(InputError, match=r"constrained_decoding is for masked LMs, and .* is a causal model"):
+        InBedder(make_model("opt"), constrained_decoding=False)
+
+
+def test_answers_of_both_decodings_share_a_cache(make_model, tmp_path):
+    texts = ["I love cats", "I love dogs and cats", "The delivery was late."]
+    plain = InBedder(make_model("roberta"), constrained_decoding=False, cache=tmp_path)
+    constrained = plain.replace(constrained_decoding=True)
+    answers = [model.answer(texts, "Why?") for model in (plain, constrained)]
+    assert answers[0] != answers[1]
+    assert answers == [model.answer(texts, "Why?") for model in (plain, constrained)]
 
 
 def test_an_answer_begins_with_a_word_and_says_no_padding(make_model):

@@ -134,6 +134,17 @@ def test_the_pooler_spans_starts_as_the_cosine_of_two_sentences(make_model, fami
     assert np.isfinite(model.similarity("", "", condition="animals"))
 
 
+@pytest.mark.parametrize("family", ["bert", "roberta", "xlm-roberta"])
+@pytest.mark.parametrize("reads", ["all", "sentences", "condition"])
+def test_ids_of_the_cross_encoder_equal_those_of_the_authors_code(make_model, family, reads):
+    """The authors join the texts by spaces and the separator's string, and tokenize the joined text."""
+    model = make_encoder(make_model, Encoding(kind="cross", reads=reads), family)
+    rows, _ = model.read(FIRST, SECOND, CONDITIONS)
+    for (ids,), *texts in zip(rows, FIRST, SECOND, CONDITIONS, strict=True):
+        joined = {"all": texts, "sentences": texts[:2], "condition": texts[2:]}[reads]
+        assert ids.tolist() == model.tokenizer(f" {model.tokenizer.sep_token} ".join(joined)).input_ids
+
+
 @pytest.mark.parametrize("settings", [{}, {"kind": "tri"}, {"kind": "cross", "reads": "condition"}])
 def test_the_pooler_spans_needs_two_sentences_in_one_input(make_model, settings):
     with pytest.raises(ModelError, match="The pooler spans compares two sentences in one input"):

@@ -131,7 +131,7 @@ def test_a_file_like_the_reannotated_split_is_read_completely(tmp_path):
     assert list(group_by_pair(rows).values()) == [[0, 1], [2, 3], [4, 6, 5, 7]]
     assert [row.row for row in select_contrasting(rows)] == [1, 2]
     assert mark_higher_rated(rows) == [True] + [False] * 7
-    assert sorted(PairSampler(rows)) == list(range(8))
+    assert sorted(PairSampler(rows)) == sorted(PairSampler(rows, keep_pairs=False)) == list(range(8))
 
 
 def test_a_missing_value_of_a_jsonl_row_is_that_rows_error(tmp_path):
@@ -216,6 +216,16 @@ def test_the_sampler_puts_the_higher_rating_first(tmp_path):
     order = list(PairSampler(rows))
     assert [rows[index].label for index in order] == [4, 1] * 6
     assert all(rows[a].pair == rows[b].pair for a, b in zip(order[::2], order[1::2], strict=True))
+
+
+def test_without_pairs_the_rows_come_at_random(tmp_path):
+    rows = make_rows(50, tmp_path)
+    sampler = PairSampler(rows, keep_pairs=False)
+    order = list(sampler)
+    assert sorted(order) == list(range(100)) and order == list(sampler)
+    assert sum(rows[a].pair == rows[b].pair for a, b in zip(order[::2], order[1::2], strict=True)) < 5
+    sampler.set_epoch(1)
+    assert list(sampler) != order
 
 
 def test_a_file_is_found_in_the_folder_or_among_those_shipped(tmp_path):

@@ -64,6 +64,9 @@ class AnsweringSchedule(Schedule):
     warmup: Share = 0.03
     micro_batch: PositiveInt | None = None
     """Rows per device and forward pass; None takes as many as fit into memory. It affects speed and memory, not the result."""
+    group_by_length: bool = True
+    """Whether a batch has rows of similar length, which need little padding; false draws rows at random, as the InBedder authors
+    do."""
     group: PositiveInt = 1
     """Maximum number of neighbouring rows with the same text, or the same question, as hard negatives; 1 disables grouping."""
     share_texts: bool = False

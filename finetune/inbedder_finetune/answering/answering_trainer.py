@@ -4,6 +4,9 @@ The loss of a step is the mean over its answer tokens plus InfoNCE over all of i
 ``training.micro_batch`` rows. GradCache (Gao et al. 2021) computes the InfoNCE of the full step: a first pass without gradients
 computes the vectors of all micro-batches, the loss gives the gradient of each vector, and a second pass propagates it to the
 weights, one micro-batch at a time. The size of micro-batches affects memory and speed, not the loss.
+
+The InBedder authors' step is the mean of the means of its micro-batches (8 or 16 rows each, the normalization of the transformers
+of their time), so an answer token counts more in a micro-batch with short answers. Here all answer tokens of a step count alike.
 """
 
 from __future__ import annotations
@@ -80,9 +83,17 @@ class AnsweringTrainer(CheckedTrainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> GroupedSampler:
         lengths, texts, questions = (self.train_dataset[name][:].tolist() for name in ("length", "text", "question"))
-        batch_size, group, seed = self.schedule.batch_size, self.schedule.group, self.schedule.seed
-        share_texts = self.schedule.share_texts
-        self.order = GroupedSampler(lengths, texts, questions, batch_size, group, seed, share_texts=share_texts)
+        schedule = self.schedule
+        self.order = GroupedSampler(
+            lengths,
+            texts,
+            questions,
+            schedule.batch_size,
+            schedule.group,
+            schedule.seed,
+            group_by_length=schedule.group_by_length,
+            share_texts=schedule.share_texts,
+        )
         return self.order
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> Any:

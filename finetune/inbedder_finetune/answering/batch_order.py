@@ -1,7 +1,8 @@
-"""Row order of training: rows of similar length in one batch, with hard negatives.
+"""Row order of training: at random, or rows of similar length in one batch, with hard negatives.
 
-On random batches, where each row has another text, a model can reach a low loss without reading the question. With ``group``
-above 1, rows with the same text (and other questions) or with the same question (and other texts) are neighbours.
+Rows of similar length need little padding; the InBedder authors draw rows at random. On batches where each row has another text,
+a model can reach a low loss without reading the question. With ``group`` above 1, rows with the same text (and other questions)
+or with the same question (and other texts) are neighbours.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class GroupedSampler(Sampler[int]):
         group: int = 1,
         seed: int = 0,
         *,
+        group_by_length: bool = True,
         share_texts: bool = False,
     ) -> None:
         """Set the values that the order depends on.
@@ -39,11 +41,12 @@ class GroupedSampler(Sampler[int]):
             batch_size: Rows per step over all devices.
             group: Maximum number of neighbouring rows with one text or one question.
             seed: Random seed.
+            group_by_length: Whether a batch has rows of similar length.
             share_texts: Whether to group by text only, for ``packing``.
         """
         self.lengths, self.keys = lengths, (texts, questions)
         self.batch_size, self.group, self.seed = batch_size, group, seed
-        self.share_texts = share_texts
+        self.group_by_length, self.share_texts = group_by_length, share_texts
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -57,6 +60,9 @@ class GroupedSampler(Sampler[int]):
         rng = random.Random(f"{self.seed} {self.epoch}")
         groups = self._group_rows(rng)
         rng.shuffle(groups)
+        if not self.group_by_length:
+            yield from (row for rows in groups for row in rows)
+            return
         batches: list[list[int]] = []
         for megabatch in _split_megabatches(groups, MEGABATCH_BATCHES * self.batch_size):
             megabatch.sort(key=lambda rows: max(self.lengths[row] for row in rows), reverse=True)

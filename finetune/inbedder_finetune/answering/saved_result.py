@@ -47,6 +47,9 @@ def save_result(
         f'{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{output.name}")` loads it with the '
         "template of its training (`inbedder.json`)."
     )
+    commits = {f"{source.hub} at commit {source.revision}": None for source in recipe.data.sources if source.hub}
+    if commits:
+        summary += f" Data from the hub: {', '.join(commits)}."
     history = trainer.state.log_history
     text = render_card(recipe, summary, licences, [row.source for row in rows], history, seconds)
     for name, content in ((SETTINGS_FILE, json.dumps(settings, indent=1)), ("README.md", text)):

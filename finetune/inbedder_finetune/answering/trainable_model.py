@@ -17,7 +17,7 @@ from inbedder.errors import RecipeError
 from inbedder.options import ModelOptions
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe, AnsweringSchedule
 from inbedder_finetune.answering.trainable_families import FAMILIES
-from inbedder_finetune.preflight import check_reporting
+from inbedder_finetune.preflight import check_reporting, uses_bf16
 from inbedder_finetune.recipe import Lora
 from inbedder_finetune.training_run import add_adapters, make_lora_config
 
@@ -33,7 +33,8 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
         processes: Number of training processes.
 
     Returns:
-        Model and tokenizer, in float32.
+        Model and tokenizer, in float32; weights in nf4 compute in bfloat16 if the run does, as in QLoRA, and
+        ``prepare_model`` converts the rest to float32.
 
     Raises:
         RecipeError: When ``max_length`` exceeds the model's limit, a package or GPUs are missing, the model is an adapter itself,
@@ -43,7 +44,8 @@ def load_trainable(recipe: AnsweringRecipe, processes: int) -> LoadedModel:
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     device = "cpu" if schedule.fsdp else None  # sharded before it goes to the GPUs
-    loaded = load_model(ModelOptions(recipe.model, dtype="float32", quantization=recipe.quantization, device=device))
+    dtype = "bfloat16" if recipe.quantization == "nf4" and uses_bf16(schedule.bf16) else "float32"
+    loaded = load_model(ModelOptions(recipe.model, dtype=dtype, quantization=recipe.quantization, device=device))
     check_reporting(schedule.report_to)
     limit = find_position_limit(loaded.model)
     if limit is not None and recipe.max_length > limit:
@@ -116,5 +118,7 @@ def _add_lora(model: PreTrainedModel, lora: Lora, schedule: AnsweringSchedule, *
     from peft import prepare_model_for_kbit_training
 
     if quantized:
-        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=schedule.gradient_checkpointing)
+        model = prepare_model_for_kbit_training(
+            model, schedule.gradient_checkpointing, gradient_checkpointing_kwargs={"use_reentrant": False}
+        )
     return add_adapters(model, config, lora.init_adapter)

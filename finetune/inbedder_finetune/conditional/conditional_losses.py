@@ -3,7 +3,7 @@
 With a score y and its rating r (1 to 5), and the scores y+ and y- of one pair of sentences under the condition with the higher
 and the lower rating::
 
-    t        = low + (high - low) * (r - 1) / 4                  the scaled rating
+    t        = low + (high - low) * (r - 1) / 4                  the scaled rating; low + (high - low) * r / 5 for STS-B
     MSE      = mean (y - t)^2                                    over all rows
     Quad     = mean max(0, margin + (1 - y+) - (1 - y-))         over ordered pairs; the distance is one minus the cosine
     Quad+MSE = quad_weight * Quad + mse_weight * MSE
@@ -27,13 +27,16 @@ from inbedder_finetune.conditional.conditional_recipe import ConditionalObjectiv
 Number = TypeVar("Number", float, Tensor)
 
 
-def scale_rating(rating: Number, low: float = 0.0, high: float = 1.0) -> Number:
+def scale_rating(
+    rating: Number, low: float = 0.0, high: float = 1.0, scale: tuple[float, float] = (MIN_RATING, MAX_RATING)
+) -> Number:
     """Scale a rating to the range of scores (t of the module's equations).
 
     Args:
-        rating: A rating from 1 to 5, or a tensor of ratings.
-        low: Scaled value of rating 1.
-        high: Scaled value of rating 5.
+        rating: A rating, or a tensor of ratings.
+        low: Scaled value of the lowest rating.
+        high: Scaled value of the highest rating.
+        scale: The lowest and the highest rating.
 
     Returns:
         The scaled rating, of the same type and shape.
@@ -42,7 +45,8 @@ def scale_rating(rating: Number, low: float = 0.0, high: float = 1.0) -> Number:
         >>> scale_rating(3.0)
         0.5
     """
-    return low + (high - low) * (rating - MIN_RATING) / (MAX_RATING - MIN_RATING)
+    lowest, highest = scale
+    return low + (high - low) * (rating - lowest) / (highest - lowest)
 
 
 def compute_mse(scores: Tensor, targets: Tensor) -> Tensor:

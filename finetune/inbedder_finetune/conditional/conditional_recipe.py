@@ -24,7 +24,10 @@ from inbedder_finetune.recipe import (
 
 @dataclass(frozen=True)
 class ConditionalData(Section):
-    """Training data; ``inbedder.conditional.rated_rows`` describes the columns."""
+    """Training data; ``inbedder.conditional.rated_rows`` describes the columns.
+
+    With ``encoding.reads: sentences`` a file needs no column condition. Without it, ratings are from 0 to 5, as in STS-B.
+    """
 
     train: str = "csts-captions.csv"
     """File of the training rows, relative to ``folder``; a file missing there is looked up in the shipped ``finetune/written``.
@@ -38,6 +41,8 @@ class ConditionalData(Section):
     """Folder of the files."""
     pairs: PositiveInt | None = None
     """Number of training pairs, sampled with the recipe's seed (paper, figure 3); None takes all."""
+    allow_overlap: bool = False
+    """Accept validation rows whose two sentences are also in the training rows, as in STS-B (7 of 1,500)."""
     skip_bad: bool = False
     """Skip bad rows instead of stopping at the first."""
 
@@ -59,7 +64,10 @@ class ConditionalObjective(Section):
 
 @dataclass(frozen=True)
 class ConditionalSchedule(Schedule):
-    """Training settings of the paper (its tables 7 and 8); ``batch_size`` is even, so that a batch has both rows of a pair."""
+    """Training settings of the paper (its tables 7 and 8).
+
+    Rows are drawn at random. With Quad, both rows of a pair are in one batch, so that ``batch_size`` must be even.
+    """
 
     output: UserPath = "runs/conditional"
     epochs: PositiveFloat = 3.0
@@ -67,8 +75,8 @@ class ConditionalSchedule(Schedule):
     learning_rate: PositiveFloat = 3e-5
     head_learning_rate: PositiveFloat | None = None
     """Learning rate of the randomly initialized layers after the pooler; None takes ``learning_rate``, as in the paper."""
-    max_grad_norm: PositiveFloat = 1.0
-    """Maximum gradient norm (the authors' script turns clipping off)."""
+    max_grad_norm: NonNegativeFloat = 1.0
+    """Maximum gradient norm; 0 does not clip, as in the authors' script."""
     log_steps: PositiveInt = 10
     report_to: Literal["none", "tensorboard"] = "none"
     """Where losses are reported: "none" or "tensorboard"."""
@@ -116,9 +124,9 @@ def parse_recipe(values: Mapping[str, Any]) -> ConditionalRecipe:
             f"data.development_pairs={recipe.data.development_pairs} and data.validation={recipe.data.validation} both choose "
             "validation rows: set data.validation=null, or data.development_pairs=0."
         )
-    if recipe.training.batch_size % 2:
+    if recipe.training.batch_size % 2 and objective.loss != "mse":
         raise RecipeError(
-            f"training.batch_size={recipe.training.batch_size} must be even, so that a batch holds both rows of a pair."
+            f"training.batch_size={recipe.training.batch_size} must be even for Quad, so that a batch holds both rows of a pair."
         )
     if objective.quad_weight == objective.mse_weight == 0:
         raise RecipeError("Set objective.quad_weight or objective.mse_weight above 0; otherwise there is no loss.")

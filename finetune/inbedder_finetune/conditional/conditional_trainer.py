@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from inbedder.conditional.encoder import ConditionalEncoder, collate
-from inbedder.conditional.rated_rows import RatedPair
+from inbedder.conditional.rated_rows import RatedPair, get_scale
 from inbedder_finetune.checked_trainer import CheckedTrainer
 from inbedder_finetune.conditional.conditional_losses import compute_batch_loss, compute_mse, scale_rating
 from inbedder_finetune.conditional.conditional_recipe import ConditionalRecipe
@@ -37,7 +37,7 @@ def make_examples(encoder: ConditionalEncoder, rows: Sequence[RatedPair], recipe
     if truncated:
         logger.warning("%d of %d pairs were truncated to %d tokens.", truncated, len(rows), recipe.encoding.max_length)
     low, high = recipe.encoding.scaled
-    targets = [scale_rating(row.label, low, high) for row in rows]
+    targets = [scale_rating(row.label, low, high, get_scale(has_conditions=row.condition != "")) for row in rows]
     columns = zip(parts_of_rows, targets, mark_higher_rated(rows), strict=True)
     return [{"parts": parts, "target": target, "higher": higher} for parts, target, higher in columns]
 
@@ -92,7 +92,7 @@ def make_trainer(
         """transformers' trainer with the loss, the row order and the metrics of conditional similarity."""
 
         def _get_train_sampler(self, train_dataset: Any = None) -> PairSampler:
-            self.order = PairSampler(train_rows, recipe.training.seed)
+            self.order = PairSampler(train_rows, recipe.training.seed, keep_pairs=recipe.objective.loss != "mse")
             return self.order
 
         def get_batch_samples(self, *args: Any, **options: Any) -> Any:

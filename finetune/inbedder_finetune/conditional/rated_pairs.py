@@ -97,20 +97,22 @@ def mark_higher_rated(rows: Sequence[RatedPair]) -> list[bool]:
 
 
 class PairSampler(Sampler[int]):
-    """Sampler of every row once per epoch, with the rows of a pair as neighbours, the higher-rated first.
+    """Sampler of every row once per epoch: with the rows of a pair as neighbours, the higher-rated first, or at random.
 
     The order depends on seed and epoch only. With an even batch size, no two neighbours are split between two batches; a pair of
     more than two rows is treated as several pairs of two.
     """
 
-    def __init__(self, rows: Sequence[RatedPair], seed: int = 0) -> None:
+    def __init__(self, rows: Sequence[RatedPair], seed: int = 0, *, keep_pairs: bool = True) -> None:
         """Set the values that the order depends on.
 
         Args:
             rows: The rows.
             seed: Random seed.
+            keep_pairs: Whether the rows of a pair are neighbours, as Quad needs them.
         """
-        self.groups = [indices[i : i + 2] for indices in group_by_pair(rows).values() for i in range(0, len(indices), 2)]
+        pairs, size = group_by_pair(rows).values(), 2 if keep_pairs else 1
+        self.groups = [indices[i : i + size] for indices in pairs for i in range(0, len(indices), size)]
         self.count, self.seed, self.epoch = len(rows), seed, 0
 
     def set_epoch(self, epoch: int) -> None:

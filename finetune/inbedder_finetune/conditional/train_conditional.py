@@ -16,7 +16,7 @@ from inbedder.conditional.rated_rows import RatedPair, read_rated_pairs, select_
 from inbedder.errors import RecipeError
 from inbedder.io.files import atomic_write
 from inbedder.models.checksums import write_checksums
-from inbedder_finetune.conditional.conditional_recipe import ConditionalRecipe, parse_recipe
+from inbedder_finetune.conditional.conditional_recipe import ConditionalData, ConditionalRecipe, parse_recipe
 from inbedder_finetune.conditional.conditional_trainer import make_examples, make_trainer
 from inbedder_finetune.conditional.rated_pairs import PairSampler, find_file, get_sentences, sample_pairs, split_development
 from inbedder_finetune.model_card import save_curve
@@ -50,18 +50,13 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[RatedPair], list[RatedPa
         path = find_file(name or "", data.folder)
         if name is not None and not path.is_file():
             raise RecipeError(f"{path} does not exist. Set data.folder to the folder of {name}.")
-        splits.append([] if name is None else read_rated_pairs(path, split, skip_bad=data.skip_bad))
+        needs_condition = recipe.encoding.reads != "sentences"
+        rows = read_rated_pairs(path, split, skip_bad=data.skip_bad, needs_condition=needs_condition) if name else []
+        splits.append(rows)
     train_rows, validation_rows = splits
     if data.development_pairs:
         train_rows, validation_rows = split_development(train_rows, data.development_pairs)
-    row_by_sentences = {get_sentences(row): row for row in reversed(train_rows)}
-    for row in validation_rows:
-        train_row = row_by_sentences.get(get_sentences(row))
-        if train_row:
-            raise RecipeError(
-                f"Row {train_row.row} of {data.train} and row {row.row} of {data.validation} hold the same two sentences, so the "
-                "validation would score training rows. Give two files, one file with a column split, or data.validation=null."
-            )
+    _check_overlap(train_rows, validation_rows, data)
     if recipe.objective.loss != "mse":
         train_rows = _select_quad_rows(train_rows, recipe)
     if not train_rows:
@@ -69,6 +64,21 @@ def load_rated(recipe: ConditionalRecipe) -> tuple[list[RatedPair], list[RatedPa
     if data.validation is not None and not validation_rows:
         raise RecipeError(f"{data.validation} has no row to score. Correct its rows, or set data.validation=null.")
     return sample_pairs(train_rows, data.pairs, recipe.training.seed), validation_rows
+
+
+def _check_overlap(train_rows: Sequence[RatedPair], validation_rows: Sequence[RatedPair], data: ConditionalData) -> None:
+    """Refuse, or with ``allow_overlap`` report, two sentences that are in both splits."""
+    row_by_sentences = {get_sentences(row): row for row in reversed(train_rows)}
+    overlap = [row for row in validation_rows if get_sentences(row) in row_by_sentences]
+    if overlap and not data.allow_overlap:
+        train_row = row_by_sentences[get_sentences(overlap[0])]
+        raise RecipeError(
+            f"Row {train_row.row} of {data.train} and row {overlap[0].row} of {data.validation} hold the same two sentences, so "
+            "the validation would score training rows. Give two files, one file with a column split, or data.validation=null; "
+            "data.allow_overlap=true accepts the overlap."
+        )
+    if overlap:
+        logger.warning("%d of %d validation rows have sentences of training rows.", len(overlap), len(validation_rows))
 
 
 def _select_quad_rows(rows: list[RatedPair], recipe: ConditionalRecipe) -> list[RatedPair]:

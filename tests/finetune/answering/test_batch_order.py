@@ -34,6 +34,18 @@ def test_a_batch_holds_rows_of_similar_length_and_the_longest_comes_first():
     assert sum(max(batch) - min(batch) for batch in batches) < 25 * 10
 
 
+def test_without_grouping_by_length_rows_come_at_random():
+    lengths = [(37 * i) % 100 + 1 for i in range(2000)]
+    rows = range(2000)
+    one, two = (GroupedSampler(lengths, rows, rows, 8, group_by_length=False) for _ in range(2))
+    order = list(one)
+    assert sorted(order) == list(rows) and order == list(two) == list(one)
+    two.set_epoch(1)
+    assert order != list(two)
+    batches = [[lengths[row] for row in order[start : start + 8]] for start in range(0, 2000, 8)]
+    assert sum(max(batch) - min(batch) for batch in batches) > 250 * 65  # 78 is expected of eight random lengths
+
+
 def test_groups_make_rows_of_one_text_or_question_neighbours():
     texts, questions = [i // 4 for i in range(64)], [i % 4 for i in range(64)]
 

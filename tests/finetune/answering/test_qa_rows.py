@@ -217,12 +217,12 @@ def test_a_hub_data_set_is_streamed_and_a_missing_one_named(monkeypatch):
         return iter([{"input": "t", "instruction": "Why?", "output": "so much"}])
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    source = Source(hub="someone/set", split="dev", revision="abc")
+    source = Source(hub="someone/set", split="dev", revision="05bec95" + "0" * 33)
     assert load_rows(AnsweringData(sources=(source,)))[0].source == "someone/set"
     assert (arguments["path"], arguments["split"], arguments["revision"], arguments["streaming"]) == (
         "someone/set",
         "dev",
-        "abc",
+        source.revision,
         True,
     )
 

@@ -12,6 +12,7 @@ from inbedder_finetune import training_run
 from inbedder_finetune.answering.answering_recipe import parse_recipe
 from inbedder_finetune.answering.answering_trainer import AnsweringTrainer
 from inbedder_finetune.answering.train_answering import finetune
+from inbedder_finetune.answering.trainable_model import load_trainable, prepare_model
 from inbedder_finetune.registry import read_method
 from tests.conftest import GOLDEN
 
@@ -286,13 +287,12 @@ def test_a_run_that_would_fail_does_not_start(make_model, data, tmp_path, monkey
     ("recipe", "family"),
     [
         ("roberta-large", "roberta"),
+        ("opt-350m", "narrow-opt"),
         ("opt-1.3b", "opt"),
-        ("opt-2.7b", "opt"),
-        ("llama-2-7b", "llama"),
+        ("opt-6.7b", "opt"),
+        ("llama-2-7b-unstripped", "llama"),
         ("llama-2-7b-qlora", "llama"),
         ("alpaca-opt-1.3b", "opt"),
-        ("alpaca-llama-2-7b", "llama"),
-        ("alpaca-opt-2.7b", "opt"),
         ("alpaca-roberta-large", "roberta"),
     ],
 )
@@ -303,8 +303,45 @@ def test_the_papers_recipes_run_with_tiny_weights_and_local_rows(make_model, dat
     settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", changes)[1]
     assert settings.training.scheduler == "cosine" and settings.training.warmup == 0.03
     model = InBedder(finetune(settings))
-    assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 32)
+    assert model.encode(["I love cats"], "What animals do they love?").shape == (1, 16 if family == "narrow-opt" else 32)
     assert model.template.name == ("alpaca-short" if "alpaca" in recipe else "inbedder")
+
+
+def test_weights_in_nf4_train_in_bfloat16_with_double_quantization(make_model, data, tmp_path):
+    settings = {"quantization": "nf4", "lora": {"r": 4, "alpha": 8}}
+    for bf16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        recipe = make_recipe(make_model("llama"), data, tmp_path / "out", training={"bf16": bf16}, **settings)
+        loaded = load_trainable(recipe, 1)
+        layers = [module for module in loaded.model.modules() if type(module).__name__ == "Linear4bit"]
+        assert {layer.compute_dtype for layer in layers} == {dtype}
+        assert all(layer.weight.quant_state.nested for layer in layers)
+        parameters = list(prepare_model(loaded.model, recipe).named_parameters())
+        assert {weight.dtype for name, weight in parameters if "layer" not in name or "lora" in name} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "base"),
+    [
+        ("opt-350m", "facebook/opt-350m"),
+        ("opt-1.3b", "facebook/opt-1.3b"),
+        ("opt-2.7b", "facebook/opt-2.7b"),
+        ("opt-6.7b", "facebook/opt-6.7b"),
+        ("llama-2-7b", "meta-llama/Llama-2-7b-hf"),
+        ("llama-2-7b-unstripped", "meta-llama/Llama-2-7b-hf"),
+        ("roberta-large", "FacebookAI/roberta-large"),
+    ],
+)
+def test_the_papers_recipes_have_the_settings_of_the_authors(recipe, base):
+    settings = read_method(ROOT / "finetune" / "recipes" / f"{recipe}.yaml", [])[1]
+    training, (source,) = settings.training, settings.data.sources
+    assert (settings.model, settings.max_length, training.output) == (base, 512, f"runs/{recipe}")
+    assert (training.epochs, training.batch_size, training.learning_rate, training.save_steps) == (1, 64, 2e-5, 2000)
+    assert (training.warmup, training.weight_decay, training.group_by_length, settings.data.skip_bad) == (0.03, 0, False, True)
+    assert settings.mask_length == ("answer" if recipe == "roberta-large" else 3)
+    is_stripped = recipe != "llama-2-7b-unstripped"
+    assert (settings.data.strip_stopwords, settings.data.stopwords) == (is_stripped, "nltk")
+    assert (source.hub, source.revision) == (("KomeijiForce/Inbedder-Pretrain-Data", "05bec95") if is_stripped else (None, None))
+    assert source.path == ("" if is_stripped else "qa_collection.json")
 
 
 @pytest.mark.parametrize(

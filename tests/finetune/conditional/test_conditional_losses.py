@@ -12,6 +12,7 @@ from inbedder_finetune.conditional.conditional_trainer import compute_correlatio
 def test_ratings_are_scaled_between_the_two_ends():
     assert [scale_rating(rating) for rating in (1.0, 2.0, 3.0, 5.0)] == [0.0, 0.25, 0.5, 1.0]
     assert scale_rating(2.0, -1.0, 1.0) == -0.5
+    assert [scale_rating(rating, scale=(0.0, 5.0)) for rating in (0.0, 2.5, 5.0)] == [0.0, 0.5, 1.0]
     torch.testing.assert_close(scale_rating(torch.tensor([1.0, 4.0]), 0.2, 1.0), torch.tensor([0.2, 0.8]))
 
 

@@ -19,23 +19,66 @@ def test_shipped_recipes_name_the_method_conditional(kind):
     assert recipe.training.warmup == 0.1 and recipe.training.scheduler == "linear" and recipe.training.max_grad_norm == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "encoding", "decay"),
-    [
-        ("cross", {"pooler": "cls", "transform": True}, 0.1),
-        ("bi", {"pooler": "cls", "transform": False, "input": "pair"}, 0.1),
-        ("tri", {"pooler": "cls", "transform": True, "combine": "hadamard"}, 0.0),
-    ],
-)
-def test_the_papers_recipes_have_the_settings_of_its_tables(kind, encoding, decay):
-    _, recipe = read_method(RECIPES / f"csts-paper-{kind}.yaml")
-    assert recipe.encoding == Encoding(kind=kind, max_length=512, **encoding)
+BASES = {
+    "roberta": "FacebookAI/roberta-base",
+    "roberta-large": "FacebookAI/roberta-large",
+    "diffcse": "voidism/diffcse-roberta-base-sts",
+    "simcse": "princeton-nlp/sup-simcse-roberta-base",
+    "simcse-large": "princeton-nlp/sup-simcse-roberta-large",
+}
+TABLE_8 = {
+    "cross-roberta": (3e-5, 0.1, True, "mse", "hadamard"),
+    "bi-roberta": (3e-5, 0.1, True, "mse", "hadamard"),
+    "tri-roberta": (3e-5, 0.0, False, "quad+mse", "mlp"),
+    "cross-roberta-large": (1e-5, 0.1, True, "mse", "hadamard"),
+    "bi-roberta-large": (1e-5, 0.1, True, "quad+mse", "hadamard"),
+    "tri-roberta-large": (1e-5, 0.0, True, "mse", "hadamard"),
+    "cross-diffcse": (3e-5, 0.1, False, "mse", "hadamard"),
+    "bi-diffcse": (3e-5, 0.0, False, "mse", "hadamard"),
+    "tri-diffcse": (3e-5, 0.1, False, "quad+mse", "hadamard"),
+    "cross-simcse": (3e-5, 0.1, True, "mse", "hadamard"),
+    "bi-simcse": (3e-5, 0.1, False, "mse", "hadamard"),
+    "tri-simcse": (3e-5, 0.1, False, "quad+mse", "hadamard"),
+    "cross-simcse-large": (1e-5, 0.1, True, "mse", "hadamard"),
+    "bi-simcse-large": (1e-5, 0.1, False, "mse", "hadamard"),
+    "tri-simcse-large": (1e-5, 0.0, True, "mse", "hadamard"),
+}
+"""Learning rate, weight decay, transform, objective and operation of the tri-encoder."""
+TABLE_9 = {
+    "stsb-cross-roberta": (3e-5, True),
+    "stsb-bi-roberta": (3e-5, False),
+    "stsb-cross-diffcse": (3e-5, False),
+    "stsb-bi-diffcse": (3e-5, False),
+    "stsb-cross-roberta-large": (3e-5, True),
+    "stsb-bi-roberta-large": (3e-5, False),
+    "stsb-cross-simcse": (3e-5, True),
+    "stsb-bi-simcse": (3e-5, False),
+    "stsb-cross-simcse-large": (3e-5, True),
+    "stsb-bi-simcse-large": (1e-5, False),
+}
+"""Learning rate and transform; the objective is MSE."""
+
+
+def test_the_papers_recipes_are_the_rows_of_its_tables():
+    names = {path.stem.removeprefix("csts-paper-") for path in RECIPES.glob("csts-paper-*.yaml")}
+    assert names == TABLE_8.keys() | TABLE_9.keys()
+
+
+@pytest.mark.parametrize("name", [*TABLE_8, *TABLE_9])
+def test_the_papers_recipes_have_the_settings_of_its_tables(name):
+    _, recipe = read_method(RECIPES / f"csts-paper-{name}.yaml")
+    is_stsb = name in TABLE_9
+    rate, transform = TABLE_9[name] if is_stsb else (TABLE_8[name][0], TABLE_8[name][2])
+    decay, _, loss, combine = (0.1, None, "mse", "hadamard") if is_stsb else TABLE_8[name][1:]
+    kind, _, base = name.removeprefix("stsb-").partition("-")
+    reads = "sentences" if is_stsb else "all"
+    settings = {"pooler": "cls", "input": "pair", "max_length": 512, "combine": combine, "reads": reads}
+    assert recipe.encoding == Encoding(kind=kind, transform=transform, **settings)
+    assert (recipe.model, recipe.objective.loss, recipe.objective.margin) == (BASES[base], loss, 1)
     training = recipe.training
-    assert (training.epochs, training.batch_size, training.learning_rate, training.weight_decay) == (3, 32, 1e-5, decay)
+    assert (training.epochs, training.batch_size, training.learning_rate, training.weight_decay) == (3, 32, rate, decay)
     assert (training.warmup, training.scheduler, training.seed, training.head_learning_rate) == (0.1, "linear", 42, None)
-    assert recipe.objective.loss == "mse" and recipe.model == "princeton-nlp/sup-simcse-roberta-large"
-    _, mean = read_method(RECIPES / f"csts-paper-{kind}.yaml", ["encoding.pooler=avg"])
-    assert mean.encoding.pooler == "avg"
+    assert (training.max_grad_norm, training.output) == (0, f"runs/csts-paper-{name}")
 
 
 def test_only_the_bi_encoder_with_mean_pooling_is_plain():
@@ -72,8 +115,8 @@ def test_only_the_bi_encoder_with_mean_pooling_is_plain():
         ({"encoding": {"reads": "sentences"}, "objective": {"loss": "quad"}}, "Quad cannot be computed"),
         ({"encoding": {"scaled": [1, 0]}}, "encoding.scaled must be two numbers, the lower first"),
         ({"encoding": {"scaled": ["a", "b"]}}, "encoding.scaled.0 must be a valid number"),
-        ({"training": {"batch_size": 7}}, "training.batch_size=7 must be even"),
-        ({"training": {"max_grad_norm": 0}}, "training.max_grad_norm must be greater than 0"),
+        ({"training": {"batch_size": 7}, "objective": {"loss": "quad+mse"}}, "training.batch_size=7 must be even for Quad"),
+        ({"training": {"max_grad_norm": -1}}, "training.max_grad_norm must be greater than or equal to 0"),
         ({"training": {"head_learning_rate": 0}}, "training.head_learning_rate must be greater than 0"),
         ({"objective": {"margin": -1}}, "objective.margin must be greater than or equal to 0"),
         ({"objective": {"quad_weight": 0, "mse_weight": 0}}, "above 0; otherwise there is no loss"),

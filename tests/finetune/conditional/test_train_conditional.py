@@ -8,7 +8,7 @@ from transformers import AutoConfig, AutoTokenizer, BertModel
 
 from inbedder.conditional.config import Encoding
 from inbedder.conditional.encoder import ConditionalEncoder
-from inbedder.errors import RecipeError
+from inbedder.errors import InputError, RecipeError
 from inbedder_finetune.conditional import conditional_trainer
 from inbedder_finetune.conditional.conditional_recipe import parse_recipe
 from inbedder_finetune.conditional.train_conditional import finetune, load_rated, preview
@@ -145,7 +145,7 @@ def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, rows, tmp_p
 def test_a_run_that_diverges_stops_and_saves_nothing(make_model, rows, tmp_path, kind, settings):
     settings = {"training": {"learning_rate": 1e30}, **settings}
     recipe = make_recipe(make_model("bert"), rows, tmp_path / "out", encoding={"kind": kind}, **settings)
-    with pytest.raises(RecipeError, match=r"is (nan|inf) at step [234] of 6, where the learning rate is \de\+\d\d"):
+    with pytest.raises(RecipeError, match=r"is (nan|inf) at step [2345] of 6, where the learning rate is \de\+\d\d"):
         finetune(recipe)
     assert not [path for path in (tmp_path / "out").iterdir() if path.name not in ("run.json", "checkpoint-3")]
 
@@ -168,8 +168,42 @@ def test_both_rows_of_a_pair_are_in_one_batch(make_model, rows, tmp_path, monkey
         return scores.sum()
 
     monkeypatch.setattr(conditional_trainer, "compute_batch_loss", record)
-    finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 3}))
+    settings = {"objective": {"loss": "quad"}, "training": {"max_steps": 3}}
+    finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", **settings))
     assert batches == [([1.0, 0.0] * 3, [True, False] * 3)] * 3
+
+
+@pytest.mark.parametrize(("norm", "clips"), [(1.0, True), (0, False)])
+def test_gradients_are_clipped_unless_the_norm_is_zero(make_model, rows, tmp_path, monkeypatch, norm, clips):
+    clipped = []
+    clip = conditional_trainer.CheckedTrainer._clip_grad_norm
+    monkeypatch.setattr(
+        conditional_trainer.CheckedTrainer, "_clip_grad_norm", lambda self, model: clipped.append(1) or clip(self, model)
+    )
+    finetune(make_recipe(make_model("bert"), rows, tmp_path / "out", training={"max_steps": 1, "max_grad_norm": norm}))
+    assert bool(clipped) == clips
+
+
+@pytest.mark.parametrize("kind", ["bi", "cross"])
+def test_a_table_without_conditions_trains_on_ratings_from_zero(calm_model, tmp_path, caplog, kind):
+    lines = [f"I love cats {i},{second} {i},{label}" for i in range(9) for second, label in (("I love dogs", 0), ("cats", 5))]
+    (tmp_path / "train.csv").write_text("\n".join(["sentence1,sentence2,label", *lines]))
+    (tmp_path / "validation.csv").write_text("\n".join(["sentence1,sentence2,label", *lines[:2], "the lamp,the box,2.5"]))
+    data = {"train": "train.csv", "validation": "validation.csv", "allow_overlap": True}
+    encoding = {"kind": kind, "input": "pair", "pooler": "cls", "reads": "sentences", "transform": True}
+    settings = {"encoding": encoding, "data": data, "training": {"max_steps": 24, "save_steps": 24, "max_grad_norm": 0}}
+    recipe = make_recipe(calm_model, tmp_path, tmp_path / "out", **settings)
+    assert "== row 1, rating 0, scaled 0\n" in preview(recipe) and "rating 5, scaled 1\n" in preview(recipe)
+    folder = finetune(recipe)
+    assert "2 of 3 validation rows have sentences of training rows" in caplog.text
+    curve = losses(folder)
+    assert np.mean(curve[-6:]) < 0.5 * np.mean(curve[:6])
+    low, high = ConditionalEncoder.load(folder).similarity(["I love cats 1"] * 2, ["I love dogs 1", "cats 1"])
+    assert high > low
+    with pytest.raises(RecipeError, match=r"hold the same two sentences.*data.allow_overlap=true accepts the overlap"):
+        load_rated(make_recipe(calm_model, tmp_path, tmp_path / "out", encoding=encoding, data={**data, "allow_overlap": False}))
+    with pytest.raises(InputError, match="lacks the column condition"):
+        load_rated(make_recipe(calm_model, tmp_path, tmp_path / "out", data=data))
 
 
 def test_the_dry_run_shows_inputs_targets_and_counts(make_model, rows, tmp_path):
