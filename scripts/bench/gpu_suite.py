@@ -7,7 +7,7 @@
 
 ``.gpu/`` is not tracked: carry it to the machine with the working tree. A stage that fails or runs out of time loses nothing of
 the others, nor of what it has measured itself; the results say which. They are kept by card:
-``scripts/results/gpu-nvidia-h100-80gb-hbm3.json``, beside a log.
+``scripts/results/gpu-nvidia-h100-80gb-hbm3.json``, beside a log. A run with --only keeps the other stages of that file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CARRIED = ROOT / ".gpu"
 MAX_CARRIED_BYTES = 26 * 10**6
 TOTAL_SECONDS = 540
-LIMITS = {"environment": 60, "tests": 110, "mini": 70, "shapes": 180, "finetune": 150}
+LIMITS = {"environment": 60, "tests": 110, "mini": 100, "shapes": 190, "finetune": 190}
 """Seconds that each stage may take, the most valuable stages first; a stage also ends when the total is spent."""
 LOG_NAME = "gpu-suite.log"
 NO_GPU = "There is no GPU here: nothing to measure."
@@ -110,7 +110,7 @@ def run(folder: Path, choices: Choices, stages: Mapping[str, float]) -> Path:
     """Run stages one after another, and write the results after each.
 
     Args:
-        folder: The folder of results and log; a results file of the same card is replaced.
+        folder: The folder of results and log; a results file of the same card keeps its other stages.
         choices: Device and size.
         stages: Seconds per stage, by name.
 
@@ -120,7 +120,8 @@ def run(folder: Path, choices: Choices, stages: Mapping[str, float]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / LOG_NAME
     log.unlink(missing_ok=True)
-    content: dict[str, Any] = {"command": " ".join(["scripts/bench/gpu_suite", *sys.argv[1:]]), "stages": {}}
+    command = " ".join(["scripts/bench/gpu_suite", *sys.argv[1:]])
+    content: dict[str, Any] = {"stages": {}}
     with tempfile.TemporaryDirectory() as temporary:
         site = unpack_wheels(CARRIED, Path(temporary, "site"))
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [site and str(site), os.environ.get("PYTHONPATH")]))
@@ -131,9 +132,10 @@ def run(folder: Path, choices: Choices, stages: Mapping[str, float]) -> Path:
             results = run_stage(make_command(stage, choices, output), output, log, min(limit, remaining))
             if results.get("error") == NO_GPU:
                 sys.exit(NO_GPU)
-            content["stages"][stage] = results
             if stage == "environment":
                 path = folder / f"gpu-{results.get('card', choices.device).lower().replace(' ', '-')}.json"
+                content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else content
+            content["stages"][stage] = {"command": command, **results}
             write_json(path, content)
             print(json.dumps({stage: results}, indent=1), flush=True)
     return path

@@ -26,7 +26,7 @@ from inbedder_finetune.recipe import read_settings
 
 MEMORY_FOLDER, MIN_FREE_BYTES = Path("/dev/shm"), 20 * 2**30
 """A folder in memory, which is used if it has so much room: a checkpoint of 7B parameters takes 13 GB."""
-STEPS = 8
+STEPS = 6
 METHODS = {"QLoRA, nf4": "nf4", "LoRA, bfloat16 autocast": None}
 
 
