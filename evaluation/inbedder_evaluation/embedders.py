@@ -185,9 +185,10 @@ def make_bi_encoder_embedders(base: str, batch_size: int = 64) -> list[Embedder]
 
     backbone, tokenizer = load_parts(base)
     weights_revision = find_model(ModelOptions(base)).files.revision
-    whole = Encoding(kind="bi", input="pair", pooler="cls")
+    pair_encoding = Encoding(kind="bi", input="pair", pooler="cls")
     embedders = []
-    for name, encoding in {"bi-encoder": whole, "bi-encoder, sentences only": replace(whole, reads="sentences")}.items():
+    encodings = {"bi-encoder": pair_encoding, "bi-encoder, sentences only": replace(pair_encoding, reads="sentences")}
+    for name, encoding in encodings.items():
         encoder = BiEncoder(backbone, tokenizer, encoding).to(resolve_device(None)).eval()
         revision = fingerprint([], [str(encoding), weights_revision])
         embedders.append(_make_pair_embedder(f"{base}, {name}", encoder, revision, batch_size))

@@ -49,8 +49,8 @@ VERBS = frozenset(
     has hash hold identify import indent infer init initialize inject insert inspect install instruct interpolate
     interrupt invert is iterate join keep kill label lay leave limit list listen load localize lock log look main make
     map mark mask match measure merge mine mix move name narrow needs normalize notice number observe of offer on open
-    order overwrite pack pad parse partition pass patch permute photograph pick place plan plot pool pop prepack prepare
-    preprocess preview print probe process project propose prune pull push put quantize quote raise rank rate read
+    order overwrite pack pad parse partition pass patch permute photograph pick place plan plot pool pop predict prepack
+    prepare preprocess preview print probe process project propose prune pull push put quantize quote raise rank rate read
     rebuild receive record reduce reencode refresh refuse register regroup release reload remember remove rename
     render renumber repair repeat replace replay report represent request require rerank resample reset reshape
     resolve respond restore resume retry return reuse reverse revise rewind rewrite rotate round run sample save scale

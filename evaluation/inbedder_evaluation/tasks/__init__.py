@@ -117,15 +117,18 @@ def _of_table(data: Data) -> Iterator[Offer]:
         return
     head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
     missing = [column for column in COLUMNS if column not in head]
+    read_table = partial(read_csts, path, limit=data.limit, to_predict=data.to_predict)
+    if missing == ["condition"]:
+        yield f"STS {path.name}", read_table
+        return
     if missing:
         raise InputError(
             f"{path} needs two criteria: give --criterion column='question?' twice. "
             f"(A table with the columns {', '.join(COLUMNS)} needs none and is measured as C-STS; "
             f"this one lacks {', '.join(missing)}.)"
         )
-    read = partial(read_csts, path, limit=data.limit, to_predict=data.to_predict)
-    yield f"C-STS {path.name}", read
-    yield f"C-STS {path.name}, as a question", partial(read, as_questions=True)
+    yield f"C-STS {path.name}", read_table
+    yield f"C-STS {path.name}, as a question", partial(read_table, as_questions=True)
 
 
 def _list_known_offers(data: Data) -> Iterator[Offer]:

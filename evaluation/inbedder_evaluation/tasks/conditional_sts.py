@@ -23,7 +23,7 @@ from inbedder.vectors import compute_row_cosines
 from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
 from inbedder_evaluation.tasks.sets import find_set
-from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub
+from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub, read_instructions
 
 
 class ConditionalSTS:
@@ -150,10 +150,13 @@ def load_instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
 def read_csts(
     path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None, to_predict: bool = False
 ) -> ConditionalSTS:
-    """Read C-STS from the authors' file (``inbedder.conditional.rated_rows`` says how to request it) or a similar table.
+    """Read C-STS from the authors' file (``inbedder.conditional.rated_rows`` says how to request it), or a similar table.
+
+    A table without the column condition is measured as STS-B, under the instruction of STS-B.
 
     Args:
-        path: A table with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv.
+        path: A table with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv, or without condition
+            and with labels from 0 to 5.
         as_questions: Whether to turn conditions into questions.
         split: Which rows to use when the file has a column split.
         limit: Maximum number of rows, sampled with seed 0.
@@ -168,25 +171,28 @@ def read_csts(
     """
     if to_predict and limit is not None:
         raise InputError("A submission holds a prediction for each row of the file. Leave the limit out.")
-    rated = read_rated_pairs(path, split, may_hide_labels=to_predict)
+    rated = read_rated_pairs(path, split, may_hide_labels=to_predict, needs_condition=False)
     sample = ""
     if limit is not None and len(rated) > limit:
         rated, sample = random.Random(0).sample(rated, limit), f", {limit} rows"
     rows = [{column: getattr(row, column) for column in COLUMNS} for row in rated]
+    has_conditions = bool(rated[0].condition)
+    if not has_conditions:
+        rows = [row | {"instruction": read_instructions("standard")["stsb"]} for row in rows]
     if as_questions:
         rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
     info = TaskInfo(
-        name=f"C-STS ({path.name}{sample})"
+        name=f"{'C-STS' if has_conditions else 'STS'} ({path.name}{sample})"
         + ("" if split == "test" else f", {split}")
         + (", as a question" if as_questions else ""),
         main_score="cosine_spearman",
         source=path.name,
         revision=fingerprint(rows),
         licence="of the file; that of C-STS itself is on request from its authors and may not be redistributed",
-        citation="Deshpande et al. 2023",
+        citation="Deshpande et al. 2023" if has_conditions else "Cer et al. 2017",
         quoted=False,
     )
-    return ConditionalSTS(info, rows, "condition", "label", to_predict=to_predict)
+    return ConditionalSTS(info, rows, "condition" if has_conditions else "instruction", "label", to_predict=to_predict)
 
 
 def as_question(condition: str) -> str:
