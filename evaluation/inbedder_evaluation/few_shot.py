@@ -15,6 +15,7 @@ endpoint, which the authors' GPT-3.5 and GPT-4 are, read the prompts of decoders
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -253,7 +254,8 @@ def predict_settings(
     """
     folder.mkdir(parents=True, exist_ok=True)
     for setting in settings:
-        path = folder / f"{setting.format_name(model.name).replace('/', '--').replace(', ', '-').replace(' ', '-')}.json"
+        name = f"{Path(task.info.source).stem}, {setting.format_name(model.name)}, seed {setting.seed}"
+        path = folder / f"{re.sub(r'[^a-zA-Z0-9._]+', '-', name)}.json"
         if not path.exists():
             answers = request_ratings(model, task, examples, setting)
             ratings = parse_answers(answers, model.prompts.scale, as_authors=setting.authors_parsing).ratings

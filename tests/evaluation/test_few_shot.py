@@ -116,7 +116,8 @@ def test_submissions_are_written_for_hidden_labels(make_model, data, tmp_path, m
         prompt_models(*options, "--instruction", "short", "--shots", "2", "--shots", "0")
     assert len(calls) == 2
     first, second = sorted((tmp_path / "p").iterdir())
-    assert first.name.endswith("-short-instruction-0-shots.json") and second.name.endswith("-2-shots.json")
+    assert first.name.startswith("hidden-") and first.name.endswith("-short-instruction-0-shots-seed-0.json")
+    assert second.name.endswith("-2-shots-seed-0.json")
     assert json.loads(first.read_text()) == {"0": 4.0, "1": 2.0, "2": 3.0, "3": 1.0}
 
 
