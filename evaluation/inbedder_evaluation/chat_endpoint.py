@@ -1,6 +1,7 @@
 """Answers of a model behind an endpoint that speaks OpenAI's chat completions, such as OpenAI's own or a vLLM server.
 
-The settings are those of the C-STS authors: the prompt is one user message, greedy decoding, at most five tokens.
+The settings are those of the C-STS authors: the prompt is one user message, greedy decoding, at most five tokens. Models that
+reason before they answer do not take them.
 """
 
 from __future__ import annotations
