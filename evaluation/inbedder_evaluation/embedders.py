@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from inbedder.prompting.templates import PromptTemplate
 from inbedder.vectors import Vectors
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.tasks.task import Similarity, fingerprint
+
+if TYPE_CHECKING:
+    from inbedder.conditional.pair_encoder import ConditionalEncoder
 
 NAMED_OTHERWISE = {
     *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "add_generic", "beside"),
@@ -74,7 +77,7 @@ def make_embedders(
         Both variants, which share the weights. A conditional encoder that only scores pairs yields a single embedder.
     """
     if isinstance(model, str) and is_conditional_encoder(model):
-        return [_make_pair_embedder(model, batch_size)]
+        return [_load_pair_embedder(model, batch_size)]
     model = InBedder(model, **options) if isinstance(model, str) else model.replace(**options)
     name = _name_of(model, options, uninformative is not None, guided)
     words = [sorted(uninformative(""))] if uninformative else []
@@ -165,25 +168,63 @@ def _format_option(value: Any) -> str:
     return repr(value)
 
 
-def _make_pair_embedder(folder: str, batch_size: int) -> Embedder:
+def make_bi_encoder_embedders(base: str, batch_size: int = 64) -> list[Embedder]:
+    """Make the zero-shot bi-encoder of the C-STS paper (section 5.1, table 2): the cosine of two states of [CLS], not trained.
+
+    Args:
+        base: A BERT-like model: a hub id or a folder.
+        batch_size: Maximum number of pairs in one pass.
+
+    Returns:
+        Two embedders that share the weights: one reads each sentence and the condition as a pair of texts, one only sentences.
+    """
+    from inbedder.backbones.weights import find_model, resolve_device
+    from inbedder.conditional.config import Encoding, load_parts
+    from inbedder.conditional.encoder import BiEncoder
+    from inbedder.options import ModelOptions
+
+    backbone, tokenizer = load_parts(base)
+    weights_revision = find_model(ModelOptions(base)).files.revision
+    pair_encoding = Encoding(kind="bi", input="pair", pooler="cls")
+    embedders = []
+    encodings = {"bi-encoder": pair_encoding, "bi-encoder, sentences only": replace(pair_encoding, reads="sentences")}
+    for name, encoding in encodings.items():
+        encoder = BiEncoder(backbone, tokenizer, encoding).to(resolve_device(None)).eval()
+        revision = fingerprint([], [str(encoding), weights_revision])
+        embedders.append(_make_pair_embedder(f"{base}, {name}", encoder, revision, batch_size))
+    return embedders
+
+
+def _load_pair_embedder(folder: str, batch_size: int) -> Embedder:
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
     files = sorted(Path(folder).rglob("*.safetensors"))
     revision = fingerprint([], [str(encoder.encoding), *(hash_file(file) for file in files)])
+    return _make_pair_embedder(folder, encoder, revision, batch_size)
 
+
+def _make_pair_embedder(name: str, encoder: ConditionalEncoder, revision: str, batch_size: int) -> Embedder:
     def score_pairs(first: Sequence[str], second: Sequence[str], conditions: Sequence[str]) -> Vectors:
         scores: Vectors = encoder.similarity(first, second, condition=conditions, batch_size=batch_size)
         return scores
 
     def encode(_texts: Sequence[str], _instruction: str | Sequence[str]) -> Vectors:
-        raise InputError(f"{folder} scores pairs and has no vector for one text. Measure it on pairs only: --task csts.")
+        raise InputError(f"{name} scores pairs and has no vector for one text. Measure it on pairs only: --task csts.")
 
     def render_prompt(text: str, instruction: str) -> str:
         parts, _ = encoder.read([text], ["..."], [instruction])
         return " | ".join(encoder.tokenizer.decode(ids) for ids in parts[0])
 
-    return Embedder(folder, revision, encode, render_prompt, instructed=True, verbatim=False, similarity=score_pairs)
+    return Embedder(
+        name,
+        revision,
+        encode,
+        render_prompt,
+        instructed=encoder.encoding.reads != "sentences",
+        verbatim=False,
+        similarity=score_pairs,
+    )
 
 
 def make_mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) -> list[Embedder]:

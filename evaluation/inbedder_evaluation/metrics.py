@@ -82,6 +82,27 @@ def pearson(similarities: Sequence[float] | NDArray[Any], scores: Sequence[float
     return 100 * float(np.corrcoef(sides[0], sides[1])[0, 1])
 
 
+def fleiss_kappa(counts: NDArray[Any]) -> float:
+    """Compute Fleiss' kappa, the agreement of raters beyond chance (Fleiss 1971).
+
+    Args:
+        counts: Number of raters that put each subject in each category, shape (subjects, categories); each row sums to the same
+            number of raters, at least 2.
+
+    Returns:
+        1 for perfect agreement, 0 for agreement by chance.
+
+    Raises:
+        ValueError: When the raters use only one category, so that chance agrees as well.
+    """
+    if np.count_nonzero(counts.sum(0)) < 2:
+        raise ValueError("Fleiss' kappa needs ratings of at least two categories.")
+    raters = counts[0].sum()
+    agreement = np.mean((np.square(counts).sum(1) - raters) / (raters * (raters - 1)))
+    chance = np.square(counts.sum(0) / counts.sum()).sum()
+    return float((agreement - chance) / (1 - chance))
+
+
 def v_measure(vectors: Vectors, labels: Sequence[str], seed: int, protocol: str = "k-means") -> float:
     """Compute the V-measure times 100 of k-means with as many clusters as there are distinct labels.
 

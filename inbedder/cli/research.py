@@ -30,6 +30,20 @@ ComparedModels = Annotated[
     typer.Option(metavar="A B", help="Two models to compare item by item: difference, 95% interval, p-value."),
 ]
 ResultsPath = Annotated[Path, typer.Option("-o", "--output", help="A .json file; a rerun keeps its finished cells.")]
+Predictions = Annotated[
+    Path | None,
+    typer.Option(
+        help="Only write the similarity of each row of a C-STS table, whose ratings may be hidden, in its authors' submission "
+        "format: a .json file for one --model or --bi-encoder."
+    ),
+]
+BiEncoders = Annotated[
+    list[str],
+    typer.Option(
+        help="Base of an untrained bi-encoder, which reads sentence and condition as a pair of texts at [CLS] (C-STS's zero-shot "
+        "baseline); repeatable."
+    ),
+]
 Hub = Annotated[bool, typer.Option("--hub", help="Add the papers' own sets from the hub at pinned revisions.")]
 Protocol = Annotated[
     str,
@@ -94,6 +108,7 @@ def finetune(
 def evaluate(
     model: Annotated[list[str], typer.Option(help="mini, small, a hub id or a folder; repeatable. Default: mini.")] = [],  # noqa: B006
     baseline: Baselines = [],  # noqa: B006
+    bi_encoder: BiEncoders = [],  # noqa: B006
     compare: ComparedModels = None,
     task: Annotated[list[str], typer.Option(help="Run only tasks whose name contains this; repeatable.")] = [],  # noqa: B006
     data: DataPath = None,
@@ -104,6 +119,7 @@ def evaluate(
     seeds: Annotated[int, typer.Option(min=1, help="Number of k-means seeds.")] = 10,
     limit: Annotated[int | None, typer.Option(min=10, help="Maximum number of rows of the table or of each known set.")] = None,
     protocol: Protocol = "k-means",
+    predict: Predictions = None,
     mteb_results: Annotated[Path | None, typer.Option(help="Folder for the standard tasks' results in mteb's format.")] = None,
     text_column: TextColumn = None,
     model_options: dict[str, Any] = {},  # noqa: B006 - the decorator fills it
@@ -112,7 +128,7 @@ def evaluate(
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from inbedder.io.tables import find_columns
-    from inbedder_evaluation.embedders import make_embedders, make_mteb_embedders
+    from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
     from inbedder_evaluation.evaluation_protocol import PROTOCOLS, add_protocol_options
     from inbedder_evaluation.runner import run
     from inbedder_evaluation.tasks import Data, build_tasks
@@ -120,13 +136,20 @@ def evaluate(
     if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
-    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions), task)
+    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None), task)
     if data is not None and criteria and not text_column:
         print_text_columns(find_columns(str(data), None))
-    models = collect_models(model, baseline, compare)
+    models = collect_models(model, baseline, compare, bi_encoder)
+    _check_predictions(predict, data, [*models, *baseline, *bi_encoder])
     model_options = add_protocol_options(model_options, protocol)
     embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
     embedders += [embedder for name in baseline for embedder in make_mteb_embedders(name)]
+    embedders += [embedder for name in bi_encoder for embedder in make_bi_encoder_embedders(name)]
+    if predict is not None:
+        from inbedder_evaluation.predictions import predict_similarities
+
+        print_message(predict_similarities(embedders, tasks, predict))
+        return
 
     def report(cell: Any) -> None:
         if not sys.stderr.isatty():  # a terminal shows a progress bar instead
@@ -145,20 +168,31 @@ def evaluate(
         _compare_models(cells, compare, items, output.with_suffix(".comparison.json"))
 
 
-def collect_models(models: Sequence[str], baselines: Sequence[str], compare: tuple[str, str] | None) -> list[str]:
+def _check_predictions(output: Path | None, data: Path | None, models: Sequence[str]) -> None:
+    if output is None:
+        return
+    if len(models) > 1:
+        raise typer.BadParameter(f"give one --model or --bi-encoder, not {', '.join(models)}.", param_hint="--predict")
+    check_output(output, (".json",), None if data is None else str(data))
+
+
+def collect_models(
+    models: Sequence[str], baselines: Sequence[str], compare: tuple[str, str] | None, bi_encoders: Sequence[str] = ()
+) -> list[str]:
     """Collect the models to evaluate.
 
     Args:
         models: Names from ``--model``.
         baselines: Names from ``--baseline``.
         compare: Names from ``--compare``: a model, or a model and its variant after a comma ("mini, no instruction").
+        bi_encoders: Names from ``--bi-encoder``.
 
     Returns:
-        Distinct names of models that are no baselines; mini if there is no name.
+        Distinct names of models that are neither; mini if there is no name of a model or bi-encoder.
     """
     compared_names = [name.split(", ")[0] for name in compare or ()]
     names = [*models, *(name for name in compared_names if name not in baselines)]
-    return list(dict.fromkeys(names)) or ([] if compare else ["mini"])
+    return list(dict.fromkeys(names)) or ([] if compare or bi_encoders else ["mini"])
 
 
 def _compare_models(cells: Sequence[Any], names: tuple[str, str], items: Path, output: Path) -> None:

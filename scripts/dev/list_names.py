@@ -49,8 +49,8 @@ VERBS = frozenset(
     has hash hold identify import indent infer init initialize inject insert inspect install instruct interpolate
     interrupt invert is iterate join keep kill label lay leave limit list listen load localize lock log look main make
     map mark mask match measure merge mine mix move name narrow needs normalize notice number observe of offer on open
-    order overwrite pack pad parse partition pass patch permute photograph pick place plan plot pool pop prepack prepare
-    preprocess preview print probe process project propose prune pull push put quantize quote raise rank rate read
+    order overwrite pack pad parse partition pass patch permute photograph pick place plan plot pool pop predict prepack
+    prepare preprocess preview print probe process project propose prune pull push put quantize quote raise rank rate read
     rebuild receive record reduce reencode refresh refuse register regroup release reload remember remove rename
     render renumber repair repeat replace replay report represent request require rerank resample reset reshape
     resolve respond restore resume retry return reuse reverse revise rewind rewrite rotate round run sample save scale
@@ -65,7 +65,7 @@ VERBS = frozenset(
 NOUN_FUNCTIONS = frozenset(
     """
     answers atomic_folder atomic_write cached_vectors class_name clusters column connection_made contents
-    data_received dataset_transform demo differences embeddings first_words gibberish guided harmonic_mean health
+    data_received dataset_transform demo differences embeddings first_words fleiss_kappa gibberish guided harmonic_mean health
     info key layers masked_mean metrics models ndcg ndims nearest_words pearson poolings precisions prediction_step
     prompt pytest_runtest_logreport recall records robustness rows shutdown similarity spearman startup texts token_f1
     training_step triplet_success triplet_wins v_measure weighted_mean

@@ -2,14 +2,15 @@
 
     python scripts/train/csts_experiments.py table -o runs/csts.json                     (C-STS paper, tables 2, 3 and 10)
     python scripts/train/csts_experiments.py curve -o runs/csts.json                     (figure 3)
+    python scripts/train/csts_experiments.py curve -o runs/figure3.json --data FOLDER --paper-model simcse-large --size 500
     python scripts/train/csts_experiments.py table -o runs/csts.json            --data finetune/written/csts.csv
     python scripts/train/csts_experiments.py split csts_train_reannotated.csv.gz -o csts-real.csv
     python scripts/train/csts_experiments.py untrained -o finetune/results/csts_untrained.json --data csts-real.csv
     python scripts/train/csts_experiments.py real -o finetune/results/csts_real.json --data csts-real.csv
 
-Without --data the shipped captions are used. Commands may share a results file; finished cells in it are not computed again. Each
-model is evaluated on the test rows and the validation rows, trained models with each seed. Tables show mean and standard
-deviation over the seeds. Weights are not kept.
+Without --data the shipped captions are used; FOLDER holds the authors' csts_train.csv and csts_validation.csv. Commands may
+share a results file; finished cells in it are not computed again. Each model is evaluated on the test rows and the validation
+rows, trained models with each seed. Tables show mean and standard deviation over the seeds. Weights are not kept.
 """
 
 from __future__ import annotations
@@ -91,7 +92,10 @@ REAL: dict[str, tuple[int, tuple[str, ...]]] = {
     f"tri-encoder on {BASE_NAME}": (1, ("tri", *ONE_EPOCH)),
     f"tri-encoder on {BASE_NAME}, three epochs": (3, ("tri", "training.epochs=3", "training.learning_rate=1.0e-4")),
     **{
-        f"{kind}-encoder of the paper on {BASE_NAME}, 1500 pairs": (1, (f"paper-{kind}", "data.pairs=1500", *PAPERS_BASE_SIZE))
+        f"{kind}-encoder of the paper on {BASE_NAME}, 1500 pairs": (
+            1,
+            (f"paper-{kind}-simcse-large", "data.pairs=1500", *PAPERS_BASE_SIZE),
+        )
         for kind in ("cross", "bi")
     },
 }
@@ -102,6 +106,7 @@ SPLITS = ("test", "validation")
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, help="C-STS: trained encoders, baselines, ablations.")
 Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the curve's figure is written next to it.")]
 DataFile = Annotated[Path | None, typer.Option("--data", help="A file with a column split; default: the shipped captions.")]
+RowsPath = Annotated[Path | None, typer.Option("--data", help="Such a file, or the folder of the authors' files.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of training seeds.")]
 Changes = Annotated[list[str], typer.Option("--set", help="Change a setting of pair_count recipe; may repeat.")]
 
@@ -210,31 +215,47 @@ def _read_written_rows() -> list[dict[str, Any]]:
 @app.command("curve")
 def plot_curve(
     output: Output,
-    data: DataFile = None,
+    data: RowsPath = None,
     seeds: Seeds = 3,
     changes: Changes = [],  # noqa: B006
     size: Annotated[list[int], typer.Option(min=1, help="Number of training pairs below the maximum; may repeat.")] = list(SIZES),  # noqa: B006
+    paper_model: Annotated[
+        str | None, typer.Option(help="Train the recipes csts-paper-KIND-MODEL of this model, such as simcse-large.")
+    ] = None,
 ) -> None:
     """Train the three encoders on increasing numbers of pairs, up to all, and plot the curve."""
     from inbedder.conditional.rated_rows import read_rated_pairs
 
     path = _check(output, data)
-    pair_count = len({row.pair for row in read_rated_pairs(path, "train")})
+    train_file, evaluated_files = find_row_files(path)
+    pair_count = len({row.pair for row in read_rated_pairs(train_file, "train")})
     if max(size) > pair_count:
         raise InputError(f"{path} has {pair_count} training pairs, so --size cannot be {max(size)}.")
     scores: dict[int, dict[str, float]] = {}
     for pairs in sorted({*size, pair_count}):
         for kind in KINDS:
-            name, settings = (
-                (f"{kind}-encoder, trained", [])
-                if pairs == pair_count
-                else (f"{kind}-encoder, {pairs} pairs", [f"data.pairs={pairs}"])
-            )
-            cells = [train_cells(name, kind, [*settings, *changes], seed, path, output)[0] for seed in range(seeds)]
+            settings = [] if pairs == pair_count else [f"data.pairs={pairs}"]
+            base, recipe = (f" on {paper_model}", f"paper-{kind}-{paper_model}") if paper_model else ("", kind)
+            name = f"{kind}-encoder{base}, {f'{pairs} pairs' if settings else 'trained'}"
+            cells = [train_cells(name, recipe, [*settings, *changes], seed, path, output)[0] for seed in range(seeds)]
             scores.setdefault(pairs, {})[kind] = mean(cell.scores[cell.main_score] for cell in cells)
-    title = f"Spearman on the test rows of {path.name}, mean of {seeds} seeds"
+    title = f"Spearman on the {next(iter(evaluated_files))} rows of {path.name}, mean of {seeds} seeds"
     draw_lines({title: scores}, output.with_name(f"{output.stem}_curve.png"), "training pairs")
     typer.echo(format_markdown(make_table(load_cells(output))))
+
+
+def find_row_files(path: Path) -> tuple[Path, dict[str, Path]]:
+    """Locate the training rows and the evaluated rows.
+
+    Args:
+        path: A file with a column split, or a folder with the authors' files, whose test rows hide their ratings.
+
+    Returns:
+        The file of the training rows, and the files of the evaluated splits by name, test first.
+    """
+    if path.is_dir():
+        return path / "csts_train.csv", {"validation": path / "csts_validation.csv"}
+    return path, dict.fromkeys(SPLITS, path)
 
 
 def train_cells(name: str, kind: str, changes: Sequence[str], seed: int, path: Path, output: Path) -> list[Cell]:
@@ -245,20 +266,21 @@ def train_cells(name: str, kind: str, changes: Sequence[str], seed: int, path: P
         kind: Name of the recipe ``finetune/recipes/csts-{kind}.yaml``.
         changes: Changes to the recipe's settings.
         seed: Training seed.
-        path: The rows, with a column split.
+        path: The rows (``find_row_files``).
         output: Results file.
 
     Returns:
-        The cells of the test rows and of the validation rows, which the file now holds.
+        The cells of the evaluated splits, which the file now holds.
     """
     from inbedder.conditional.rated_rows import read_rated_pairs
     from inbedder_finetune.registry import read_method
 
-    data = {"folder": str(path.parent), "train": path.name, "validation": path.name}
+    train_file, evaluated_files = find_row_files(path)
+    data = {"folder": str(train_file.parent), "train": train_file.name, "validation": evaluated_files["validation"].name}
     overrides = [*(f"data.{key}={json.dumps(value)}" for key, value in data.items()), f"training.seed={seed}"]
     method, recipe = read_method(RECIPES / f"csts-{kind}.yaml", [*overrides, *changes])
-    tasks = [read_csts(path, split=split) for split in SPLITS]
-    train_rows = read_rated_pairs(path, "train")
+    tasks = [read_csts(file, split=split) for split, file in evaluated_files.items()]
+    train_rows = read_rated_pairs(train_file, "train")
     revision = fingerprint([asdict(row) for row in train_rows], _describe_training(recipe))
     keys = [(name, revision, task.info.name, task.info.revision, "raw", seed) for task in tasks]
     cells = {cell.key: cell for cell in load_cells(output)}
@@ -300,7 +322,7 @@ def _check(output: Path, data: Path | None) -> Path:
     if output.suffix != ".json":
         raise InputError(f"{output} must be a .json file.")
     path = find_file("csts-captions.csv") if data is None else data
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"{path} does not exist. Set --data to the file of rated rows.")
     return path
 

@@ -1,5 +1,6 @@
 import gzip
 import json
+import math
 
 import pytest
 
@@ -233,3 +234,24 @@ def test_a_file_is_found_in_the_folder_or_among_those_shipped(tmp_path):
     (tmp_path / "opinions.yaml").touch()
     assert find_file("opinions.yaml", tmp_path) == tmp_path / "opinions.yaml"
     assert find_file("none.csv", tmp_path) == tmp_path / "none.csv"
+
+
+def test_hidden_labels_are_read_when_they_are_only_predicted(tmp_path):
+    path = write(tmp_path, CSV.replace(",5\n", ",-1\n").replace(",2\n", ",-1.0\n").replace(",1\n", ",-1\n"))
+    with pytest.raises(InputError, match=r"hides its labels .* inbedder evaluate --task csts --predict"):
+        read_rated_pairs(path)
+    rows = read_rated_pairs(path, may_hide_labels=True)
+    assert [row.row for row in rows] == [1, 2, 3, 4] and all(math.isnan(row.label) for row in rows)
+    partly = write(tmp_path, CSV.replace(",2\n", ",-1\n"), "partly.csv")
+    with pytest.raises(InputError, match="row 2 has the rating -1 in column 'label', outside 1 to 5"):
+        read_rated_pairs(partly, may_hide_labels=True)
+
+
+def test_rows_without_conditions_are_rated_from_zero_to_five(tmp_path):
+    path = write(tmp_path, "sentence1,sentence2,label\nA cat,A dog,0\nTwo dogs,Two cats,4.6\n")
+    with pytest.raises(InputError, match="lacks the column condition"):
+        read_rated_pairs(path)
+    rows = read_rated_pairs(path, needs_condition=False)
+    assert [(row.condition, row.label) for row in rows] == [("", 0.0), ("", 4.6)]
+    with pytest.raises(InputError, match="outside 1 to 5"):
+        read_rated_pairs(write(tmp_path, CSV.replace(",2\n", ",0\n")), needs_condition=False)

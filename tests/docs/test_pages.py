@@ -45,7 +45,7 @@ NOT_RUN = {
     'inbedder cluster reviews.csv -i "What went wrong?" --model BrandonZYW/': "asks for a model of the hub",
     "inbedder evaluate --model FOLDER": "asks for a model of the hub",
     "inbedder evaluate --compare FOLDER": "asks for a model of the hub",
-    "inbedder evaluate --task csts --data csts_validation.csv": "asks for the authors' data",
+    "inbedder evaluate --task csts --data csts_": "asks for the authors' data",
     "inbedder evaluate --data DATA": "asks for data that are not shipped",
     "inbedder evaluate --hub": "asks for data of the hub",
     "from bertopic import": "asks for a package of its own environment: tests/integrations/",

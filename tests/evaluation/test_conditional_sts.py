@@ -63,15 +63,32 @@ def test_ratings_and_conditions_that_are_missing_are_named(tmp_path, change, mes
         read_csts(path)
 
 
+def test_a_table_without_conditions_is_measured_as_stsb(tmp_path):
+    path = tmp_path / "stsb.csv"
+    path.write_text("sentence1,sentence2,label\nA cat,A dog,0\nTwo dogs,Two cats,2.5\nA girl,A girl,5\n")
+    (task,) = build_tasks(Data(path), ["sts"])
+    assert (task.info.name, task.info.citation) == ("STS (stsb.csv)", "Cer et al. 2017")
+    assert (task.scores, task.instructions) == ([0, 2.5, 5], ["What happens?"] * 3)
+    assert task.evaluate(ignorant)["cosine_spearman"] == pytest.approx(
+        spearmanr(task.compute_cosines(ignorant), [0, 2.5, 5])[0] * 100
+    )
+    path.write_text("sentence1,sentence2,label\nA cat,A dog,0\nTwo dogs,Two cats,6\n")
+    with pytest.raises(InputError, match="row 2 has the rating 6 in column 'label', outside 0 to 5"):
+        read_csts(path)
+
+
 def test_a_rating_outside_the_scale_and_a_missing_column_are_named(tmp_path):
     (tmp_path / "c.csv").write_text(CSV.replace(",2\n", ",6\n"))
     with pytest.raises(InputError, match="row 2 has the rating 6 in column 'label', outside 1 to 5"):
         read_csts(tmp_path / "c.csv")
     (tmp_path / "d.csv").write_text(CSV.replace("condition", "respect"))
-    with pytest.raises(InputError, match="lacks the column condition"):
-        read_csts(tmp_path / "d.csv")
-    with pytest.raises(InputError, match=r"needs two criteria: .* measured as C-STS; this one lacks condition"):
+    with pytest.raises(InputError, match=r"No task is called csts. Available tasks: STS d.csv"):
         build_tasks(Data(tmp_path / "d.csv"), ["csts"])
+    (tmp_path / "e.csv").write_text(CSV.replace("label", "score"))
+    with pytest.raises(InputError, match="lacks the column label"):
+        read_csts(tmp_path / "e.csv")
+    with pytest.raises(InputError, match=r"needs two criteria: .* measured as C-STS; this one lacks label"):
+        build_tasks(Data(tmp_path / "e.csv"), ["csts"])
     with pytest.raises(InputError, match=r"C-STS \(with a table as --data\)"):
         build_tasks(Data(), ["csts"])
 

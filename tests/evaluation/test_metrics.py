@@ -4,7 +4,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import v_measure_score
 
 from inbedder.vectors import compute_row_cosines
-from inbedder_evaluation.metrics import harmonic_mean, spearman, triplet_success, v_measure
+from inbedder_evaluation.metrics import fleiss_kappa, harmonic_mean, spearman, triplet_success, v_measure
 
 RNG = np.random.default_rng(0)
 
@@ -34,6 +34,15 @@ def test_spearman_with_ties_equals_scipys():
     assert spearman(similarities, scores) == pytest.approx(100 * spearmanr(similarities, scores).statistic)
     assert spearman([1, 2, 3], [0, 1, 5]) == pytest.approx(100)
     assert spearman([1, 1, 1], [0, 1, 0]) == 0
+
+
+def test_fleiss_kappa_is_that_of_fleiss_1971():
+    counts = """0 0 0 0 14  0 2 6 4 2  0 0 3 5 6  0 3 9 2 0  2 2 8 1 1
+                7 7 0 0 0   3 2 6 3 0  2 5 3 2 2  6 5 2 1 0  0 2 2 3 7"""  # 10 subjects, 14 raters, 5 categories
+    assert fleiss_kappa(np.array(counts.split(), dtype=int).reshape(10, 5)) == pytest.approx(0.210, abs=5e-4)
+    assert fleiss_kappa(np.array([[3, 0], [0, 3]])) == 1
+    with pytest.raises(ValueError, match="at least two categories"):
+        fleiss_kappa(np.array([[3, 0], [3, 0]]))
 
 
 def test_v_measure_is_that_of_k_means_with_as_many_clusters_as_classes():

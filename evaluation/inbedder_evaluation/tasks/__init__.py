@@ -54,6 +54,8 @@ class Data:
     """Clustering of corpora: "k-means", or "paper" (mini-batch k-means, one start, as in the InBedder authors' code)."""
     instructions: Path | None = None
     """File of the authors' instructions (``read_authors_instructions``); with it, ``hub`` also adds their robustness sets."""
+    to_predict: bool = False
+    """Whether similarities are only predicted, so that a table of C-STS may hide its labels."""
 
     def __post_init__(self) -> None:
         for name in ("source", "instructions"):
@@ -115,14 +117,18 @@ def _of_table(data: Data) -> Iterator[Offer]:
         return
     head: Sequence[str] = next((list(row) for _, row in stream_rows(str(path)) if not isinstance(row, BadRow)), [])
     missing = [column for column in COLUMNS if column not in head]
+    read_table = partial(read_csts, path, limit=data.limit, to_predict=data.to_predict)
+    if missing == ["condition"]:
+        yield f"STS {path.name}", read_table
+        return
     if missing:
         raise InputError(
             f"{path} needs two criteria: give --criterion column='question?' twice. "
             f"(A table with the columns {', '.join(COLUMNS)} needs none and is measured as C-STS; "
             f"this one lacks {', '.join(missing)}.)"
         )
-    yield f"C-STS {path.name}", lambda: read_csts(path, limit=data.limit)
-    yield f"C-STS {path.name}, as a question", lambda: read_csts(path, as_questions=True, limit=data.limit)
+    yield f"C-STS {path.name}", read_table
+    yield f"C-STS {path.name}, as a question", partial(read_table, as_questions=True)
 
 
 def _list_known_offers(data: Data) -> Iterator[Offer]:

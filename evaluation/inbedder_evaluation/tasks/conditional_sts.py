@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from inbedder.conditional.rated_rows import COLUMNS, read_rated_pairs
 from inbedder.errors import InputError
@@ -22,7 +23,7 @@ from inbedder.vectors import compute_row_cosines
 from inbedder_evaluation.item_results import Outcomes, number_names
 from inbedder_evaluation.metrics import pearson, spearman
 from inbedder_evaluation.tasks.sets import find_set
-from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub
+from inbedder_evaluation.tasks.task import SHIPPED, Encode, Scores, Similarity, TaskInfo, fingerprint, read_hub, read_instructions
 
 
 class ConditionalSTS:
@@ -31,7 +32,13 @@ class ConditionalSTS:
     seeded = False
 
     def __init__(
-        self, info: TaskInfo, rows: Sequence[Mapping[str, Any]], instruction: str = "instruction", score: str = "score"
+        self,
+        info: TaskInfo,
+        rows: Sequence[Mapping[str, Any]],
+        instruction: str = "instruction",
+        score: str = "score",
+        *,
+        to_predict: bool = False,
     ) -> None:
         """Check the pairs and parse their ratings.
 
@@ -40,6 +47,7 @@ class ConditionalSTS:
             rows: Pairs with sentence1, sentence2, an instruction and a rating.
             instruction: Column of the instruction.
             score: Column of the rating, a number.
+            to_predict: Whether the pairs need no ratings, because their similarities are only predicted.
 
         Raises:
             InputError: When there are fewer than two pairs, a field is missing, or the ratings are all the same.
@@ -50,8 +58,10 @@ class ConditionalSTS:
                     raise InputError(f"{info.name}: row {number} has no text in column {column!r}.")
         self.rows = rows
         self.instructions = [str(row[instruction]) for row in rows]
-        self.scores = [_parse_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
-        if len(set(self.scores)) < 2:
+        self.scores = (
+            [] if to_predict else [_parse_rating(info.name, number, row.get(score), score) for number, row in enumerate(rows, 1)]
+        )
+        if not to_predict and len(set(self.scores)) < 2:
             raise InputError(f"{info.name} needs pairs of different ratings; {len(rows)} pair(s) have the same rating.")
         self.info = info
 
@@ -73,9 +83,7 @@ class ConditionalSTS:
 
     def evaluate_items(self, encode: Encode, seed: int = 0) -> Outcomes:
         """Compute the correlations, and the cosine and rating of each row; rows of the same two sentences form one unit."""
-        texts = [str(row[part]) for part in ("sentence1", "sentence2") for row in self.rows]
-        vectors = encode(texts, self.instructions * 2)
-        return self._correlate(compute_row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :]), "cosine_")
+        return self._correlate(self.compute_cosines(encode), "cosine_")
 
     def evaluate_pairs(self, similarity: Similarity) -> Outcomes:
         """Compute the correlations with ratings for a model that scores pairs and has no vectors.
@@ -86,8 +94,19 @@ class ConditionalSTS:
         Returns:
             spearman and pearson, times 100, with the score of each row.
         """
-        first, second = ([str(row[part]) for row in self.rows] for part in ("sentence1", "sentence2"))
-        return self._correlate(similarity(first, second, self.instructions), "")
+        return self._correlate(self.score_pairs(similarity), "")
+
+    def compute_cosines(self, encode: Encode) -> NDArray[Any]:
+        """Compute the cosine of each pair's vectors, shape (n,)."""
+        vectors = encode([*self._get_texts("sentence1"), *self._get_texts("sentence2")], self.instructions * 2)
+        return compute_row_cosines(vectors[: len(self.rows)], vectors[len(self.rows) :])
+
+    def score_pairs(self, similarity: Similarity) -> NDArray[Any]:
+        """Compute the score of each pair, shape (n,), by a model that scores pairs."""
+        return similarity(self._get_texts("sentence1"), self._get_texts("sentence2"), self.instructions)
+
+    def _get_texts(self, column: str) -> list[str]:
+        return [str(row[column]) for row in self.rows]
 
     def _correlate(self, similarities: Any, prefix: str) -> Outcomes:
         scores = {
@@ -128,40 +147,52 @@ def load_instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
     return ConditionalSTS(TaskInfo(name, "cosine_spearman", source, revision, known_set.licence, known_set.citation), pairs)
 
 
-def read_csts(path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None) -> ConditionalSTS:
-    """Read C-STS from the authors' file (``inbedder.conditional.rated_rows`` says how to request it) or a similar table.
+def read_csts(
+    path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None, to_predict: bool = False
+) -> ConditionalSTS:
+    """Read C-STS from the authors' file (``inbedder.conditional.rated_rows`` says how to request it), or a similar table.
+
+    A table without the column condition is measured as STS-B, under the instruction of STS-B.
 
     Args:
-        path: A table with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv.
+        path: A table with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv, or without condition
+            and with labels from 0 to 5.
         as_questions: Whether to turn conditions into questions.
         split: Which rows to use when the file has a column split.
         limit: Maximum number of rows, sampled with seed 0.
+        to_predict: Whether the rows may hide their labels, because their similarities are only predicted.
 
     Returns:
         The task.
 
     Raises:
-        InputError: When a column, a text or a rating is missing, or the labels are hidden, as in the authors' test file.
+        InputError: When a column, a text or a rating is missing, the labels are hidden, as in the authors' test file, or
+            predictions are limited to some of the rows.
     """
-    rated = read_rated_pairs(path, split)
+    if to_predict and limit is not None:
+        raise InputError("A submission holds a prediction for each row of the file. Leave the limit out.")
+    rated = read_rated_pairs(path, split, may_hide_labels=to_predict, needs_condition=False)
     sample = ""
     if limit is not None and len(rated) > limit:
         rated, sample = random.Random(0).sample(rated, limit), f", {limit} rows"
     rows = [{column: getattr(row, column) for column in COLUMNS} for row in rated]
+    has_conditions = bool(rated[0].condition)
+    if not has_conditions:
+        rows = [row | {"instruction": read_instructions("standard")["stsb"]} for row in rows]
     if as_questions:
         rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
     info = TaskInfo(
-        name=f"C-STS ({path.name}{sample})"
+        name=f"{'C-STS' if has_conditions else 'STS'} ({path.name}{sample})"
         + ("" if split == "test" else f", {split}")
         + (", as a question" if as_questions else ""),
         main_score="cosine_spearman",
         source=path.name,
         revision=fingerprint(rows),
         licence="of the file; that of C-STS itself is on request from its authors and may not be redistributed",
-        citation="Deshpande et al. 2023",
+        citation="Deshpande et al. 2023" if has_conditions else "Cer et al. 2017",
         quoted=False,
     )
-    return ConditionalSTS(info, rows, "condition", "label")
+    return ConditionalSTS(info, rows, "condition" if has_conditions else "instruction", "label", to_predict=to_predict)
 
 
 def as_question(condition: str) -> str:
