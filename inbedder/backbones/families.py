@@ -16,6 +16,7 @@ from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
+from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
@@ -122,6 +123,7 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         from inbedder.backbones.vllm import build_vllm_backbone
 
         resolved = find_model(options)
+        _check_safetensors(resolved)
         engine_backbone = build_vllm_backbone(resolved, detect_kind(resolved.config), options)
         record_revision(engine_backbone, resolved.files)
         return engine_backbone, resolved.settings
@@ -134,6 +136,17 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     check_reading(backbone, options.model)
     record_revision(backbone, loaded.files)
     return backbone, settings
+
+
+def _check_safetensors(resolved: ResolvedModel) -> None:
+    """Refuse pickled weights, which vLLM would read by itself."""
+    is_pickled = bool(find_pickled_weights(resolved.base, resolved.hub_kwargs.get("revision")))
+    if is_pickled or (resolved.adapter is not None and find_adapter_weights(Path(resolved.adapter)).suffix == ".bin"):
+        name = resolved.adapter if resolved.adapter is not None and not is_pickled else resolved.base
+        raise ModelError(
+            f"{name} has pickled weights only, and under vLLM inbedder loads safetensors only. Convert it once: inbedder models "
+            f"convert {name} -o FOLDER"
+        )
 
 
 def _is_sentence_model(name: str, revision: str | None) -> bool:

@@ -1,7 +1,7 @@
 """The modules of a sentence-transformers checkpoint: pooling, Dense, Normalize, limits and prompts.
 
-``modules.json`` lists the modules, each in its own folder with a ``config.json`` and, for Dense, a ``model.safetensors``. Only
-supported modules are read. Code of a repository never runs, and pickled weights are never opened.
+``modules.json`` lists the modules, each in its own folder with a ``config.json`` and, for Dense, its weights. Only supported
+modules are read. Code of a repository never runs, and pickled weights are read by torch's restricted loader only.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import (
     ADAPTER_CONFIG,
-    INDEX,
+    ADAPTER_WEIGHTS,
+    PICKLED_ADAPTER_WEIGHTS,
+    PICKLED_WEIGHTS,
     WEIGHTS,
-    check_adapter_weights,
-    check_index,
     check_json_files,
     check_not_adapter,
     check_sums,
     check_weights,
-    make_weights_error,
+    find_adapter_weights,
+    find_pickled_weights,
+    list_shards,
+    list_weight_files,
 )
 from inbedder.backbones.hub import MODULES_FILE, find_model_file, make_load_error, read_json_object
+from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import ModelError
 from inbedder.io.files import is_inside
 from inbedder.pooling import POOLINGS, list_poolings
@@ -42,7 +46,7 @@ POOLINGS_BY_MODE = {POOLINGS[name].mode: name for name in list_poolings("embeddi
 _LEGACY_MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 _IGNORED_PATTERNS = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.gguf", "onnx/*", "openvino/*"]
-"""Files of a repository that sentence-transformers does not need, including pickles."""
+"""Files of a repository that sentence-transformers does not need if it has safetensors."""
 
 
 class Normalize(nn.Module):
@@ -83,7 +87,7 @@ def read_modules(name: str, revision: str | None, *, explicit: bool) -> Sentence
         The modules. A folder without ``modules.json`` has INSTRUCTOR's mean over the text and Normalize.
 
     Raises:
-        ModelError: If a module is not supported, or its weights are missing, pickled or damaged.
+        ModelError: If a module is not supported, or its weights are missing or damaged.
     """
     module_list = _read_module_list(name, revision)
     if module_list is None:
@@ -130,18 +134,13 @@ def check_width(output_layers: nn.Sequential, width: int, name: str) -> None:
 def list_module_files(folder: Path) -> list[Path]:
     """List the settings and weights of a folder's modules, in a fixed order; none without ``modules.json``."""
     paths = sorted({str(module["path"]) for module in _read_module_list(str(folder), None) or [] if module["path"]})
-    files = [folder / path / file for path in paths for file in ("config.json", WEIGHTS)]
+    files = [file for path in paths for file in (folder / path / "config.json", *list_weight_files(folder / path))]
     return [file for file in files if file.is_file()]
 
 
 def find_sentence_folder(name: str) -> Path:
-    """Find or download a folder for sentence-transformers; refuse one that would load a pickle, code or files elsewhere."""
-    folder = Path(name)
-    if not folder.is_dir():
-        try:
-            folder = Path(snapshot_download(name, ignore_patterns=_IGNORED_PATTERNS))
-        except Exception as error:  # the hub's library raises many kinds
-            raise make_load_error(name, error) from error
+    """Find or download a folder for sentence-transformers; refuse one that would run code or read files elsewhere."""
+    folder = Path(name) if Path(name).is_dir() else _download_sentence_model(name)
     check_sums(str(folder))
     for module in _read_module_list(str(folder), None) or []:
         if not str(module["type"]).startswith("sentence_transformers."):
@@ -152,20 +151,39 @@ def find_sentence_folder(name: str) -> Path:
     return folder
 
 
+def _download_sentence_model(name: str) -> Path:
+    """Download a repository's files, with pickled weights where a module has no others."""
+    try:
+        folder = Path(snapshot_download(name, ignore_patterns=_IGNORED_PATTERNS))
+        places = [Path(module["path"]) for module in _read_module_list(str(folder), None) or [{"path": ""}]]
+        places = [place for place in places if not any((folder / place).glob("*.safetensors*"))]
+        patterns = [(place / file).as_posix() for place in places for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
+        return Path(snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
+    except ModelError:
+        raise
+    except Exception as error:  # the hub's library raises many kinds
+        raise make_load_error(name, error) from error
+
+
 def _check_files(folder: Path) -> None:
-    """Refuse a folder in which sentence-transformers, transformers or peft would open a pickle or files elsewhere."""
+    """Refuse a folder in which sentence-transformers, transformers or peft would read files elsewhere or run code.
+
+    They read pickled weights by torch's restricted loader too. Each pickle is opened here first, so that all loaders refuse it
+    with the same message.
+    """
     check_json_files(str(folder))
     for index in folder.glob("*.safetensors.index.json"):
-        check_index(index, folder)
+        list_shards(index, folder)
+    read_pickled_weights(find_pickled_weights(str(folder)))
     if (folder / ADAPTER_CONFIG).is_file():
-        check_adapter_weights(folder)
+        if find_adapter_weights(folder).name != ADAPTER_WEIGHTS:
+            read_pickled_weights([folder / PICKLED_ADAPTER_WEIGHTS])
         if not (folder / "config.json").is_file():
             base = str(read_json_object(folder / ADAPTER_CONFIG).get("base_model_name_or_path"))
             check_not_adapter(base)
             check_json_files(base)
             check_weights(base)
-    if any(folder.glob("pytorch_model*.bin*")) and not any((folder / file).is_file() for file in (WEIGHTS, INDEX)):
-        raise make_weights_error(folder)
+            read_pickled_weights(find_pickled_weights(base))
 
 
 def _read_module_list(name: str, revision: str | None) -> list[dict[str, Any]] | None:
@@ -246,15 +264,13 @@ def _load_dense(name: str, path: str, revision: str | None) -> nn.Sequential:
         raise ModelError(
             f"{path} of {name} has {', '.join(unsupported)}, which is not supported. Use sentence-transformers itself."
         )
-    weights = find_model_file(name, f"{path}/model.safetensors", revision)
+    files = (find_model_file(name, f"{path}/{file}", revision) for file in (WEIGHTS, PICKLED_WEIGHTS))
+    weights = next((file for file in files if file is not None), None)
     if weights is None:
-        raise ModelError(
-            f"{path} of {name} has no model.safetensors, and inbedder does not load pickled weights (pytorch_model.bin). "
-            "Save the checkpoint again with sentence-transformers, which writes safetensors: "
-            f"SentenceTransformer({name!r}).save_pretrained('FOLDER'), then load FOLDER."
-        )
+        raise ModelError(f"{path} of {name} has no {WEIGHTS}. Download the model again, or save it again.")
     try:
-        tensors = {key.removeprefix("linear."): tensor.float() for key, tensor in load_file(weights).items()}
+        table = read_pickled_weights([weights]) if weights.suffix == ".bin" else load_file(weights)
+        tensors = {key.removeprefix("linear."): tensor.float() for key, tensor in table.items()}
         out_features, in_features = tensors["weight"].shape
         linear = nn.Linear(in_features, out_features, bias="bias" in tensors)
         linear.load_state_dict(tensors)
