@@ -214,9 +214,10 @@ def load_weights(
     limit_threads_after_fork()
     adapter = resolved.adapter
     commit, trusts = (resolved.hub_kwargs.get(key) for key in ("revision", "trust_remote_code"))
-    source, kwargs = _choose_source(resolved)
-    pickled = kwargs.get("state_dict")
+    source, kwargs, paths = _choose_source(resolved)
+    pickled = read_pickled_weights(paths) if paths else None
     check_size(resolved.base, commit, resolved.config, model_class, pickled=pickled, trust_remote_code=bool(trusts))
+    del pickled  # transformers reads it again
     kwargs |= _make_loading_kwargs(options)
     model, missing = _read_weights(resolved.base, source, model_class, kwargs, quiet=adapter is not None or headless)
     if adapter is not None:
@@ -236,8 +237,8 @@ def load_weights(
     )
 
 
-def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any]]:
-    """Choose what ``from_pretrained`` loads and how; without safetensors the pickled weights are read here.
+def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[Path]]:
+    """Choose what ``from_pretrained`` loads and how; also list the pickled files, if these are read.
 
     A hub model is then loaded from its snapshot's folder: for a hub id without safetensors, transformers starts a thread that
     asks the hub to convert them.
@@ -246,13 +247,13 @@ def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any]]:
     commit = kwargs.get("revision")
     paths = [] if getattr(resolved.config, "transformers_weights", None) else find_pickled_weights(base, commit)
     if not paths:
-        return base, {"use_safetensors": True, **kwargs}
+        return base, {"use_safetensors": True, **kwargs}, []
     if kwargs["trust_remote_code"] and not Path(base).is_dir():
         snapshot_download(base, revision=commit, allow_patterns="*.py")
     config_path = find_model_file(base, "config.json", commit)
     assert config_path is not None  # it was read
-    reading = {"use_safetensors": False, "state_dict": read_pickled_weights(paths)}
-    return str(config_path.parent), {"trust_remote_code": kwargs["trust_remote_code"], **reading}
+    kwargs = {"use_safetensors": False, "weights_only": True, "trust_remote_code": kwargs["trust_remote_code"]}
+    return str(config_path.parent), kwargs, paths
 
 
 def _read_weights(base: str, source: str, model_class: Any, kwargs: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:

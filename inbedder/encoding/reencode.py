@@ -162,13 +162,11 @@ def _load_encoder(name: str, device: str | None, states: tuple[FileState, ...]) 
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
-    device_name = str(resolve_device(device))
+    settings: dict[str, Any] = {"device": str(resolve_device(device)), "model_kwargs": {"dtype": "float32"}}
     try:
         folder = find_sentence_folder(resolve_name(name))
         with silence_transformers(expected_gaps=False):
-            encoder = SentenceTransformer(
-                str(folder), device=device_name, model_kwargs={"dtype": "float32"}, trust_remote_code=False
-            )
+            encoder = SentenceTransformer(str(folder), **settings, trust_remote_code=False)
     except ModelError as error:
         raise ModelError(f"Cannot load the re-encoder {name!r}. {error}") from error
     except Exception as error:  # a damaged file can raise anything

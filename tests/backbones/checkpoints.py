@@ -5,6 +5,7 @@ import shutil
 from contextlib import contextmanager
 
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 
@@ -36,6 +37,15 @@ class Marking:
 def plant(path, marker):
     """Write a pickle with torch.save that creates the marker file when it is opened."""
     torch.save(Marking(marker), path)
+
+
+def pickle_weights(folder, name=None, **options):
+    """Replace a folder's safetensors by the pickle that older libraries wrote, such as pytorch_model.bin; return its path."""
+    weights = folder / f"{name or 'model'}.safetensors"
+    path = folder / f"{name or 'pytorch_model'}.bin"
+    torch.save(load_file(weights), path, **options)
+    weights.unlink()
+    return path
 
 
 @contextmanager
