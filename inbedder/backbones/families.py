@@ -54,6 +54,12 @@ class Family:
 
 def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[Backbone, Settings]:
     """Build the backbone of a loaded masked LM, with ONNX Runtime for int8."""
+    if loaded.untrained and options.backbone is None and loaded.adapter is None and loaded.settings == Settings():
+        raise ModelError(
+            f"{loaded.base} is an encoder without a language-model head, and its files do not say how its vectors are read. "
+            "Load it as an embedding model, with the pooling of its card: backbone='embedding', pooling='cls' for SimCSE. "
+            "Or read its mask tokens: backbone='masked'."
+        )
     is_late_interaction = loaded.settings.late_interaction
     backbone_class: type[MaskedBackbone] = LateInteractionBackbone if is_late_interaction else MaskedBackbone
     if options.is_onnx:

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 POOLINGS_BY_MODE = {POOLINGS[name].mode: name for name in list_poolings("embedding")}
 """sentence-transformers' supported poolings and their names here; "mean" is text-mean if the prompt is not pooled."""
 _LEGACY_MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+_INSTRUCTOR_KEYS = {"pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"}
+"""The keys that tell INSTRUCTOR's pooling settings from those of GTR and sentence-T5."""
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 _IGNORED_PATTERNS = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.gguf", "onnx/*", "openvino/*"]
 """Files of a repository that sentence-transformers does not need if it has safetensors."""
@@ -73,15 +75,17 @@ class SentenceModules:
     """Default prompts for a "query", a "document" and any other text ("")."""
 
 
-def read_modules(name: str, revision: str | None, *, explicit: bool) -> SentenceModules:
+def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool = False) -> SentenceModules:
     """Read ``modules.json`` and the modules that it lists.
 
     Args:
         name: A folder or a hub id.
         revision: Branch, tag or commit on the hub.
-        explicit: Whether the user named the backbone. It matters for old pooling settings without ``include_prompt``, such as
-            those of the published INSTRUCTOR checkpoints: a named backbone does not pool the prompt, otherwise it is pooled as in
-            sentence-transformers.
+        is_named: Whether the user named the backbone. It matters for pooling settings without ``include_prompt``, which
+            sentence-transformers wrote before 2.4: a named backbone does not pool the prompt, otherwise it is pooled as there.
+        is_t5: Whether the encoder is a T5, whose prompt is not pooled with such settings either: the published checkpoints are
+            INSTRUCTOR, and GTR and sentence-T5, which were trained without prompts. Their files differ in two keys that
+            INSTRUCTOR's code adds to the pooling settings; without these a query has no prompt by default.
 
     Returns:
         The modules. A folder without ``modules.json`` has INSTRUCTOR's mean over the text and Normalize.
@@ -111,12 +115,16 @@ def read_modules(name: str, revision: str | None, *, explicit: bool) -> Sentence
         raise ModelError(
             f"{name} reads its texts through a chat template, which is not supported. Use sentence-transformers itself."
         )
+    pooling = _read_settings_file(name, f"{module_list[1]['path']}/config.json", revision)
+    prompts = _read_prompts(name, _read_settings_file(name, "config_sentence_transformers.json", revision))
+    if is_t5 and not is_named and not prompts and "include_prompt" not in pooling and not pooling.keys() >= _INSTRUCTOR_KEYS:
+        prompts = {"query": "", "document": ""}
     return SentenceModules(
-        pooling=_read_pooling(name, _read_settings_file(name, f"{module_list[1]['path']}/config.json", revision), explicit),
+        pooling=_read_pooling(name, pooling, skips_prompt=is_named or is_t5),
         output_layers=output_layers,
         max_length=max_length,
         lowercase=bool(transformer.get("do_lower_case")),
-        prompts=_read_prompts(name, _read_settings_file(name, "config_sentence_transformers.json", revision)),
+        prompts=prompts,
     )
 
 
@@ -220,7 +228,7 @@ def _get_class_name(dotted: str) -> str:
     return dotted.rsplit(".", 1)[-1] if dotted.startswith("sentence_transformers.") else dotted
 
 
-def _read_pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
+def _read_pooling(name: str, settings: dict[str, Any], *, skips_prompt: bool) -> str:
     listed_modes = settings.get("pooling_mode") or [
         mode.removesuffix("_token").removesuffix("_tokens") for mode in _LEGACY_MODES if settings.get(f"pooling_mode_{mode}")
     ]
@@ -232,7 +240,7 @@ def _read_pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
     if modes[0] != "mean":
         return POOLINGS_BY_MODE[modes[0]]
     if includes_prompt is None:
-        includes_prompt = not explicit
+        includes_prompt = not skips_prompt
         logger.info(
             "%s does not say whether instructions are pooled: %s (pooling='mean' pools them, pooling='text-mean' does not).",
             Path(name).name,
