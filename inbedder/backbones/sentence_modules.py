@@ -139,16 +139,22 @@ def check_width(output_layers: nn.Sequential, width: int, name: str) -> None:
         width = layer.out_features
 
 
+def list_module_paths(folder: Path) -> list[Path]:
+    """List the paths of the modules in a folder other than the transformer's, sorted; none without ``modules.json``."""
+    return [
+        Path(path) for path in sorted({module["path"] for module in _read_module_list(str(folder), None) or [] if module["path"]})
+    ]
+
+
 def list_module_files(folder: Path) -> list[Path]:
     """List the settings and weights of a folder's modules, in a fixed order; none without ``modules.json``."""
-    paths = sorted({str(module["path"]) for module in _read_module_list(str(folder), None) or [] if module["path"]})
-    files = [file for path in paths for file in (folder / path / "config.json", *list_weight_files(folder / path))]
-    return [file for file in files if file.is_file()]
+    folders = [folder / path for path in list_module_paths(folder)]
+    return [file for path in folders for file in (path / "config.json", *list_weight_files(path)) if file.is_file()]
 
 
 def find_sentence_folder(name: str) -> Path:
     """Find or download a folder for sentence-transformers; refuse one that would run code or read files elsewhere."""
-    folder = Path(name) if Path(name).is_dir() else _download_sentence_model(name)
+    folder = find_checkpoint_folder(name)
     check_sums(str(folder))
     for module in _read_module_list(str(folder), None) or []:
         if not str(module["type"]).startswith("sentence_transformers."):
@@ -159,12 +165,13 @@ def find_sentence_folder(name: str) -> Path:
     return folder
 
 
-def _download_sentence_model(name: str) -> Path:
-    """Download a repository's files, with pickled weights where a module has no others."""
+def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
+    """Find a folder, or download a repository with pickled weights only where the model or a module has no others."""
+    if Path(name).is_dir():
+        return Path(name)
     try:
-        folder = Path(snapshot_download(name, ignore_patterns=_IGNORED_PATTERNS))
-        places = [Path(module["path"]) for module in _read_module_list(str(folder), None) or [{"path": ""}]]
-        places = [place for place in places if not any((folder / place).glob("*.safetensors*"))]
+        folder = Path(snapshot_download(name, revision=revision, ignore_patterns=_IGNORED_PATTERNS))
+        places = [place for place in (Path(), *list_module_paths(folder)) if not any((folder / place).glob("*.safetensors*"))]
         patterns = [(place / file).as_posix() for place in places for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
         return Path(snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
     except ModelError:

@@ -8,6 +8,8 @@ import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
 
 def encode_reference(folder, texts, prompt=None):
     return SentenceTransformer(str(folder), device="cpu").encode(texts, prompt=prompt)
@@ -46,6 +48,25 @@ def pickle_weights(folder, name=None, **options):
     torch.save(load_file(weights), path, **options)
     weights.unlink()
     return path
+
+
+def shard_weights(folder):
+    """Replace a folder's safetensors by two pickled shards and their index."""
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    shards = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in range(2)}
+    for shard, shard_names in shards.items():
+        torch.save({name: tensors[name] for name in shard_names}, folder / shard)
+    table = {name: shard for shard, shard_names in shards.items() for name in shard_names}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
+    (folder / "model.safetensors").unlink()
+
+
+FORMS = {
+    "zip": pickle_weights,
+    "legacy": lambda folder: pickle_weights(folder, _use_new_zipfile_serialization=False),
+    "shards": shard_weights,
+}
 
 
 @contextmanager

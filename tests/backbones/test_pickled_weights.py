@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from torch.torch_version import TorchVersion
 from transformers import modeling_utils
@@ -16,30 +15,9 @@ from inbedder import InBedder
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.revision import get_files_revision, get_weights_revision
 from inbedder.errors import ModelError
-from tests.backbones.checkpoints import Marking, pickle_weights
+from tests.backbones.checkpoints import COMMIT, FORMS, Marking, pickle_weights, shard_weights
 from tests.backbones.test_file_checks import make_adapter
 from tests.conftest import TEXTS
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def shard_weights(folder):
-    """Replace a folder's safetensors by two pickled shards and their index."""
-    tensors = load_file(folder / "model.safetensors")
-    names = sorted(tensors)
-    shards = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in range(2)}
-    for shard, shard_names in shards.items():
-        torch.save({name: tensors[name] for name in shard_names}, folder / shard)
-    table = {name: shard for shard, shard_names in shards.items() for name in shard_names}
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
-    (folder / "model.safetensors").unlink()
-
-
-FORMS = {
-    "zip": pickle_weights,
-    "legacy": lambda folder: pickle_weights(folder, _use_new_zipfile_serialization=False),
-    "shards": shard_weights,
-}
 
 
 @pytest.mark.parametrize(
@@ -51,20 +29,6 @@ def test_pickled_weights_give_the_vectors_of_safetensors(make_model, tmp_path, f
     copy = Path(shutil.copytree(make_model(family), tmp_path / "copy"))
     FORMS[form](copy)
     assert np.array_equal(InBedder(copy).encode(TEXTS, "What?"), expected)
-
-
-@pytest.fixture
-def fill_cache(tmp_path, monkeypatch):
-    """Return a function that puts a folder into a hub cache as main of ``someone/model``."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    repository = tmp_path / "hub" / "models--someone--model"
-
-    def fill(folder):
-        (repository / "refs").mkdir(parents=True)
-        (repository / "refs" / "main").write_text(COMMIT)
-        return Path(shutil.copytree(folder, repository / "snapshots" / COMMIT))
-
-    return fill
 
 
 @pytest.mark.parametrize("form", FORMS)
