@@ -22,4 +22,4 @@ def to_instructor_prompt(instruction: str) -> str:
     if not instruction.strip() or instruction.startswith("Represent the "):
         return instruction
     form = read_prompts("represent")["questions"].get(instruction)
-    return str(form) if form else get_template("instructor").reword(f"{instruction}?")
+    return str(form) if form else get_template("instructor").format_question(f"{instruction}?")

@@ -17,6 +17,7 @@ from inbedder.backbones.file_checks import (
     INDEX,
     PICKLED_ADAPTER_WEIGHTS,
     WEIGHTS,
+    check_sums,
     find_pickled_weights,
 )
 from inbedder.backbones.pickled_weights import read_pickled_weights
@@ -49,17 +50,15 @@ def convert_to_safetensors(name: str, output: str | os.PathLike[str], revision: 
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{format_value(str(target))} is not empty. Choose a new folder.")
     folder = find_checkpoint_folder(resolve_name(name), revision)
-    places = [Path(), *list_module_paths(folder)]
-    pickles = {place: _find_pickles(folder / place) for place in places}
+    check_sums(str(folder))
+    pickles = {path: _find_pickles(folder / path) for path in (Path(), *list_module_paths(folder))}
     if not any(pickles.values()):
         raise InputError(f"{format_value(name)} has no pickled weights, so there is nothing to convert. Load it as it is.")
     with atomic_folder(target) as temporary:
-        for place, files in pickles.items():
-            (temporary / place).mkdir(parents=True, exist_ok=True)
-            for path in sorted((folder / place).iterdir()):
-                if path.is_file() and path.name != CHECKSUMS and path.name.endswith(_COPIED_SUFFIXES) and ".bin" not in path.name:
-                    shutil.copyfile(path, temporary / place / path.name)
-            _write_safetensors(files, temporary / place)
+        for path, files in pickles.items():
+            (temporary / path).mkdir(parents=True, exist_ok=True)
+            _copy_other_files(folder / path, temporary / path)
+            _write_safetensors(files, temporary / path)
         write_checksums(temporary)
     return target
 
@@ -67,9 +66,19 @@ def convert_to_safetensors(name: str, output: str | os.PathLike[str], revision: 
 def _find_pickles(folder: Path) -> list[Path]:
     """Find the pickled files that are read from a folder: an adapter's, or a model's."""
     adapter = folder / PICKLED_ADAPTER_WEIGHTS
+    if not folder.is_dir():  # a module without settings, such as Normalize
+        return []
     if adapter.is_file() and not (folder / ADAPTER_WEIGHTS).is_file():
         return [adapter]
     return find_pickled_weights(str(folder))
+
+
+def _copy_other_files(folder: Path, target: Path) -> None:
+    """Copy a folder's settings, tokenizer, card and safetensors; a module without weights may have no folder."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        is_index = path.name.endswith(".bin.index.json")
+        if path.is_file() and path.suffix in _COPIED_SUFFIXES and path.name != CHECKSUMS and not is_index:
+            shutil.copyfile(path, target / path.name)
 
 
 def _write_safetensors(pickles: list[Path], folder: Path) -> None:
@@ -79,7 +88,7 @@ def _write_safetensors(pickles: list[Path], folder: Path) -> None:
     for number, pickle in enumerate(pickles, 1):
         file = ADAPTER_WEIGHTS if pickle.name == PICKLED_ADAPTER_WEIGHTS else WEIGHTS
         file = file if len(pickles) == 1 else f"model-{number:05}-of-{len(pickles):05}.safetensors"
-        tensors = _separate(read_pickled_weights([pickle]))
+        tensors = _copy_shared_tensors(read_pickled_weights([pickle]))
         try:
             save_file(tensors, folder / file, metadata={"format": "pt"})
         except SafetensorError as error:
@@ -91,13 +100,13 @@ def _write_safetensors(pickles: list[Path], folder: Path) -> None:
         (folder / INDEX).write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _separate(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _copy_shared_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Give each tensor memory of its own, as safetensors requires; tied weights are written under each of their names."""
-    seen: set[int] = set()
+    addresses: set[int] = set()
     separate = {}
     for name, tensor in tensors.items():
         address = tensor.untyped_storage().data_ptr()
         is_whole = tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()
-        separate[name] = tensor if is_whole and address not in seen else tensor.clone()
-        seen.add(address)
+        separate[name] = tensor if is_whole and address not in addresses else tensor.clone()
+        addresses.add(address)
     return {name: tensor.contiguous() for name, tensor in separate.items()}

@@ -171,8 +171,8 @@ def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
         return Path(name)
     try:
         folder = Path(snapshot_download(name, revision=revision, ignore_patterns=_IGNORED_PATTERNS))
-        places = [place for place in (Path(), *list_module_paths(folder)) if not any((folder / place).glob("*.safetensors*"))]
-        patterns = [(place / file).as_posix() for place in places for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
+        paths = [path for path in (Path(), *list_module_paths(folder)) if not any((folder / path).glob("*.safetensors*"))]
+        patterns = [(path / file).as_posix() for path in paths for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
         return Path(snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
     except ModelError:
         raise

@@ -109,7 +109,7 @@ class PromptTemplate:
             >>> prompt.string[slice(*prompt.instruction)]
             'What animals?'
         """
-        instruction = self.reword(instruction)
+        instruction = self.format_question(instruction)
         if self.without_template and not instruction:
             return RenderedPrompt(text, text=(0, len(text)), instruction=(0, 0))
         if self.without_input and not text:
@@ -126,7 +126,7 @@ class PromptTemplate:
             return RenderedPrompt(string, text=first_span, instruction=second_span)
         return RenderedPrompt(string, text=second_span, instruction=first_span)
 
-    def reword(self, instruction: str) -> str:
+    def format_question(self, instruction: str) -> str:
         """Reword a question in the words of a model's training prompts.
 
         Args:
@@ -137,7 +137,7 @@ class PromptTemplate:
 
         Example:
             >>> from inbedder.prompting.templates import get_template
-            >>> get_template("instructor").reword("What is it about?")
+            >>> get_template("instructor").format_question("What is it about?")
             'Represent the text for answering the question What is it about: '
         """
         words = " ".join(instruction.replace(":", ",").split()).rstrip("?？؟.!, ")
@@ -164,7 +164,7 @@ class PromptTemplate:
         opening, middle, closing = self.fixed_parts
         fits = prompt.startswith(opening) and prompt.endswith(middle) and len(prompt) >= len(opening) + len(middle)
         instruction = prompt[len(opening) : len(prompt) - len(middle)]
-        if closing or not fits or self.text_first or self.reword(instruction) != instruction:
+        if closing or not fits or self.text_first or self.format_question(instruction) != instruction:
             return None
         return instruction
 

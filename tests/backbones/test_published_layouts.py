@@ -11,6 +11,7 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 
 from inbedder import InBedder
+from inbedder.backbones.safetensors_conversion import convert_to_safetensors
 from inbedder.errors import ModelError
 from tests.backbones.checkpoints import encode_reference, pickle_weights
 from tests.conftest import make_encoder
@@ -85,6 +86,13 @@ def test_instructor_is_asked_a_question_in_its_own_words(publish):
     assert model.prompt("a cat", "Who is late, and why?") == f"{prompt}a cat"
     assert np.array_equal(model.encode(TEXTS, "Who is late, and why?"), model.encode(TEXTS, prompt))
     assert model.prompt("a cat", INSTRUCTION) == f"{INSTRUCTION}a cat"
+
+
+def test_a_converted_instructor_gives_the_same_vectors(publish, tmp_path):
+    folder = publish("t5", modes=INSTRUCTOR_MODES, dense=True)
+    converted = InBedder(convert_to_safetensors(str(folder), tmp_path / "converted"))
+    assert converted.template.name == "instructor"
+    assert np.array_equal(converted.encode(TEXTS, INSTRUCTION), InBedder(folder).encode(TEXTS, INSTRUCTION))
 
 
 def test_what_the_user_sets_wins_over_the_published_reading(publish):

@@ -61,11 +61,11 @@ def test_a_hub_model_is_converted_by_the_command(make_model, fill_cache, tmp_pat
 
 def test_tied_weights_and_views_are_written_under_each_name(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    whole = torch.arange(6.0).reshape(2, 3)
-    torch.save({"a": whole, "b": whole, "row": whole[1], "turned": whole.T}, tmp_path / "pytorch_model.bin")
+    matrix = torch.arange(6.0).reshape(2, 3)
+    torch.save({"a": matrix, "b": matrix, "row": matrix[1], "turned": matrix.T}, tmp_path / "pytorch_model.bin")
     tensors = load_file(convert_to_safetensors(str(tmp_path), tmp_path / "target") / "model.safetensors")
-    assert all(torch.equal(tensors[name], whole) for name in "ab")
-    assert torch.equal(tensors["row"], whole[1]) and torch.equal(tensors["turned"], whole.T)
+    assert all(torch.equal(tensors[name], matrix) for name in "ab")
+    assert torch.equal(tensors["row"], matrix[1]) and torch.equal(tensors["turned"], matrix.T)
 
 
 def test_a_target_with_files_and_a_model_without_pickles_are_refused(make_model, tmp_path):
