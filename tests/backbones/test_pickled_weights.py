@@ -15,9 +15,11 @@ from inbedder import InBedder
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.revision import get_files_revision, get_weights_revision
 from inbedder.errors import ModelError
-from tests.backbones.checkpoints import COMMIT, FORMS, Marking, pickle_weights, shard_weights
+from tests.backbones.checkpoints import COMMIT, FORMS, Marking, needs_pickles, pickle_weights, shard_weights
 from tests.backbones.test_file_checks import make_adapter
 from tests.conftest import TEXTS
+
+pytestmark = needs_pickles
 
 
 @pytest.mark.parametrize(

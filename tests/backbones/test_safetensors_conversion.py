@@ -15,9 +15,11 @@ from inbedder.backbones import safetensors_conversion
 from inbedder.backbones.safetensors_conversion import convert_to_safetensors
 from inbedder.cli import app
 from inbedder.errors import InputError, ModelError
-from tests.backbones.checkpoints import FORMS, pickle_weights, plant, shard_weights
+from tests.backbones.checkpoints import FORMS, needs_pickles, pickle_weights, plant, shard_weights
 from tests.backbones.test_file_checks import make_adapter
 from tests.conftest import TEXTS
+
+pytestmark = needs_pickles
 
 
 def list_files(folder):
