@@ -54,7 +54,8 @@ class Family:
 
 def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[Backbone, Settings]:
     """Build the backbone of a loaded masked LM, with ONNX Runtime for int8."""
-    if loaded.untrained and options.backbone is None and loaded.adapter is None and loaded.settings == Settings():
+    is_encoder = loaded.adapter is None and loaded.settings == Settings() and not _list_kinds_of_class(loaded.model.config)
+    if is_encoder and loaded.untrained and options.backbone is None:
         raise ModelError(
             f"{loaded.base} is an encoder without a language-model head, and its files do not say how its vectors are read. "
             "Load it as an embedding model, with the pooling of its card: backbone='embedding', pooling='cls' for SimCSE. "
@@ -93,13 +94,16 @@ def list_kinds(config: PretrainedConfig) -> list[str]:
     """
     if getattr(config, "is_encoder_decoder", False):
         return ["seq2seq"]
-    architecture = (getattr(config, "architectures", None) or [""])[0]
-    mappings = {kind: classes for kind, (classes, _) in _LANGUAGE_MODELS.items()}
-    kinds = [kind for kind, classes in mappings.items() if architecture and classes.get(config.model_type) == architecture]
-    kinds = kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
-    if kinds:
+    if kinds := _list_kinds_of_class(config):
         return sorted(kinds, key=lambda kind: (kind == "causal") != getattr(config, "causal", False))
-    return [kind for kind in ("masked", "causal") if config.model_type in mappings[kind]][:1]
+    return [kind for kind in ("masked", "causal") if config.model_type in _LANGUAGE_MODELS[kind][0]][:1]
+
+
+def _list_kinds_of_class(config: PretrainedConfig) -> list[str]:
+    """List the kinds of the class that a configuration names; empty for a class without a known head."""
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    kinds = [kind for kind, (classes, _) in _LANGUAGE_MODELS.items() if architecture == classes.get(config.model_type)]
+    return kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
 
 
 def detect_kind(config: PretrainedConfig) -> str:
