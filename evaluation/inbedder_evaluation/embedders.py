@@ -79,6 +79,8 @@ def make_embedders(
     if isinstance(model, str) and is_conditional_encoder(model):
         return [_load_pair_embedder(model, batch_size)]
     model = InBedder(model, **options) if isinstance(model, str) else model.replace(**options)
+    if verbatim and model.template.name == "instructor":
+        model = model.replace(template="prefix")  # the same pattern without a form for questions
     name = _name_of(model, options, uninformative is not None, guided)
     words = [sorted(uninformative(""))] if uninformative else []
     revision = fingerprint([], [model.spec.key(), *words, *([f"guided {guided}"] if guided else [])])
@@ -199,7 +201,7 @@ def _load_pair_embedder(folder: str, batch_size: int) -> Embedder:
     from inbedder.conditional.encoder import ConditionalEncoder
 
     encoder = ConditionalEncoder.load(folder)
-    files = sorted(Path(folder).rglob("*.safetensors"))
+    files = sorted(path for kind in ("*.safetensors", "pytorch_model*.bin") for path in Path(folder).rglob(kind))
     revision = fingerprint([], [str(encoder.encoding), *(hash_file(file) for file in files)])
     return _make_pair_embedder(folder, encoder, revision, batch_size)
 
@@ -241,7 +243,8 @@ def make_mteb_embedders(name: str = "all-MiniLM-L6-v2", batch_size: int = 64) ->
 
     model = load_mteb_model(name)
     folder = Path(resolve_name(name))
-    files = sorted(folder.rglob("*.safetensors")) if folder.is_dir() else []
+    kinds = ("*.safetensors", "pytorch_model*.bin") if folder.is_dir() else ()
+    files = sorted(path for kind in kinds for path in folder.rglob(kind))
     revision = fingerprint([], [name, *(hash_file(file) for file in files)] if files else [name, model.mteb_model_meta.revision])
 
     def encode(texts: Sequence[str], prompt: str | None) -> Vectors:

@@ -6,15 +6,7 @@ section 2.3 and table 4). ``prompts/represent.yaml`` holds the prompt for each t
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
-
-from inbedder.prompting.templates import read_prompts
-
-
-@cache
-def _read_forms() -> dict[str, Any]:
-    return read_prompts("represent")
+from inbedder.prompting.templates import get_template, read_prompts
 
 
 def to_instructor_prompt(instruction: str) -> str:
@@ -24,14 +16,10 @@ def to_instructor_prompt(instruction: str) -> str:
         instruction: Any question, an INSTRUCTOR prompt, or an empty string.
 
     Returns:
-        The prompt in ``prompts/represent.yaml``, or a general one for a question that is not listed; both end in a space, so
-        that the text can follow. INSTRUCTOR prompts and empty strings are returned unchanged.
+        The prompt in ``prompts/represent.yaml``, or the form of the template ``instructor`` for a question that is not listed;
+        both end in a space, so that the text can follow. INSTRUCTOR prompts and empty strings are returned unchanged.
     """
     if not instruction.strip() or instruction.startswith("Represent the "):
         return instruction
-    forms = _read_forms()
-    form = forms["questions"].get(instruction)
-    if form:
-        return str(form)
-    question = " ".join(instruction.replace(":", ",").split()).rstrip("?.!, ")
-    return str(forms["other"]).format(question=question)
+    form = read_prompts("represent")["questions"].get(instruction)
+    return str(form) if form else get_template("instructor").format_question(f"{instruction}?")

@@ -18,8 +18,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, check_adapter_weights
+from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, find_adapter_weights
 from inbedder.backbones.hub import Settings, find_model_file, read_json_object
+from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import MissingExtraError, ModelError, format_value
 from inbedder.models.checksums import CHECKSUMS
 
@@ -39,7 +40,8 @@ def find_adapter_folder(name: str, revision: str | None) -> str | None:
         return None
     if Path(name).is_dir():
         return name
-    return str(snapshot_download(name, revision=revision, allow_patterns=[ADAPTER_CONFIG, ADAPTER_WEIGHTS, CHECKSUMS]))
+    patterns = [ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS, CHECKSUMS]
+    return str(snapshot_download(name, revision=revision, allow_patterns=patterns))
 
 
 def read_config(adapter: Path) -> dict[str, Any]:
@@ -65,10 +67,10 @@ def read_config(adapter: Path) -> dict[str, Any]:
 
 
 def read_weights(adapter: Path) -> dict[str, Tensor]:
-    """Read an adapter's tensors by name, without peft's copies; refuse missing, pickled, damaged or empty weights."""
-    path = check_adapter_weights(adapter)
+    """Read an adapter's tensors by name, without peft's copies; refuse missing, damaged or empty weights."""
+    path = find_adapter_weights(adapter)
     try:
-        tensors: dict[str, Tensor] = load_file(path)
+        tensors: dict[str, Tensor] = read_pickled_weights([path]) if path.suffix == ".bin" else load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(f"{path} is damaged ({error}). Download the adapter again, or train it again.") from error
     tensors = {name: tensor for name, tensor in tensors.items() if not any(copy in name for copy in _COPY_MARKERS)}

@@ -73,7 +73,8 @@ def build_embedding_backbone(loaded: LoadedModel, options: ModelOptions) -> tupl
         ModelError: If one of its modules is not supported.
     """
     name, settings = loaded.adapter or loaded.base, loaded.settings
-    modules = read_modules(name, options.revision, explicit=options.kind is not None)
+    is_t5 = loaded.model.config.model_type == "t5"
+    modules = read_modules(name, options.revision, is_named=options.kind is not None, is_t5=is_t5)
     check_width(modules.output_layers, loaded.model.config.get_text_config().hidden_size, name)
     if modules.lowercase:
         tokenizer = loaded.tokenizer.backend_tokenizer

@@ -16,6 +16,7 @@ from transformers.models.auto import modeling_auto
 
 from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
+from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
@@ -53,6 +54,13 @@ class Family:
 
 def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[Backbone, Settings]:
     """Build the backbone of a loaded masked LM, with ONNX Runtime for int8."""
+    is_encoder = loaded.adapter is None and loaded.settings == Settings() and not _list_kinds_of_class(loaded.model.config)
+    if is_encoder and loaded.untrained and options.backbone is None:
+        raise ModelError(
+            f"{loaded.base} is an encoder without a language-model head, and its files do not say how its vectors are read. "
+            "Load it as an embedding model, with the pooling of its card: backbone='embedding', pooling='cls' for SimCSE. "
+            "Or read its mask tokens: backbone='masked'."
+        )
     is_late_interaction = loaded.settings.late_interaction
     backbone_class: type[MaskedBackbone] = LateInteractionBackbone if is_late_interaction else MaskedBackbone
     if options.is_onnx:
@@ -86,13 +94,16 @@ def list_kinds(config: PretrainedConfig) -> list[str]:
     """
     if getattr(config, "is_encoder_decoder", False):
         return ["seq2seq"]
-    architecture = (getattr(config, "architectures", None) or [""])[0]
-    mappings = {kind: classes for kind, (classes, _) in _LANGUAGE_MODELS.items()}
-    kinds = [kind for kind, classes in mappings.items() if architecture and classes.get(config.model_type) == architecture]
-    kinds = kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
-    if kinds:
+    if kinds := _list_kinds_of_class(config):
         return sorted(kinds, key=lambda kind: (kind == "causal") != getattr(config, "causal", False))
-    return [kind for kind in ("masked", "causal") if config.model_type in mappings[kind]][:1]
+    return [kind for kind in ("masked", "causal") if config.model_type in _LANGUAGE_MODELS[kind][0]][:1]
+
+
+def _list_kinds_of_class(config: PretrainedConfig) -> list[str]:
+    """List the kinds of the class that a configuration names; empty for a class without a known head."""
+    architecture = (getattr(config, "architectures", None) or [""])[0]
+    kinds = [kind for kind, (classes, _) in _LANGUAGE_MODELS.items() if architecture == classes.get(config.model_type)]
+    return kinds or [kind for kind, (_, endings) in _LANGUAGE_MODELS.items() if architecture.endswith(endings)]
 
 
 def detect_kind(config: PretrainedConfig) -> str:
@@ -122,6 +133,7 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
         from inbedder.backbones.vllm import build_vllm_backbone
 
         resolved = find_model(options)
+        _check_safetensors(resolved)
         engine_backbone = build_vllm_backbone(resolved, detect_kind(resolved.config), options)
         record_revision(engine_backbone, resolved.files)
         return engine_backbone, resolved.settings
@@ -134,6 +146,17 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     check_reading(backbone, options.model)
     record_revision(backbone, loaded.files)
     return backbone, settings
+
+
+def _check_safetensors(resolved: ResolvedModel) -> None:
+    """Refuse pickled weights, which vLLM would read by itself."""
+    is_pickled = bool(find_pickled_weights(resolved.base, resolved.hub_kwargs.get("revision")))
+    if is_pickled or (resolved.adapter is not None and find_adapter_weights(Path(resolved.adapter)).suffix == ".bin"):
+        name = resolved.adapter if resolved.adapter is not None and not is_pickled else resolved.base
+        raise ModelError(
+            f"{name} has pickled weights only, and under vLLM inbedder loads safetensors only. Convert it once: inbedder models "
+            f"convert {name} -o FOLDER"
+        )
 
 
 def _is_sentence_model(name: str, revision: str | None) -> bool:

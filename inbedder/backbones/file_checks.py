@@ -1,7 +1,8 @@
-"""Checks of a model's files before a library opens them: no pickle, nothing outside the folder, no damaged JSON.
+"""Checks of a model's files before a library opens them: nothing outside the folder, no damaged JSON, no unrestricted pickle.
 
 transformers, peft and sentence-transformers fall back to pickled weights, or follow an index or ``modules.json`` to them. So the
-files that they would open are checked here first.
+files that they would open are found and checked here first. Safetensors come first; a pickle is read only where a model has
+nothing else, by ``pickled_weights``.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from inbedder.models.checksums import check_checksums
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+PICKLED_ADAPTER_WEIGHTS = "adapter_model.bin"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PICKLED_WEIGHTS = "pytorch_model.bin"
+PICKLED_INDEX = "pytorch_model.bin.index.json"
 _TABLES = ("config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "added_tokens.json")
 """The JSON files of a model that transformers reads."""
 
@@ -41,57 +45,80 @@ def check_not_adapter(name: str, revision: str | None = None) -> None:
 
 
 def check_weights(name: str, revision: str | None = None, weights: str | None = None) -> None:
-    """Refuse a model whose weights (``weights`` is its ``transformers_weights``, if set) are not safetensors in its folder."""
-    index = weights if weights is not None else INDEX
+    """Refuse a model whose weights (``weights`` is its ``transformers_weights``, if set) are not in its folder."""
     if weights is not None and not (is_inside(weights) and weights.endswith((".safetensors", ".safetensors.index.json"))):
         raise ModelError(f"config.json of {name} names the weights {weights!r}; they must be safetensors in its own folder.")
     folder = Path(name)
-    if index.endswith(".json") and (weights is not None or not (folder / WEIGHTS).is_file()):
-        path = find_model_file(name, index, revision)
-        if path is not None:
-            check_index(path, folder if folder.is_dir() else None)
-        elif folder.is_dir():
-            raise make_weights_error(folder)
-    elif folder.is_dir() and not (folder / (weights or WEIGHTS)).is_file():
-        raise make_weights_error(folder)
+    candidates = (WEIGHTS, INDEX, PICKLED_WEIGHTS, PICKLED_INDEX) if weights is None else (weights,)
+    if folder.is_dir():
+        path = next((folder / file for file in candidates if (folder / file).is_file()), None)
+        if path is None:
+            raise ModelError(f"{folder} holds no weights ({candidates[0]}). Download the model again, or save it again.")
+        if path.suffix == ".json":
+            list_shards(path, folder)
+        return
+    for file in candidates:
+        if file.endswith(".json") and (path := find_model_file(name, file, revision)) is not None:
+            list_shards(path, None)
 
 
-def make_weights_error(folder: Path) -> ModelError:
-    """Make the error for a folder without weights that inbedder loads."""
-    if any(folder.glob("*.bin")):
-        return ModelError(
-            f"{folder} holds only pickled weights, which inbedder does not load. "
-            "Save it as safetensors first: AutoModel.from_pretrained(...).save_pretrained(...), or for the checkpoint of an "
-            "embedding model: SentenceTransformer(...).save_pretrained(...)."
-        )
-    return ModelError(f"{folder} holds no weights ({WEIGHTS}). Download the model again, or save it again.")
+def find_pickled_weights(name: str, revision: str | None = None) -> list[Path]:
+    """Find a model's pickled files (a folder's, or downloaded from the hub), in order; none if it has safetensors."""
+    if any(find_model_file(name, file, revision) for file in (WEIGHTS, INDEX)):
+        return []
+    if (path := find_model_file(name, PICKLED_WEIGHTS, revision)) is not None:
+        return [path]
+    index = find_model_file(name, PICKLED_INDEX, revision)
+    shards = {} if index is None else {shard: find_model_file(name, shard, revision) for shard in list_shards(index, None)}
+    if missing := [shard for shard, path in shards.items() if path is None]:
+        raise _make_missing_error(name, missing[0], PICKLED_INDEX)
+    return [path for path in shards.values() if path is not None]
 
 
-def check_index(path: Path, folder: Path | None) -> None:
-    """Refuse a damaged index, or one that names anything but safetensors in its folder; in a ``folder`` its shards must exist."""
-    table = read_json_object(path)
+def list_shards(index: Path, folder: Path | None) -> list[str]:
+    """List the shards that an index of weights names, sorted.
+
+    Args:
+        index: The index, of safetensors or of pickled weights.
+        folder: The folder in which its shards must exist; None if they are not downloaded.
+
+    Returns:
+        The names of its files.
+
+    Raises:
+        ModelError: If it is damaged, or names files of another kind or outside its folder.
+    """
+    table = read_json_object(index)
     shards = table.get("weight_map")
     if not isinstance(shards, dict) or not shards or not isinstance(table.get("metadata"), dict):
-        raise ModelError(f"{path} is damaged: it must hold metadata and a weight_map. Download the model again.")
-    for shard in {str(shard) for shard in shards.values()}:
+        raise ModelError(f"{index} is damaged: it must hold metadata and a weight_map. Download the model again.")
+    suffix = ".bin" if index.name == PICKLED_INDEX else ".safetensors"
+    for shard in (names := sorted({str(shard) for shard in shards.values()})):
         if not is_inside(shard):
-            raise ModelError(f"{path} points outside its folder, to {shard!r}. Do not use this model: it was tampered with.")
-        if not shard.endswith(".safetensors"):
-            raise ModelError(
-                f"{path} names {shard!r}, but inbedder does not load pickled weights. Save the model again as safetensors."
-            )
+            raise ModelError(f"{index} points outside its folder, to {shard!r}. Do not use this model: it was tampered with.")
+        if not shard.endswith(suffix):
+            raise ModelError(f"{index} names {shard!r}, which is not a {suffix} file. Download the model again.")
         if folder is not None and not (folder / shard).is_file():
-            raise ModelError(f"{folder / shard}, which {path.name} names, is missing. Download the model again.")
+            raise _make_missing_error(str(folder), shard, index.name)
+    return names
 
 
-def check_adapter_weights(adapter: Path) -> Path:
-    """Find the safetensors file of an adapter's weights; refuse an adapter without one."""
-    path = adapter / ADAPTER_WEIGHTS
-    if path.is_file():
-        return path
-    is_pickled = (adapter / "adapter_model.bin").is_file()
-    reason = ", and inbedder does not load pickled weights (adapter_model.bin)" if is_pickled else ""
-    raise ModelError(
-        f"The adapter {adapter} has no {ADAPTER_WEIGHTS}{reason}. Save it again with peft, which writes safetensors: "
-        "save_pretrained(FOLDER, safe_serialization=True)."
-    )
+def _make_missing_error(name: str, shard: str, index: str) -> ModelError:
+    return ModelError(f"{Path(name) / shard}, which {index} names, is missing. Download the model again.")
+
+
+def list_weight_files(folder: Path) -> list[Path]:
+    """List the weight files of a folder that are read, in a fixed order: safetensors, and pickles in place of missing ones."""
+    files = sorted(folder.glob("*.safetensors"))
+    names = {path.name for path in files}
+    if not any(name.startswith("model") for name in names):
+        files += sorted(folder.glob("pytorch_model*.bin"))
+    return files + ([] if ADAPTER_WEIGHTS in names else sorted(folder.glob(PICKLED_ADAPTER_WEIGHTS)))
+
+
+def find_adapter_weights(adapter: Path) -> Path:
+    """Find the file of an adapter's weights, safetensors first; refuse an adapter without one."""
+    for file in (ADAPTER_WEIGHTS, PICKLED_ADAPTER_WEIGHTS):
+        if (adapter / file).is_file():
+            return adapter / file
+    raise ModelError(f"The adapter {adapter} has no {ADAPTER_WEIGHTS}. Train or download the adapter again.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from inbedder.backbones.file_checks import ADAPTER_CONFIG
+from inbedder.backbones.file_checks import ADAPTER_CONFIG, list_weight_files
 from inbedder.backbones.hub import CONFIG_FILES, find_model_file, make_load_error
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.sentence_modules import list_module_files
@@ -56,9 +56,9 @@ class WeightFiles:
             The files in their current state.
         """
         folder = Path(adapter or base)
-        files = sorted(folder.glob("*.safetensors")) + (list_module_files(folder) if modules and folder.is_dir() else [])
+        files = list_weight_files(folder) + (list_module_files(folder) if modules and folder.is_dir() else [])
         base_index = len(files) if adapter and not is_checked_base(base) else None
-        files += sorted(Path(base).glob("*.safetensors")) if base_index is not None and Path(base).is_dir() else []
+        files += list_weight_files(Path(base)) if base_index is not None and Path(base).is_dir() else []
         config = Path(adapter, ADAPTER_CONFIG).read_text(encoding="utf-8") if adapter else ""
         return cls(tuple(get_file_state(file) for file in files), commit, base_index, config)
 
@@ -96,8 +96,8 @@ def get_weights_revision(backbone: Backbone) -> str:
         backbone: The model.
 
     Returns:
-        For a hub id the commit. For a folder or an adapter the first 16 digits of the SHA-256 of its safetensors, with its base's
-        commit or safetensors for an adapter, and its modules' files for an embedding model.
+        For a hub id the commit. For a folder or an adapter the first 16 digits of the SHA-256 of its weights, with its base's
+        commit or weights for an adapter, and its modules' files for an embedding model.
 
     Raises:
         ModelError: If the files are large, so that they are hashed only now, and have changed.
@@ -130,7 +130,7 @@ def get_files_revision(name: str, revision: str | None = None) -> str:
         revision: Branch, tag or commit on the hub.
 
     Returns:
-        For a hub id the commit. For a folder the first 16 digits of the SHA-256 of its safetensors and JSON files and those of
+        For a hub id the commit. For a folder the first 16 digits of the SHA-256 of its weights and JSON files and those of
         its modules, without the base of an adapter.
 
     Raises:
@@ -142,7 +142,7 @@ def get_files_revision(name: str, revision: str | None = None) -> str:
         raise make_load_error(name, FileNotFoundError(f"no {' or '.join(CONFIG_FILES)}"))
     if not Path(name).is_dir():
         return config_paths[0].parent.name
-    files = sorted(path for kind in ("*.safetensors", "*.json") for path in Path(name).glob(kind))
+    files = sorted([*list_weight_files(Path(name)), *Path(name).glob("*.json")])
     files += list_module_files(Path(name))
     digest = hashlib.sha256("".join(f"{path.name}\0{get_digest(path)}\0" for path in files).encode())
     return digest.hexdigest()[:16]

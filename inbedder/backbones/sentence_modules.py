@@ -1,7 +1,7 @@
 """The modules of a sentence-transformers checkpoint: pooling, Dense, Normalize, limits and prompts.
 
-``modules.json`` lists the modules, each in its own folder with a ``config.json`` and, for Dense, a ``model.safetensors``. Only
-supported modules are read. Code of a repository never runs, and pickled weights are never opened.
+``modules.json`` lists the modules, each in its own folder with a ``config.json`` and, for Dense, its weights. Only supported
+modules are read. Code of a repository never runs, and pickled weights are read by torch's restricted loader only.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from torch import Tensor, nn
 
 from inbedder.backbones.file_checks import (
     ADAPTER_CONFIG,
-    INDEX,
+    ADAPTER_WEIGHTS,
+    PICKLED_ADAPTER_WEIGHTS,
+    PICKLED_WEIGHTS,
     WEIGHTS,
-    check_adapter_weights,
-    check_index,
     check_json_files,
     check_not_adapter,
     check_sums,
     check_weights,
-    make_weights_error,
+    find_adapter_weights,
+    find_pickled_weights,
+    list_shards,
+    list_weight_files,
 )
 from inbedder.backbones.hub import MODULES_FILE, find_model_file, make_load_error, read_json_object
+from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.errors import ModelError
 from inbedder.io.files import is_inside
 from inbedder.pooling import POOLINGS, list_poolings
@@ -40,9 +44,11 @@ logger = logging.getLogger(__name__)
 POOLINGS_BY_MODE = {POOLINGS[name].mode: name for name in list_poolings("embedding")}
 """sentence-transformers' supported poolings and their names here; "mean" is text-mean if the prompt is not pooled."""
 _LEGACY_MODES = ("cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+_INSTRUCTOR_KEYS = {"pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"}
+"""The keys that tell INSTRUCTOR's pooling settings from those of GTR and sentence-T5."""
 _ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "SiLU", "Sigmoid")
 _IGNORED_PATTERNS = ["*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.h5", "*.msgpack", "*.ot", "*.gguf", "onnx/*", "openvino/*"]
-"""Files of a repository that sentence-transformers does not need, including pickles."""
+"""Files of a repository that sentence-transformers does not need if it has safetensors."""
 
 
 class Normalize(nn.Module):
@@ -69,21 +75,23 @@ class SentenceModules:
     """Default prompts for a "query", a "document" and any other text ("")."""
 
 
-def read_modules(name: str, revision: str | None, *, explicit: bool) -> SentenceModules:
+def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool = False) -> SentenceModules:
     """Read ``modules.json`` and the modules that it lists.
 
     Args:
         name: A folder or a hub id.
         revision: Branch, tag or commit on the hub.
-        explicit: Whether the user named the backbone. It matters for old pooling settings without ``include_prompt``, such as
-            those of the published INSTRUCTOR checkpoints: a named backbone does not pool the prompt, otherwise it is pooled as in
-            sentence-transformers.
+        is_named: Whether the user named the backbone. It matters for pooling settings without ``include_prompt``, which
+            sentence-transformers wrote before 2.4: a named backbone does not pool the prompt, otherwise it is pooled as there.
+        is_t5: Whether the encoder is a T5, whose prompt is not pooled with such settings either: the published checkpoints are
+            INSTRUCTOR, and GTR and sentence-T5, which were trained without prompts. Their files differ in two keys that
+            INSTRUCTOR's code adds to the pooling settings; without these a query has no prompt by default.
 
     Returns:
         The modules. A folder without ``modules.json`` has INSTRUCTOR's mean over the text and Normalize.
 
     Raises:
-        ModelError: If a module is not supported, or its weights are missing, pickled or damaged.
+        ModelError: If a module is not supported, or its weights are missing or damaged.
     """
     module_list = _read_module_list(name, revision)
     if module_list is None:
@@ -107,12 +115,16 @@ def read_modules(name: str, revision: str | None, *, explicit: bool) -> Sentence
         raise ModelError(
             f"{name} reads its texts through a chat template, which is not supported. Use sentence-transformers itself."
         )
+    pooling = _read_settings_file(name, f"{module_list[1]['path']}/config.json", revision)
+    prompts = _read_prompts(name, _read_settings_file(name, "config_sentence_transformers.json", revision))
+    if is_t5 and not is_named and not prompts and "include_prompt" not in pooling and not pooling.keys() >= _INSTRUCTOR_KEYS:
+        prompts = {"query": "", "document": ""}
     return SentenceModules(
-        pooling=_read_pooling(name, _read_settings_file(name, f"{module_list[1]['path']}/config.json", revision), explicit),
+        pooling=_read_pooling(name, pooling, skips_prompt=is_named or is_t5),
         output_layers=output_layers,
         max_length=max_length,
         lowercase=bool(transformer.get("do_lower_case")),
-        prompts=_read_prompts(name, _read_settings_file(name, "config_sentence_transformers.json", revision)),
+        prompts=prompts,
     )
 
 
@@ -127,21 +139,22 @@ def check_width(output_layers: nn.Sequential, width: int, name: str) -> None:
         width = layer.out_features
 
 
+def list_module_paths(folder: Path) -> list[Path]:
+    """List the paths of the modules in a folder other than the transformer's, sorted; none without ``modules.json``."""
+    return [
+        Path(path) for path in sorted({module["path"] for module in _read_module_list(str(folder), None) or [] if module["path"]})
+    ]
+
+
 def list_module_files(folder: Path) -> list[Path]:
     """List the settings and weights of a folder's modules, in a fixed order; none without ``modules.json``."""
-    paths = sorted({str(module["path"]) for module in _read_module_list(str(folder), None) or [] if module["path"]})
-    files = [folder / path / file for path in paths for file in ("config.json", WEIGHTS)]
-    return [file for file in files if file.is_file()]
+    folders = [folder / path for path in list_module_paths(folder)]
+    return [file for path in folders for file in (path / "config.json", *list_weight_files(path)) if file.is_file()]
 
 
 def find_sentence_folder(name: str) -> Path:
-    """Find or download a folder for sentence-transformers; refuse one that would load a pickle, code or files elsewhere."""
-    folder = Path(name)
-    if not folder.is_dir():
-        try:
-            folder = Path(snapshot_download(name, ignore_patterns=_IGNORED_PATTERNS))
-        except Exception as error:  # the hub's library raises many kinds
-            raise make_load_error(name, error) from error
+    """Find or download a folder for sentence-transformers; refuse one that would run code or read files elsewhere."""
+    folder = find_checkpoint_folder(name)
     check_sums(str(folder))
     for module in _read_module_list(str(folder), None) or []:
         if not str(module["type"]).startswith("sentence_transformers."):
@@ -152,20 +165,40 @@ def find_sentence_folder(name: str) -> Path:
     return folder
 
 
+def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
+    """Find a folder, or download a repository with pickled weights only where the model or a module has no others."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        folder = Path(snapshot_download(name, revision=revision, ignore_patterns=_IGNORED_PATTERNS))
+        paths = [path for path in (Path(), *list_module_paths(folder)) if not any((folder / path).glob("*.safetensors*"))]
+        patterns = [(path / file).as_posix() for path in paths for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
+        return Path(snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
+    except ModelError:
+        raise
+    except Exception as error:  # the hub's library raises many kinds
+        raise make_load_error(name, error) from error
+
+
 def _check_files(folder: Path) -> None:
-    """Refuse a folder in which sentence-transformers, transformers or peft would open a pickle or files elsewhere."""
+    """Refuse a folder in which sentence-transformers, transformers or peft would read files elsewhere or run code.
+
+    They read pickled weights by torch's restricted loader too. Each pickle is opened here first, so that all loaders refuse it
+    with the same message.
+    """
     check_json_files(str(folder))
     for index in folder.glob("*.safetensors.index.json"):
-        check_index(index, folder)
+        list_shards(index, folder)
+    read_pickled_weights(find_pickled_weights(str(folder)))
     if (folder / ADAPTER_CONFIG).is_file():
-        check_adapter_weights(folder)
+        if find_adapter_weights(folder).name != ADAPTER_WEIGHTS:
+            read_pickled_weights([folder / PICKLED_ADAPTER_WEIGHTS])
         if not (folder / "config.json").is_file():
             base = str(read_json_object(folder / ADAPTER_CONFIG).get("base_model_name_or_path"))
             check_not_adapter(base)
             check_json_files(base)
             check_weights(base)
-    if any(folder.glob("pytorch_model*.bin*")) and not any((folder / file).is_file() for file in (WEIGHTS, INDEX)):
-        raise make_weights_error(folder)
+            read_pickled_weights(find_pickled_weights(base))
 
 
 def _read_module_list(name: str, revision: str | None) -> list[dict[str, Any]] | None:
@@ -202,7 +235,7 @@ def _get_class_name(dotted: str) -> str:
     return dotted.rsplit(".", 1)[-1] if dotted.startswith("sentence_transformers.") else dotted
 
 
-def _read_pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
+def _read_pooling(name: str, settings: dict[str, Any], *, skips_prompt: bool) -> str:
     listed_modes = settings.get("pooling_mode") or [
         mode.removesuffix("_token").removesuffix("_tokens") for mode in _LEGACY_MODES if settings.get(f"pooling_mode_{mode}")
     ]
@@ -214,7 +247,7 @@ def _read_pooling(name: str, settings: dict[str, Any], explicit: bool) -> str:
     if modes[0] != "mean":
         return POOLINGS_BY_MODE[modes[0]]
     if includes_prompt is None:
-        includes_prompt = not explicit
+        includes_prompt = not skips_prompt
         logger.info(
             "%s does not say whether instructions are pooled: %s (pooling='mean' pools them, pooling='text-mean' does not).",
             Path(name).name,
@@ -246,15 +279,13 @@ def _load_dense(name: str, path: str, revision: str | None) -> nn.Sequential:
         raise ModelError(
             f"{path} of {name} has {', '.join(unsupported)}, which is not supported. Use sentence-transformers itself."
         )
-    weights = find_model_file(name, f"{path}/model.safetensors", revision)
+    files = (find_model_file(name, f"{path}/{file}", revision) for file in (WEIGHTS, PICKLED_WEIGHTS))
+    weights = next((file for file in files if file is not None), None)
     if weights is None:
-        raise ModelError(
-            f"{path} of {name} has no model.safetensors, and inbedder does not load pickled weights (pytorch_model.bin). "
-            "Save the checkpoint again with sentence-transformers, which writes safetensors: "
-            f"SentenceTransformer({name!r}).save_pretrained('FOLDER'), then load FOLDER."
-        )
+        raise ModelError(f"{path} of {name} has no {WEIGHTS}. Download the model again, or save it again.")
     try:
-        tensors = {key.removeprefix("linear."): tensor.float() for key, tensor in load_file(weights).items()}
+        table = read_pickled_weights([weights]) if weights.suffix == ".bin" else load_file(weights)
+        tensors = {key.removeprefix("linear."): tensor.float() for key, tensor in table.items()}
         out_features, in_features = tensors["weight"].shape
         linear = nn.Linear(in_features, out_features, bias="bias" in tensors)
         linear.load_state_dict(tensors)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from inbedder.backbones.file_checks import INDEX, WEIGHTS
 from inbedder.backbones.hub import find_model_file, read_json_object
@@ -23,7 +25,15 @@ MIN_REFUSED_LAYERS, MIN_REFUSED_PARAMETERS = 1000, 100_000_000
 _NUMBERS_OF_LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
-def check_size(name: str, revision: str | None, config: PretrainedConfig, model_class: Any, *, trust_remote_code: bool) -> None:
+def check_size(
+    name: str,
+    revision: str | None,
+    config: PretrainedConfig,
+    model_class: Any,
+    *,
+    pickled: Mapping[str, Tensor] | None = None,
+    trust_remote_code: bool,
+) -> None:
     """Refuse a configuration with more layers or parameters than its weights can fill.
 
     Args:
@@ -31,12 +41,13 @@ def check_size(name: str, revision: str | None, config: PretrainedConfig, model_
         revision: Its commit on the hub.
         config: Its configuration.
         model_class: The class that loads it.
+        pickled: The tensors of its pickled weights, if these are read.
         trust_remote_code: Whether the class may come from the repository.
 
     Raises:
         ModelError: If it asks for more than the weights hold.
     """
-    measured = _measure_weights(name, revision)
+    measured = _measure_weights(name, revision) if pickled is None else _measure_tensors(pickled)
     if measured is None:
         return
     num_tensors, num_bytes = measured
@@ -70,6 +81,12 @@ def _measure_weights(name: str, revision: str | None) -> tuple[int, int] | None:
         return len(table["weight_map"]), sum(shard.stat().st_size for shard in shards)
     num_bytes = table["metadata"].get("total_size")
     return (len(table["weight_map"]), num_bytes) if isinstance(num_bytes, int) else None
+
+
+def _measure_tensors(tensors: Mapping[str, Tensor]) -> tuple[int, int]:
+    """Measure the number of tensors and the bytes of the memory that they share."""
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors.values()}
+    return len(tensors), sum(storages.values())
 
 
 def _make_size_error(name: str, demand: str, supply: str) -> ModelError:

@@ -12,15 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 from torch import nn
 from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
 from transformers.utils import logging
 
 from inbedder.backbones.adapters import find_adapter_folder, list_replaced_weights, read_base_name, read_config, with_adapter
-from inbedder.backbones.file_checks import check_adapter_weights, check_json_files, check_not_adapter, check_sums, check_weights
+from inbedder.backbones.file_checks import (
+    check_json_files,
+    check_not_adapter,
+    check_sums,
+    check_weights,
+    find_adapter_weights,
+    find_pickled_weights,
+)
 from inbedder.backbones.forks import limit_threads_after_fork
-from inbedder.backbones.hub import Settings, find_commit, make_load_error, read_settings
+from inbedder.backbones.hub import Settings, find_commit, find_model_file, make_load_error, read_settings
+from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.size_check import check_size
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
@@ -125,13 +134,13 @@ def find_model(options: ModelOptions) -> ResolvedModel:
     """
     name = resolve_name(options.model)
     if Path(name).is_file():
-        raise ModelError(f"{name} is a file. Give the folder with config.json and model.safetensors, or a .gguf file.")
+        raise ModelError(f"{name} is a file. Give the folder with config.json and the weights, or a .gguf file.")
     settings, adapter = read_settings(name, options.revision), find_adapter_folder(name, options.revision)
     check_sums(name, options.revision)
     base, revision = name, options.revision
     if adapter is not None:
         adapter_config = read_config(Path(adapter))
-        check_adapter_weights(Path(adapter))
+        find_adapter_weights(Path(adapter))
         base = resolve_name(read_base_name(adapter, settings))
         revision = options.base_revision or adapter_config.get("revision")
     elif options.base_revision is not None:
@@ -205,9 +214,12 @@ def load_weights(
     limit_threads_after_fork()
     adapter = resolved.adapter
     commit, trusts = (resolved.hub_kwargs.get(key) for key in ("revision", "trust_remote_code"))
-    check_size(resolved.base, commit, resolved.config, model_class, trust_remote_code=bool(trusts))
-    is_quiet = adapter is not None or headless
-    model, missing = _read_weights(resolved, model_class, _make_loading_kwargs(options), quiet=is_quiet)
+    source, kwargs, paths = _choose_source(resolved)
+    pickled = read_pickled_weights(paths) if paths else None
+    check_size(resolved.base, commit, resolved.config, model_class, pickled=pickled, trust_remote_code=bool(trusts))
+    del pickled  # transformers reads it again
+    kwargs |= _make_loading_kwargs(options)
+    model, missing = _read_weights(resolved.base, source, model_class, kwargs, quiet=adapter is not None or headless)
     if adapter is not None:
         missing -= list_replaced_weights(adapter)
     if gaps := _list_body_gaps(model, missing):
@@ -225,13 +237,30 @@ def load_weights(
     )
 
 
-def _read_weights(resolved: ResolvedModel, model_class: Any, settings: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
+def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[Path]]:
+    """Choose what ``from_pretrained`` loads and how; also list the pickled files, if these are read.
+
+    A hub model is then loaded from its snapshot's folder: for a hub id without safetensors, transformers starts a thread that
+    asks the hub to convert them.
+    """
+    base, kwargs = resolved.base, resolved.hub_kwargs
+    commit = kwargs.get("revision")
+    paths = [] if getattr(resolved.config, "transformers_weights", None) else find_pickled_weights(base, commit)
+    if not paths:
+        return base, {"use_safetensors": True, **kwargs}, []
+    if kwargs["trust_remote_code"] and not Path(base).is_dir():
+        snapshot_download(base, revision=commit, allow_patterns="*.py")
+    config_path = find_model_file(base, "config.json", commit)
+    assert config_path is not None  # it was read
+    kwargs = {"use_safetensors": False, "weights_only": True, "trust_remote_code": kwargs["trust_remote_code"]}
+    return str(config_path.parent), kwargs, paths
+
+
+def _read_weights(base: str, source: str, model_class: Any, kwargs: dict[str, Any], *, quiet: bool) -> tuple[Any, set[str]]:
     """Read a model's weights; return the model and the names of weights missing from its checkpoint."""
-    base = resolved.base
-    reading = {"use_safetensors": True, "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
         with silence_transformers(quiet):
-            model, info = model_class.from_pretrained(base, **reading, **settings, **resolved.hub_kwargs)
+            model, info = model_class.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs)
     except SafetensorError as error:
         raise ModelError(f"The weights of {base} are damaged ({error}). Download them again.") from error
     except Exception as error:  # a configuration that fits nothing can raise anything

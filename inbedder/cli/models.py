@@ -1,4 +1,4 @@
-"""The command ``inbedder models``: bundled models and their weights."""
+"""The command ``inbedder models``: bundled models and their weights, and conversion of published ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from inbedder.cli.shared_options import print_message, print_result, with_expanded_paths
 
-app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models.")
+app = typer.Typer(no_args_is_help=True, help="List, install or remove bundled models, or convert weights to safetensors.")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of an installable model, such as small.")]
 
 
@@ -66,3 +66,19 @@ def remove(name: Name) -> None:
 
     was_installed = remove(name)
     print_message(f"{get_base_name(name)}: {'removed' if was_installed else 'was not installed'}.")
+
+
+@app.command(epilog="Example: inbedder models convert hkunlp/instructor-large -o instructor-large")
+@with_expanded_paths
+def convert(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Folder or hub id of a model, adapter or embedding model.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="A new or empty folder.")],
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit on the hub.")] = None,
+) -> None:
+    """Convert pickled weights (.bin) to safetensors.
+
+    The folder has the model's other files unchanged, and gives the same vectors.
+    """
+    from inbedder.backbones.safetensors_conversion import convert_to_safetensors
+
+    print_message(f"Saved {convert_to_safetensors(name, output, revision)}. Use it: --model {output}")

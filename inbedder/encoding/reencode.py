@@ -151,7 +151,7 @@ def embed_sentences(texts: Sequence[str], encoder: str, device: str | None = Non
 def _read_file_states(name: str) -> tuple[FileState, ...]:
     """Read the state of a folder's files, so that a retrained model is loaded again; empty for a hub id."""
     folder = Path(resolve_name(name))
-    kinds = ("*.safetensors", "*.json") if folder.is_dir() else ()
+    kinds = ("*.safetensors", "*.bin", "*.json") if folder.is_dir() else ()
     return tuple(get_file_state(path) for path in sorted(path for kind in kinds for path in folder.rglob(kind)))
 
 
@@ -162,12 +162,11 @@ def _load_encoder(name: str, device: str | None, states: tuple[FileState, ...]) 
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtraError("sentence-transformers") from error
-    device_name = str(resolve_device(device))
-    weights = {"use_safetensors": True, "dtype": "float32"}
+    settings: dict[str, Any] = {"device": str(resolve_device(device)), "model_kwargs": {"dtype": "float32"}}
     try:
         folder = find_sentence_folder(resolve_name(name))
         with silence_transformers(expected_gaps=False):
-            encoder = SentenceTransformer(str(folder), device=device_name, model_kwargs=weights, trust_remote_code=False)
+            encoder = SentenceTransformer(str(folder), **settings, trust_remote_code=False)
     except ModelError as error:
         raise ModelError(f"Cannot load the re-encoder {name!r}. {error}") from error
     except Exception as error:  # a damaged file can raise anything

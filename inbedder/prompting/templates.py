@@ -64,6 +64,8 @@ class PromptTemplate:
     """Whether a text without an instruction is the whole prompt, as embedding models read it."""
     without_input: str = ""
     """The pattern for an empty text, with the slot {instruction} only; "" means the same pattern."""
+    question: str = ""
+    """The form of a question, with the slot {question}, for models trained on other prompts; "" leaves it as it is."""
 
     def __post_init__(self) -> None:
         """Check the slots.
@@ -107,6 +109,7 @@ class PromptTemplate:
             >>> prompt.string[slice(*prompt.instruction)]
             'What animals?'
         """
+        instruction = self.format_question(instruction)
         if self.without_template and not instruction:
             return RenderedPrompt(text, text=(0, len(text)), instruction=(0, 0))
         if self.without_input and not text:
@@ -122,6 +125,25 @@ class PromptTemplate:
         if self.text_first:
             return RenderedPrompt(string, text=first_span, instruction=second_span)
         return RenderedPrompt(string, text=second_span, instruction=first_span)
+
+    def format_question(self, instruction: str) -> str:
+        """Reword a question in the words of a model's training prompts.
+
+        Args:
+            instruction: Any instruction.
+
+        Returns:
+            A question in the template's ``question`` form; an instruction that does not end in a question mark, unchanged.
+
+        Example:
+            >>> from inbedder.prompting.templates import get_template
+            >>> get_template("instructor").format_question("What is it about?")
+            'Represent the text for answering the question What is it about: '
+        """
+        words = " ".join(instruction.replace(":", ",").split()).rstrip("?？؟.!, ")
+        if not self.question or not words or not instruction.rstrip().endswith(("?", "？", "؟")):
+            return instruction
+        return self.question.format(question=words)
 
     def extract_instruction(self, prompt: str) -> str | None:
         r"""Extract the instruction from the words before a text.
@@ -141,9 +163,10 @@ class PromptTemplate:
             return ""
         opening, middle, closing = self.fixed_parts
         fits = prompt.startswith(opening) and prompt.endswith(middle) and len(prompt) >= len(opening) + len(middle)
-        if closing or not fits or self.text_first:
+        instruction = prompt[len(opening) : len(prompt) - len(middle)]
+        if closing or not fits or self.text_first or self.format_question(instruction) != instruction:
             return None
-        return prompt[len(opening) : len(prompt) - len(middle)]
+        return instruction
 
 
 @cache

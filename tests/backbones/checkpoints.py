@@ -4,8 +4,15 @@ import json
 import shutil
 from contextlib import contextmanager
 
+import pytest
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from torch.torch_version import TorchVersion
+
+from inbedder.backbones.pickled_weights import MIN_TORCH_VERSION
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 def encode_reference(folder, texts, prompt=None):
@@ -36,6 +43,41 @@ class Marking:
 def plant(path, marker):
     """Write a pickle with torch.save that creates the marker file when it is opened."""
     torch.save(Marking(marker), path)
+
+
+needs_pickles = pytest.mark.skipif(
+    TorchVersion(torch.__version__) < MIN_TORCH_VERSION, reason="this torch's restricted loader has known flaws"
+)
+
+
+def pickle_weights(folder, name=None, **options):
+    """Replace a folder's safetensors by the pickle that older libraries wrote, such as pytorch_model.bin; return its path."""
+    if needs_pickles.args[0]:
+        pytest.skip(needs_pickles.kwargs["reason"])
+    weights = folder / f"{name or 'model'}.safetensors"
+    path = folder / f"{name or 'pytorch_model'}.bin"
+    torch.save(load_file(weights), path, **options)
+    weights.unlink()
+    return path
+
+
+def shard_weights(folder):
+    """Replace a folder's safetensors by two pickled shards and their index."""
+    tensors = load_file(folder / "model.safetensors")
+    names = sorted(tensors)
+    shards = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in range(2)}
+    for shard, shard_names in shards.items():
+        torch.save({name: tensors[name] for name in shard_names}, folder / shard)
+    table = {name: shard for shard, shard_names in shards.items() for name in shard_names}
+    (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
+    (folder / "model.safetensors").unlink()
+
+
+FORMS = {
+    "zip": pickle_weights,
+    "legacy": lambda folder: pickle_weights(folder, _use_new_zipfile_serialization=False),
+    "shards": shard_weights,
+}
 
 
 @contextmanager

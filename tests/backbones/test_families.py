@@ -73,14 +73,6 @@ def test_a_file_is_not_a_model(tmp_path):
         InBedder(tmp_path / "model.safetensors")
 
 
-def test_pickled_weights_are_not_loaded(make_model, tmp_path):
-    model = AutoModelForCausalLM.from_pretrained(make_model("opt"))
-    model.config.save_pretrained(tmp_path)
-    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="only pickled weights, which inbedder does not load"):
-        InBedder(tmp_path)
-
-
 def test_damaged_weights_are_named(make_model, tmp_path):
     shutil.copytree(make_model("bert"), tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").write_bytes(b"damaged")

@@ -84,14 +84,16 @@ def test_other_modules_and_their_code_are_refused(make_sentence_model, tmp_path)
         InBedder(copy)
 
 
-def test_pickled_or_damaged_weights_of_a_module_are_refused(make_sentence_model, tmp_path):
+def test_damaged_or_missing_weights_of_a_module_are_refused(make_sentence_model, tmp_path):
     copy = shutil.copytree(make_sentence_model(dense=True), tmp_path / "copy")
     (copy / "2_Dense" / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelError, match=r"The weights in 2_Dense of .* are damaged"):
         InBedder(copy)
     (copy / "2_Dense" / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"2_Dense of .* has no model.safetensors"):
+        InBedder(copy)
     torch.save({}, copy / "2_Dense" / "pytorch_model.bin")
-    with pytest.raises(ModelError, match=r"does not load pickled weights .*SentenceTransformer\(.*save_pretrained"):
+    with pytest.raises(ModelError, match=r"The weights in 2_Dense of .* are damaged"):
         InBedder(copy)
 
 

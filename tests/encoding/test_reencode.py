@@ -177,7 +177,7 @@ def test_without_sentence_transformers_the_install_command_is_named(model, monke
 
 def test_a_model_that_does_not_answer_has_no_re_encoding(make_model):
     with pytest.raises(ModelError, match="has no pooling 're-enc'"):
-        InBedder(make_model("headless-bert"), pooling="re-enc")
+        InBedder(make_model("headless-bert"), backbone="masked", pooling="re-enc")
 
 
 def test_settings_that_do_not_apply_are_refused(model):

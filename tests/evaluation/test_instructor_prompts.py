@@ -19,6 +19,7 @@ def test_every_question_of_the_tests_has_a_form_in_instructors_words(question):
 
 def test_another_question_takes_the_general_form():
     assert to_instructor_prompt("Who is late: he?") == "Represent the text for answering the question Who is late, he: "
+    assert to_instructor_prompt("Say\nwhat: this  is.") == "Represent the text for answering the question Say what, this is: "
     assert check_unified_instruction(to_instructor_prompt("Say\nwhat: this  is."))
 
 

@@ -80,7 +80,7 @@ def load_encoder(recipe: ContrastiveRecipe) -> Any:
         with silence_transformers(expected_gaps=True):
             model = SentenceTransformer(
                 str(find_sentence_folder(resolve_name(recipe.model))),
-                model_kwargs={"use_safetensors": True, "dtype": "float32"},
+                model_kwargs={"dtype": "float32"},
                 trust_remote_code=False,
             )
     except Exception as error:  # a damaged file can raise anything

@@ -62,7 +62,8 @@ def test_vectors_with_mixed_instructions_equal_sentence_transformers(make_model)
     ]
     with torch.no_grad():
         mixed = model(tokenize_texts(make_prompt_tokenizer(model.tokenizer, 128), rows))["sentence_embedding"].numpy()
-    expected = np.concatenate([model.encode([one.text], prompt=one.instruction) for one in rows])
+    prompts = [get_template("instructor").format_question(one.instruction) for one in rows]  # as training and inference word them
+    expected = np.concatenate([model.encode([one.text], prompt=prompt) for one, prompt in zip(rows, prompts, strict=True)])
     assert_close(mixed, expected, 1e-6)
 
 

@@ -1,0 +1,77 @@
+"""Weights in PyTorch's pickled files, such as ``pytorch_model.bin``, read by torch's restricted loader only.
+
+A pickle can run code. ``torch.load(weights_only=True)`` builds nothing but tensors and plain containers, and refuses a file that
+asks for more before anything of it runs. In torch before 2.10 a crafted file could corrupt the memory of this loader
+(CVE-2026-24747; before 2.6 it could run code, CVE-2025-32434), so pickled files need torch 2.10.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.torch_version import TorchVersion
+
+from inbedder.errors import ModelError
+
+MIN_TORCH_VERSION = "2.10"
+"""The first version of torch whose restricted loader has no known flaw."""
+
+
+def read_pickled_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Read the tensors of a model's pickled files, on the CPU and from the disk as they are used.
+
+    Args:
+        paths: The files.
+
+    Returns:
+        The tensors of all files by name.
+
+    Raises:
+        ModelError: If a file is damaged or holds more than tensors, or torch is older than 2.10.
+    """
+    tensors: dict[str, Tensor] = {}
+    for path in paths:
+        tensors |= _read_file(path)
+    return tensors
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    if TorchVersion(torch.__version__) < MIN_TORCH_VERSION:
+        raise ModelError(
+            f"{path} is a pickle, and the loader of torch {torch.__version__} can be attacked by one (CVE-2026-24747). Update "
+            f"torch to {MIN_TORCH_VERSION} or later, or choose a checkpoint in safetensors."
+        )
+    try:
+        with path.open("rb") as file:
+            is_zip = file.read(4) == b"PK\x03\x04"  # only this form can be read from the disk as it is used
+        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+    except Exception as error:  # a damaged file can raise anything
+        if isinstance(error, MemoryError):
+            raise
+        raise ModelError(
+            f"torch refuses to read {path}: {_describe_refusal(error)} inbedder reads a pickle only through torch's restricted "
+            "loader, which builds tensors and runs no code. The file is damaged, or holds more than weights: download it again, "
+            "or choose a checkpoint in safetensors."
+        ) from error
+    if not isinstance(tensors, dict) or not all(_is_entry(name, tensor) for name, tensor in tensors.items()):
+        raise ModelError(
+            f"{path} is not a table of tensors by name, so it is no model's weights. Choose the file that save_pretrained wrote."
+        )
+    return dict(tensors)
+
+
+def _is_entry(name: object, tensor: object) -> bool:
+    """Return whether an entry is a tensor with values in memory and its name."""
+    has_values = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.device.type == "cpu"
+    return isinstance(name, str) and has_values
+
+
+def _describe_refusal(error: Exception) -> str:
+    """Describe why torch refused a file, without its advice to turn the restriction off."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    match = re.search(r"WeightsUnpickler error: (.*?)(?: Please use | Check the documentation |$)", reason)
+    return f"{(match[1] if match else reason.split(' In PyTorch ')[0])[:200].rstrip('. ')}."
