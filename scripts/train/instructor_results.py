@@ -19,7 +19,7 @@ from pathlib import Path
 
 from inbedder_evaluation.results import Cell, load_cells, save_cells
 from inbedder_finetune.contrastive.train_contrastive import load_training_pairs
-from inbedder_finetune.curriculum.data_cube import UNDERFITTING_FILE, record_underfitting
+from inbedder_finetune.contrastive.data_cube import UNDERFITTING_FILE, record_underfitting
 from inbedder_finetune.registry import read_method
 
 RECIPE = Path(__file__).parents[2] / "finetune" / "recipes" / "instructor-minilm.yaml"

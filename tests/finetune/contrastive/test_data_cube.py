@@ -9,7 +9,7 @@ from inbedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive.contrastive_recipe import Curriculum
 from inbedder_finetune.contrastive.train_contrastive import finetune, load_training_pairs, parse_recipe
-from inbedder_finetune.curriculum.data_cube import make_data_cube_batches, measure_margins
+from inbedder_finetune.contrastive.data_cube import make_data_cube_batches, measure_margins
 from tests.conftest import assert_close
 
 
