@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Train an INSTRUCTOR-style model on the bundled base with batches of random rows, of one task, and in Data-CUBE's order, on the same
-# rows, and evaluate it.
+# rows, and evaluate it. The untrained models of the results are measured once and kept.
 #     scripts/train/train_instructor.sh DATA
 # DATA holds the folders qa/ and eval/ of finetune/recipes/instructor-minilm.yaml. Models go to runs/instructor, results to
 # finetune/results. A rerun keeps finished models.
@@ -36,7 +36,7 @@ ln -sfn "$(realpath "$data/eval")" $runs/eval
 
 models=()
 for seed in 0 1 2; do
-    for order in random task data-cube; do
+    for order in task data-cube random; do
         output=$runs/$order-$seed
         changes=(--set data.folder=$runs --set training.output=$output --set training.seed=$seed)
         [[ $order != random ]] || changes+=(--set batches=random)
@@ -46,11 +46,7 @@ for seed in 0 1 2; do
     done
 done
 
-# 100 steps of mini.yaml on the same base, if scripts/reproduce/objectives.sh has trained them.
-[ ! -e runs/objectives/both ] || models+=(--model runs/objectives/both)
-
 tasks=()
-for task in stsb sick sts13 titles banking77 IntentEmotion InstructSTSB triplets; do tasks+=(--task $task); done
-inbedder evaluate "${models[@]}" --model mini --baseline all-MiniLM-L6-v2 --data DATA --limit 300 --seeds 1 "${tasks[@]}" \
-    -o $runs/measured.json
-python scripts/train/instructor_results.py $runs finetune/results/instructor.json
+for task in stsb IntentEmotion stackoverflow_titles triplets; do tasks+=(--task $task); done
+inbedder evaluate "${models[@]}" --data DATA --limit 300 --seeds 1 "${tasks[@]}" -o $runs/measured.json
+python scripts/train/instructor_results.py $runs/measured.json finetune/results/instructor.json

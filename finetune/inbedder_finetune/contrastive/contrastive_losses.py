@@ -14,8 +14,8 @@ E(I, x) is the normalized mean of the last states over the tokens of x; the inst
 - ``negatives``: N, as in Data-CUBE's equation 3, which has no L_p; the loss can be below 0
 
 Texts that answer a query are no negatives of it: the sums of row i leave out every text (except p_i in L_q, q_i in L_p) that
-equals q_i or p_i, or that equals the query (L_p) or positive (L_q) of a row with the same query or positive. Passages with several
-questions would otherwise be negatives of their own questions.
+equals q_i or p_i, or that equals the query (L_p) or positive (L_q) of a row with the same query or positive. Otherwise a passage
+with several questions would be a negative of its own questions.
 
 Data-CUBE's mask (equation 9) multiplies the loss of a row by alpha, 0 or 1. A row with alpha 0 is not an anchor, but its query,
 positive and negatives remain in the sums of the other rows. n is still the number of all rows.
@@ -70,9 +70,7 @@ def make_loss(model: Any, temperature: float, denominator: Denominator = "batch"
     return ContrastiveLoss(model) if micro_batch is None else CachedContrastiveLoss(model, mini_batch_size=micro_batch)
 
 
-def compute_loss(
-    embeddings: Sequence[Tensor], labels: Tensor, temperature: float, denominator: Denominator = "batch"
-) -> Tensor:
+def compute_loss(embeddings: Sequence[Tensor], labels: Tensor, temperature: float, denominator: Denominator = "batch") -> Tensor:
     """Compute the loss of a batch.
 
     Args:
@@ -90,33 +88,33 @@ def compute_loss(
     query_texts, positive_texts, document_texts = texts[:, 0], texts[:, 1], texts[:, 1:].T.flatten()
     rows, is_own = len(queries), torch.eye(len(queries), dtype=torch.bool, device=queries.device)
 
-    is_related = _equal(query_texts, query_texts) | _equal(positive_texts, positive_texts)
-    is_answer = _any_row(is_related, _equal(positive_texts, document_texts)) | _equal(query_texts, document_texts)
+    is_related = _match_ids(query_texts, query_texts) | _match_ids(positive_texts, positive_texts)
+    is_answer = _mark_related(is_related, _match_ids(positive_texts, document_texts)) | _match_ids(query_texts, document_texts)
     is_excluded = is_answer | (document_texts == MISSING_TEXT)
     if denominator != "batch":
         is_excluded[:, :rows] = True
     if denominator != "negatives":
         is_excluded[:, :rows] &= ~is_own
-    loss = _contrast(compute_cosines(queries, torch.cat(list(embeddings[1:]))) / temperature, is_excluded)
+    loss = _compute_row_losses(compute_cosines(queries, torch.cat(list(embeddings[1:]))) / temperature, is_excluded)
     if denominator == "negatives":
         loss = loss * ~is_excluded.all(dim=1)
     else:
-        is_question = _any_row(is_related, _equal(query_texts, query_texts)) | _equal(positive_texts, query_texts)
-        loss = loss + _contrast(compute_cosines(positives, queries) / temperature, is_question & ~is_own)
+        is_question = _mark_related(is_related, _match_ids(query_texts, query_texts)) | _match_ids(positive_texts, query_texts)
+        loss = loss + _compute_row_losses(compute_cosines(positives, queries) / temperature, is_question & ~is_own)
     return (anchors * loss).mean()
 
 
-def _equal(first: Tensor, second: Tensor) -> Tensor:
+def _match_ids(first: Tensor, second: Tensor) -> Tensor:
     """Compare all ids of two lists, shape (n, m)."""
     return first[:, None] == second
 
 
-def _any_row(is_related: Tensor, is_equal: Tensor) -> Tensor:
+def _mark_related(is_related: Tensor, is_equal: Tensor) -> Tensor:
     """Mark the texts (m) that equal a text of any row related to row i: shapes (n, n) and (n, m) give (n, m)."""
     return (is_related.float() @ is_equal.float()) > 0
 
 
-def _contrast(scores: Tensor, is_excluded: Tensor) -> Tensor:
+def _compute_row_losses(scores: Tensor, is_excluded: Tensor) -> Tensor:
     """Compute the loss of each row from its scores, whose diagonal is the target: shape (n, m) gives (n,)."""
     return scores.masked_fill(is_excluded, torch.finfo(scores.dtype).min / 2).logsumexp(dim=1) - scores.diagonal()
 

@@ -56,8 +56,8 @@ class PairSource(Section):
     drop_instructions: tuple[str, ...] = ()
     """Skip rows whose query instruction begins with one of these."""
     symmetry: Literal["symmetric", "asymmetric"] | None = None
-    """Keep only rows whose query and positive have the same instruction (symmetric), or different ones (asymmetric); null keeps all
-    (INSTRUCTOR's figure 3)."""
+    """Keep only rows whose query and positive have the same instruction (symmetric), or different ones (asymmetric), as in
+    INSTRUCTOR's figure 3; None keeps all."""
     with_instructions: bool = True
     """Whether texts keep their instructions; without them, the model is trained as a plain encoder (INSTRUCTOR's figure 3)."""
     max_characters: PositiveInt | None = None
@@ -95,7 +95,7 @@ class ContrastiveSchedule(Schedule):
     micro_batch: PositiveInt | None = None
     """Rows per forward pass (GradCache); None takes all rows of the batch, which is faster when they fit into memory."""
     keep_checkpoints: PositiveInt | None = 2
-    """Number of checkpoints that stay in ``output``, the last ones; null keeps all, to evaluate them."""
+    """Number of checkpoints that stay in ``output``, the last ones; None keeps all, to evaluate them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     eval_steps: PositiveInt = 500
@@ -117,12 +117,12 @@ class Curriculum(Section):
     tour: Tour = "annealing"
     """Search for the order of tasks: the paper's "annealing", or "2-opt", which is faster and finds better tours."""
     steps: NonNegativeInt | None = None
-    """Number of swaps that annealing proposes; null is the paper's 2,000,000. For ``tour: annealing`` only."""
+    """Number of swaps that annealing proposes; None is the paper's 2,000,000. For ``tour: annealing`` only."""
     threshold: float | None = None
-    """Margin below which (``direction`` text) or from which (equation) rows are not anchors, only negatives (equation 9). null
+    """Margin below which (``direction`` text) or from which (equation) rows are not anchors, only negatives (equation 9). None
     makes all rows anchors, as the paper gives no value."""
     direction: Literal["text", "equation"] | None = None
-    """Reading of equation 9: "text" masks difficult rows, "equation" masks easy ones; null is text. For a ``threshold`` only."""
+    """Reading of equation 9: "text" masks difficult rows, "equation" masks easy ones; None is text. For a ``threshold`` only."""
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,10 @@ class ContrastiveRecipe(Section):
     batches: Literal["task", "random"] = "task"
     """Rows of a batch: of one "task", or "random" rows of all tasks."""
     curriculum: Curriculum | None = None
-    """Order of the batches; null makes it random."""
+    """Order of the batches; None makes it random."""
     denominator: Denominator = "batch"
-    """Texts in the denominator of the loss: the positives and hard negatives of the "batch" (INSTRUCTOR's equation), the row's positive
-    and all "hard-negatives" (INSTRUCTOR's code), or all hard "negatives" only (Data-CUBE's equation 3)."""
+    """Texts in the denominator of the loss: the positives and hard negatives of the "batch" (INSTRUCTOR's equation), the row's
+    positive and the "hard-negatives" of the batch (INSTRUCTOR's code), or only these "negatives" (Data-CUBE's equation 3)."""
     temperature: PositiveFloat = 0.01
     """Temperature t of the loss."""
     max_length: PositiveInt = 256

@@ -127,9 +127,9 @@ class InstructedCollator:
             rows: Tables with query and positive (each instruction and text), negatives (a list of such), and anchor.
 
         Returns:
-            ``query_input_ids``, ``positive_input_ids``, ``negative_0_input_ids`` and so on, with as many negatives as a row has at
-            most; and ``label``, the labels of ``compute_loss``. A row with fewer negatives repeats its positive, which the loss
-            ignores.
+            ``query_input_ids``, ``positive_input_ids``, ``negative_0_input_ids`` and so on, for the largest number of negatives
+            of a row; and ``label``, the labels of ``compute_loss``. A row with fewer negatives repeats its positive, which the
+            loss ignores.
         """
         count = max(len(row["negatives"]) for row in rows)
         names = ["query", "positive", *(f"negative_{i}" for i in range(count))]

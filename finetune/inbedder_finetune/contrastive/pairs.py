@@ -90,12 +90,12 @@ def read_pairs(source: PairSource, folder: Path | str = ".", *, skip_bad: bool =
             raise RecipeError(
                 f"{source.path}, row {number}: {error}. Correct the row, or set data.skip_bad=true to skip such rows."
             ) from error
-        if _passes_filters(pair, source):
+        if _is_selected(pair, source):
             pairs.append(pair if source.with_instructions else _remove_instructions(pair))
     return pairs
 
 
-def _passes_filters(pair: Pair, source: PairSource) -> bool:
+def _is_selected(pair: Pair, source: PairSource) -> bool:
     if source.max_characters is not None and max(len(pair.query.text), len(pair.text)) > source.max_characters:
         return False
     is_symmetric = pair.query.instruction == pair.positive.instruction
@@ -143,7 +143,7 @@ def _read_medi(records: Iterator[tuple[int, Record]], source: PairSource) -> Ite
 def _parse_negatives(value: Any, *, plain: bool) -> tuple[InstructedText, ...]:
     if value is None or value == [] or value == "":
         return ()
-    is_single = not isinstance(value, list) or (not plain and len(value) == 2 and all(isinstance(part, str) for part in value))
+    is_single = not isinstance(value, list) or (not plain and len(value) == 2 and not any(isinstance(one, list) for one in value))
     return tuple(_parse_text(each, "neg") for each in ([value] if is_single else value))
 
 

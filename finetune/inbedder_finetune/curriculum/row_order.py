@@ -199,9 +199,7 @@ def arrange(
     return [parts[task][turn] for turn in range(rounds) for task in order if turn < len(parts[task])]
 
 
-def sample_batches(
-    task_ids: Sequence[Any] | Array, batch_size: int, *, seed: int | Sequence[int] = 0
-) -> list[list[int]]:
+def sample_batches(task_ids: Sequence[Any] | Array, batch_size: int, *, seed: int | Sequence[int] = 0) -> list[list[int]]:
     """Sample batches of one task in a random order, the baseline of ``arrange`` ("Vanilla" of table 3).
 
     Args:

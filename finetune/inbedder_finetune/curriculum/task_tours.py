@@ -4,8 +4,8 @@ With the ``similarity`` S of m tasks, the value of a tour o is (equation 6, with
 
     S[o_1, o_2] + S[o_2, o_3] + ... + S[o_m-1, o_m] + S[o_m, o_1]
 
-The paper, and so the recipes, search for it by simulated annealing (``annealing``). "2-opt" improves greedy tours from several tasks
-by reversing parts of them until no reversal gains, and takes the best one. It takes less time and finds better tours:
+The paper searches for it by simulated annealing (``annealing``), and so do recipes by default. "2-opt" improves greedy tours from
+several tasks by reversing parts of them until no reversal gains, and takes the best one. It is faster and finds better tours:
 ``finetune/results/tours.json``, written by ``scripts/bench/compare_tours.py``, compares both with the optimum.
 """
 

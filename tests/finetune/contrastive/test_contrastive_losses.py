@@ -31,12 +31,12 @@ def compute_expected_loss(embeddings, denominator, excluded=(), excluded_queries
 
     total = 0.0
     for i in range(rows):
-        own = score((i, 0), (i, 1))
+        own_score = score((i, 0), (i, 1))
         negatives = [(j, column) for j in range(rows) for column in range(2, columns)]
         positives = {"batch": [(j, 1) for j in range(rows)], "hard-negatives": [(i, 1)], "negatives": []}[denominator]
-        total -= math.log(own / sum(score((i, 0), text) for text in positives + negatives if (i, text) not in excluded))
+        total -= math.log(own_score / sum(score((i, 0), text) for text in positives + negatives if (i, text) not in excluded))
         if denominator != "negatives":
-            total -= math.log(own / sum(score((j, 0), (i, 1)) for j in range(rows) if (i, j) not in excluded_queries))
+            total -= math.log(own_score / sum(score((j, 0), (i, 1)) for j in range(rows) if (i, j) not in excluded_queries))
     return total / rows
 
 

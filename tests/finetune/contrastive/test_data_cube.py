@@ -8,8 +8,8 @@ import pytest
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive.contrastive_recipe import Curriculum
-from inbedder_finetune.contrastive.train_contrastive import finetune, load_training_pairs, parse_recipe
 from inbedder_finetune.contrastive.data_cube import make_data_cube_batches, measure_margins
+from inbedder_finetune.contrastive.train_contrastive import finetune, load_training_pairs, parse_recipe
 from tests.conftest import assert_close
 
 
@@ -77,7 +77,9 @@ def test_masked_rows_stay_in_batches_that_hold_an_anchor(make_model, folder):
     all_batches, _ = make_data_cube_batches(pairs, Curriculum(model=name, tour="2-opt"), 3, seed=0)
     masks = []
     for direction in ("text", "equation"):
-        batches, anchors = make_data_cube_batches(pairs, Curriculum(model=name, tour="2-opt", threshold=middle, direction=direction), 3, 0)
+        batches, anchors = make_data_cube_batches(
+            pairs, Curriculum(model=name, tour="2-opt", threshold=middle, direction=direction), 3, 0
+        )
         assert batches == [batch for batch in all_batches if any(anchors[row] for row in batch)]
         assert {row for row, is_anchor in enumerate(anchors) if is_anchor} <= {row for batch in batches for row in batch}
         assert any(not anchors[row] for batch in batches for row in batch)

@@ -151,6 +151,6 @@ def test_rows_are_filtered_by_their_instructions(tmp_path):
 
 
 def test_a_number_is_read_as_text(tmp_path):
-    rows = [{**GOOD, "pos": ["P: ", 7], "neg": [["P: ", 0.5]]}]
+    rows = [{**GOOD, "pos": ["P: ", 7], "neg": ["P: ", 0.5]}]
     (pair,) = read_pairs(PairSource(write(tmp_path, rows)), tmp_path)
     assert (pair.positive.text, pair.negatives[0].text) == ("7", "0.5")
