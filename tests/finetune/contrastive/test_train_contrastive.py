@@ -193,6 +193,18 @@ def test_batches_of_one_row_without_negatives_train_nothing(make_model, pairs):
     assert not (pairs / "out" / "README.md").exists()
 
 
+def test_random_batches_mix_rows_with_and_without_negatives(make_model, pairs):
+    rows = [{"instruction": f"What number {i}?", "input": f"Number {i} came"} for i in range(4)]
+    (pairs / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"sources": ["pairs.jsonl", {"path": "qa.jsonl", "format": "qa"}]}
+    training = {"max_steps": 6, "save_steps": 2, "keep_checkpoints": None}
+    folder = finetune(
+        make_recipe(make_model("headless-bert"), pairs, pairs / "out", data=data, training=training, batches="random")
+    )
+    assert len(losses(folder)) == 6
+    assert sorted(path.name for path in folder.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+
+
 def test_held_out_rows_are_evaluated(make_model, pairs):
     recipe = make_recipe(
         make_model("headless-bert"), pairs, pairs / "out", data={"held_out": 4}, training={"eval_steps": 6, "max_steps": 6}
@@ -240,6 +252,20 @@ def test_the_papers_settings_are_the_defaults():
     recipe = parse_recipe({"data": {"sources": ["a.jsonl"]}})
     assert (recipe.temperature, recipe.training.learning_rate, recipe.training.warmup) == (0.01, 2e-5, 0.1)
     assert recipe.model == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize("name", ["instructor-base", "instructor-large", "instructor-xl", "data-cube"])
+def test_published_recipes_have_the_papers_settings(name):
+    recipe = read_method(name)[1]
+    training = recipe.training
+    assert (recipe.temperature, training.learning_rate, training.warmup, recipe.max_length) == (0.01, 2e-5, 0.1, 512)
+    if name == "data-cube":
+        assert (recipe.model, recipe.denominator, training.batch_size) == ("hkunlp/instructor-large", "negatives", 64)
+        assert (recipe.curriculum.model, recipe.curriculum.tour) == ("hkunlp/instructor-large", "annealing")
+        assert (recipe.curriculum.steps, training.max_steps) == (None, None)
+    else:
+        assert recipe.model == f"sentence-transformers/gtr-t5-{name.removeprefix('instructor-')}"
+        assert (recipe.denominator, training.batch_size, training.max_steps) == ("hard-negatives", 4, 20_000)
 
 
 def test_a_model_that_does_not_fit_is_named(make_model, pairs, monkeypatch):
