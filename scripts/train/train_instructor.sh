@@ -35,8 +35,8 @@ ln -sfn "$(realpath "$data/qa")" $runs/qa
 ln -sfn "$(realpath "$data/eval")" $runs/eval
 
 models=()
-for seed in 0 1 2; do
-    for order in task data-cube random; do
+for order in task data-cube random; do
+    for seed in 0 1 2; do
         output=$runs/$order-$seed
         changes=(--set data.folder=$runs --set training.output=$output --set training.seed=$seed)
         [[ $order != random ]] || changes+=(--set batches=random)
