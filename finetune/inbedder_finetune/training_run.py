@@ -32,6 +32,7 @@ RESUMABLE_SETTINGS = (
     "save_steps",
     "log_steps",
     "eval_steps",
+    "keep_checkpoints",
     "report_to",
     "fsdp",
     "gradient_checkpointing",

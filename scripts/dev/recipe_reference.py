@@ -28,7 +28,7 @@ RECIPES = {
         AnsweringRecipe,
         "A language model learns to answer in a few content words. A recipe need not name this method.",
     ),
-    "contrastive": (ContrastiveRecipe, "An instructed encoder learns as INSTRUCTOR does, in a drawn order or Data-CUBE's."),
+    "contrastive": (ContrastiveRecipe, "An instructed encoder learns as INSTRUCTOR does, in a random order or Data-CUBE's."),
     "conditional": (ConditionalRecipe, "An encoder learns how alike two sentences are under a condition (C-STS)."),
 }
 HEAD = """\

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Train an INSTRUCTOR-style model on the bundled base in a random order and in Data-CUBE's, on the same rows, and evaluate it.
+# Train an INSTRUCTOR-style model on the bundled base with batches of random rows, of one task, and in Data-CUBE's order, on the same
+# rows, and evaluate it. The untrained models of the results are measured once and kept.
 #     scripts/train/train_instructor.sh DATA
 # DATA holds the folders qa/ and eval/ of finetune/recipes/instructor-minilm.yaml. Models go to runs/instructor, results to
 # finetune/results. A rerun keeps finished models.
@@ -33,24 +34,19 @@ PYTHON
 ln -sfn "$(realpath "$data/qa")" $runs/qa
 ln -sfn "$(realpath "$data/eval")" $runs/eval
 
-# 85 steps with three seeds; one seed at a lower learning rate, for 85 steps and for twice as many.
 models=()
-for run in drawn-{0,1,2} data-cube-{0,1,2} drawn-2e-5-0 data-cube-2e-5-0 drawn-longer-0 data-cube-longer-0; do
-    output=$runs/$run
-    changes=(--set data.folder=$runs --set training.output=$output --set training.seed=${run##*-})
-    [[ $run = drawn* ]] || changes+=(--set 'curriculum={}')
-    [[ $run != *2e-5* ]] || changes+=(--set training.learning_rate=2.0e-5)
-    [[ $run != *longer* ]] || changes+=(--set training.learning_rate=2.0e-5 --set training.epochs=2)
-    [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
-    models+=(--model $output)
+for order in task data-cube random; do
+    for seed in 0 1 2; do
+        output=$runs/$order-$seed
+        changes=(--set data.folder=$runs --set training.output=$output --set training.seed=$seed)
+        [[ $order != random ]] || changes+=(--set batches=random)
+        [[ $order != data-cube ]] || changes+=(--set 'curriculum={}')
+        [ -e $output/modules.json ] || inbedder finetune finetune/recipes/instructor-minilm.yaml "${changes[@]}"
+        models+=(--model $output)
+    done
 done
 
-# 100 steps of mini.yaml on the same base, if scripts/reproduce/objectives.sh has trained them.
-[ ! -e runs/objectives/both ] || models+=(--model runs/objectives/both)
-
 tasks=()
-for task in stsb sick sts13 titles banking77 IntentEmotion InstructSTSB triplets; do tasks+=(--task $task); done
-inbedder evaluate "${models[@]}" --model mini --baseline all-MiniLM-L6-v2 --data DATA --limit 300 --seeds 1 "${tasks[@]}" \
-    -o $runs/measured.json
-python scripts/train/instructor_results.py $runs finetune/results/instructor.json
-python -m inbedder_evaluation.sweeps gibberish --model $runs/data-cube-0 --model $runs/drawn-0 --data DATA -o $runs/gibberish.json
+for task in stsb IntentEmotion stackoverflow_titles triplets; do tasks+=(--task $task); done
+inbedder evaluate "${models[@]}" --data DATA --limit 300 --seeds 1 "${tasks[@]}" -o $runs/measured.json
+python scripts/train/instructor_results.py $runs/measured.json finetune/results/instructor.json

@@ -8,7 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from inbedder.errors import RecipeError
 from inbedder.options import BASE_NAME
+from inbedder_finetune.contrastive.contrastive_losses import Denominator
+from inbedder_finetune.curriculum.task_tours import Tour
 from inbedder_finetune.recipe import (
     SHARED_TABLES,
     Lora,
@@ -50,6 +53,13 @@ class PairSource(Section):
     """Keep only rows whose columns hold these values, such as ``{split: train}``."""
     drop_flags: tuple[str, ...] = ()
     """Skip rows whose column ``flags`` holds one of these."""
+    drop_instructions: tuple[str, ...] = ()
+    """Skip rows whose query instruction begins with one of these."""
+    symmetry: Literal["symmetric", "asymmetric"] | None = None
+    """Keep only rows whose query and positive have the same instruction (symmetric), or different ones (asymmetric), as in
+    INSTRUCTOR's figure 3; None keeps all."""
+    with_instructions: bool = True
+    """Whether texts keep their instructions; without them, the model is trained as a plain encoder (INSTRUCTOR's figure 3)."""
     max_characters: PositiveInt | None = None
     """Skip rows with a longer query or positive."""
     licence: str | None = None
@@ -81,9 +91,11 @@ class ContrastiveSchedule(Schedule):
 
     output: UserPath = "runs/contrastive"
     batch_size: Annotated[int, Field(ge=2)] = 64
-    """Maximum number of rows per batch, which all belong to one task; the other rows of the batch are a row's negatives."""
+    """Maximum number of rows per batch; the other rows of the batch are a row's negatives (``denominator``)."""
     micro_batch: PositiveInt | None = None
     """Rows per forward pass (GradCache); None takes all rows of the batch, which is faster when they fit into memory."""
+    keep_checkpoints: PositiveInt | None = 2
+    """Number of checkpoints that stay in ``output``, the last ones; None keeps all, to evaluate them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     eval_steps: PositiveInt = 500
@@ -102,15 +114,15 @@ class Curriculum(Section):
     """Trained model that measures tasks and margins: hub id, folder, or the bundled base."""
     sample: PositiveInt = 100
     """Maximum number of queries whose mean is the vector of a task."""
-    tour: Literal["2-opt", "annealing"] = "2-opt"
-    """Search for the order of tasks: "2-opt", or the paper's "annealing", which is slower and finds worse tours."""
-    steps: NonNegativeInt = 2_000_000
-    """Number of swaps that annealing proposes."""
+    tour: Tour = "annealing"
+    """Search for the order of tasks: the paper's "annealing", or "2-opt", which is faster and finds better tours."""
+    steps: NonNegativeInt | None = None
+    """Number of swaps that annealing proposes; None is the paper's 2,000,000. For ``tour: annealing`` only."""
     threshold: float | None = None
     """Margin below which (``direction`` text) or from which (equation) rows are not anchors, only negatives (equation 9). None
-    makes all rows anchors."""
-    direction: Literal["text", "equation"] = "text"
-    """Reading of equation 9: "text" masks difficult rows, "equation" masks easy ones."""
+    makes all rows anchors, as the paper gives no value."""
+    direction: Literal["text", "equation"] | None = None
+    """Reading of equation 9: "text" masks difficult rows, "equation" masks easy ones; None is text. For a ``threshold`` only."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +137,13 @@ class ContrastiveRecipe(Section):
     """Training settings."""
     lora: Lora | None = None
     """Adapters, which are merged into the result; None trains all weights."""
+    batches: Literal["task", "random"] = "task"
+    """Rows of a batch: of one "task", or "random" rows of all tasks."""
     curriculum: Curriculum | None = None
     """Order of the batches; None makes it random."""
+    denominator: Denominator = "batch"
+    """Texts in the denominator of the loss: the positives and hard negatives of the "batch" (INSTRUCTOR's equation), the row's
+    positive and the "hard-negatives" of the batch (INSTRUCTOR's code), or only these "negatives" (Data-CUBE's equation 3)."""
     temperature: PositiveFloat = 0.01
     """Temperature t of the loss."""
     max_length: PositiveInt = 256
@@ -143,7 +160,7 @@ def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
         The recipe.
 
     Raises:
-        RecipeError: When a setting is unknown, missing or out of range.
+        RecipeError: When a setting is unknown, missing, out of range or without effect.
 
     Example:
         >>> parse_recipe({"data": {"sources": ["pairs.jsonl"]}}).temperature
@@ -151,4 +168,25 @@ def parse_recipe(values: Mapping[str, Any]) -> ContrastiveRecipe:
     """
     settings = {key: value for key, value in values.items() if key not in SHARED_TABLES}
     settings["data"] = expand_sources(settings.get("data"), values)
-    return validate_settings(ContrastiveRecipe, settings)
+    recipe = validate_settings(ContrastiveRecipe, settings)
+    _check_curriculum(recipe)
+    if recipe.denominator != "batch" and (
+        source := next((source for source in recipe.data.sources if not source.negative_count), None)
+    ):
+        raise RecipeError(
+            f"denominator={recipe.denominator} needs hard negatives, and {source.path} has none: set denominator=batch, or the "
+            "source's negatives."
+        )
+    return recipe
+
+
+def _check_curriculum(recipe: ContrastiveRecipe) -> None:
+    curriculum = recipe.curriculum
+    if curriculum is None:
+        return
+    if recipe.batches == "random":
+        raise RecipeError("curriculum orders batches of one task: set batches=task, or curriculum=null.")
+    if curriculum.steps is not None and not (curriculum.tasks and curriculum.tour == "annealing"):
+        raise RecipeError("curriculum.steps has no effect without annealing: remove it, or set curriculum.tour=annealing.")
+    if curriculum.direction is not None and curriculum.threshold is None:
+        raise RecipeError("curriculum.direction has no effect without curriculum.threshold: set both, or neither.")

@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with batches of one task in a reproducible order."""
+"""sentence-transformers' trainer with batches in a reproducible order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from inbedder_finetune.checked_trainer import CheckedTrainer
 from inbedder_finetune.contrastive.contrastive_losses import make_loss
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe
 from inbedder_finetune.contrastive.instructed_texts import InstructedCollator
-from inbedder_finetune.contrastive.task_batches import TaskBatchSampler
+from inbedder_finetune.contrastive.pair_batches import PairBatchSampler
 from inbedder_finetune.preflight import uses_bf16
 from inbedder_finetune.training_run import make_training_arguments
 
@@ -21,6 +21,7 @@ def _make_training_arguments(recipe: ContrastiveRecipe, evaluates: bool) -> Any:
         SentenceTransformerTrainingArguments,
         training,
         bf16=uses_bf16(training.bf16),
+        save_total_limit=training.keep_checkpoints,
         gradient_checkpointing=training.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if training.gradient_checkpointing else None,
         eval_strategy="steps" if evaluates else "no",
@@ -29,7 +30,7 @@ def _make_training_arguments(recipe: ContrastiveRecipe, evaluates: bool) -> Any:
 
 
 def make_trainer(
-    model: Any, train_batches: TaskBatchSampler, held_out_batches: TaskBatchSampler | None, recipe: ContrastiveRecipe
+    model: Any, train_batches: PairBatchSampler, held_out_batches: PairBatchSampler | None, recipe: ContrastiveRecipe
 ) -> Any:
     """Make the trainer of a run.
 
@@ -46,9 +47,9 @@ def make_trainer(
     from sentence_transformers import SentenceTransformerTrainer
 
     class ContrastiveTrainer(CheckedTrainer, SentenceTransformerTrainer):  # type: ignore[misc]
-        """sentence-transformers' trainer with batches of one task, which saves no pickles."""
+        """sentence-transformers' trainer with reproducible batches, which saves no pickles."""
 
-        def get_batch_sampler(self, dataset: Any, *_args: Any, **_settings: Any) -> TaskBatchSampler | None:
+        def get_batch_sampler(self, dataset: Any, *_args: Any, **_settings: Any) -> PairBatchSampler | None:
             """Get the batches of the training rows or the held-out rows."""
             return held_out_batches if dataset is self.eval_dataset else train_batches
 
@@ -63,21 +64,22 @@ def make_trainer(
         def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
             self.model.save_pretrained(output_dir or self.args.output_dir, create_model_card=False)
 
-    def make_dataset(batches: TaskBatchSampler) -> Any:
+    def make_dataset(batches: PairBatchSampler) -> Any:
         rows = batches.pairs
-        columns: dict[str, list[Any]] = {
-            "query": [list(row.query) for row in rows],
-            "positive": [list(row.positive) for row in rows],
-        }
-        if not all(row.is_anchor for row in rows):
-            columns["anchor"] = [row.is_anchor for row in rows]
-        return Dataset.from_dict({**columns, "negatives": [[list(negative) for negative in row.negatives] for row in rows]})
+        return Dataset.from_dict(
+            {
+                "query": [list(row.query) for row in rows],
+                "positive": [list(row.positive) for row in rows],
+                "negatives": [[list(negative) for negative in row.negatives] for row in rows],
+                "anchor": [row.is_anchor for row in rows],
+            }
+        )
 
     return ContrastiveTrainer(
         model=model,
         args=_make_training_arguments(recipe, held_out_batches is not None),
         train_dataset=make_dataset(train_batches),
         eval_dataset=make_dataset(held_out_batches) if held_out_batches else None,
-        loss=make_loss(model, recipe.temperature, recipe.training.micro_batch),
+        loss=make_loss(model, recipe.temperature, recipe.denominator, recipe.training.micro_batch),
         data_collator=InstructedCollator(model.tokenizer, recipe.max_length),
     )

@@ -21,6 +21,7 @@ from inbedder.errors import InputError, RecipeError
 from inbedder.prompting.batching import pad
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer
+from inbedder_finetune.contrastive.contrastive_losses import MISSING_TEXT
 from inbedder_finetune.contrastive.pairs import InstructedText
 
 if TYPE_CHECKING:
@@ -123,17 +124,28 @@ class InstructedCollator:
         """Tokenize rows.
 
         Args:
-            rows: Tables with query and positive (each instruction and text), negatives (a list of such), and perhaps anchor.
+            rows: Tables with query and positive (each instruction and text), negatives (a list of such), and anchor.
 
         Returns:
-            ``query_input_ids``, ``positive_input_ids``, ``negative_0_input_ids`` and so on, with as many negatives as every row
-            has; and ``label``, 1 for anchors, when rows have the column anchor.
+            ``query_input_ids``, ``positive_input_ids``, ``negative_0_input_ids`` and so on, for the largest number of negatives
+            of a row; and ``label``, the labels of ``compute_loss``. A row with fewer negatives repeats its positive, which the
+            loss ignores.
         """
-        columns = {name: [InstructedText(*row[name]) for row in rows] for name in ("query", "positive")}
-        for i in range(min(len(row["negatives"]) for row in rows)):
-            columns[f"negative_{i}"] = [InstructedText(*row["negatives"][i]) for row in rows]
-        batch = {"label": torch.tensor([float(row["anchor"]) for row in rows])} if "anchor" in rows[0] else {}
-        for name, texts in columns.items():
-            for key, values in tokenize_texts(self.prompt_tokenizer, texts).items():
+        count = max(len(row["negatives"]) for row in rows)
+        names = ["query", "positive", *(f"negative_{i}" for i in range(count))]
+        texts = [[row["query"], row["positive"], *row["negatives"]] for row in rows]
+        numbers: dict[str, int] = {}
+        ids = [[numbers.setdefault(text, len(numbers)) for _, text in row_texts] for row_texts in texts]
+        batch = {
+            "label": torch.tensor(
+                [
+                    [int(row["anchor"]), *row_ids, *[MISSING_TEXT] * (len(names) - len(row_ids))]
+                    for row, row_ids in zip(rows, ids, strict=True)
+                ]
+            )
+        }
+        for i, name in enumerate(names):
+            column = [InstructedText(*row_texts[i if i < len(row_texts) else 1]) for row_texts in texts]
+            for key, values in tokenize_texts(self.prompt_tokenizer, column).items():
                 batch[f"{name}_{key}"] = values
         return batch

@@ -5,7 +5,8 @@ A row of MEDI (INSTRUCTOR paper, section 2.3) holds a query, a positive (``pos``
 
     {"query": ["Represent the question for retrieval: ", "Who sings Love Story?"], "pos": [...], "neg": [...], "task_id": 0}
 
-The authors' json is a list of such rows; later versions have task_name. In our jsonl a text without an instruction may be a plain
+The authors' json is a list of such rows; later versions have task_name. Some of its texts are numbers, which their code and ours
+read as text. In our jsonl a text without an instruction may be a plain
 string, ``neg`` may be a list of negatives, and a task may have a name. When ``pos`` is a plain string, a list of strings as
 ``neg`` means several negatives.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ class Pair:
     negatives: tuple[InstructedText, ...]
     """The hard negatives y-."""
     task: str
-    """Name of the task, unique across files; a batch holds one task."""
+    """Name of the task, unique across files."""
     source: str
     """Name of the file."""
     is_anchor: bool = True
@@ -82,18 +83,30 @@ def read_pairs(source: PairSource, folder: Path | str = ".", *, skip_bad: bool =
             if len(pair.negatives) < source.negative_count:
                 raise ValueError(_describe_missing_negatives(pair, source))
             if len(pair.negatives) > source.negative_count:
-                pair = Pair(
-                    pair.query, pair.positive, tuple(rng.sample(pair.negatives, source.negative_count)), pair.task, pair.source
-                )
+                pair = replace(pair, negatives=tuple(rng.sample(pair.negatives, source.negative_count)))
         except ValueError as error:
             if skip_bad:
                 continue
             raise RecipeError(
                 f"{source.path}, row {number}: {error}. Correct the row, or set data.skip_bad=true to skip such rows."
             ) from error
-        if source.max_characters is None or max(len(pair.query.text), len(pair.text)) <= source.max_characters:
-            pairs.append(pair)
+        if _is_selected(pair, source):
+            pairs.append(pair if source.with_instructions else _remove_instructions(pair))
     return pairs
+
+
+def _is_selected(pair: Pair, source: PairSource) -> bool:
+    if source.max_characters is not None and max(len(pair.query.text), len(pair.text)) > source.max_characters:
+        return False
+    is_symmetric = pair.query.instruction == pair.positive.instruction
+    if source.symmetry is not None and is_symmetric != (source.symmetry == "symmetric"):
+        return False
+    return not pair.query.instruction.startswith(source.drop_instructions)
+
+
+def _remove_instructions(pair: Pair) -> Pair:
+    query, positive, *negatives = (InstructedText("", one.text) for one in (pair.query, pair.positive, *pair.negatives))
+    return replace(pair, query=query, positive=positive, negatives=tuple(negatives))
 
 
 def _describe_missing_negatives(pair: Pair, source: PairSource) -> str:
@@ -130,7 +143,7 @@ def _read_medi(records: Iterator[tuple[int, Record]], source: PairSource) -> Ite
 def _parse_negatives(value: Any, *, plain: bool) -> tuple[InstructedText, ...]:
     if value is None or value == [] or value == "":
         return ()
-    is_single = not isinstance(value, list) or (not plain and len(value) == 2 and all(isinstance(part, str) for part in value))
+    is_single = not isinstance(value, list) or (not plain and len(value) == 2 and not any(isinstance(one, list) for one in value))
     return tuple(_parse_text(each, "neg") for each in ([value] if is_single else value))
 
 
@@ -138,6 +151,8 @@ def _parse_text(value: Any, key: str) -> InstructedText:
     if value is None:
         raise ValueError(f"has no {key}; each row has query, pos and neg as [instruction, text], and task_id")
     parts = ["", value] if isinstance(value, str) else value
+    if isinstance(parts, list) and len(parts) == 2 and isinstance(parts[1], (int, float)):
+        parts = [parts[0], str(parts[1])]
     if not isinstance(parts, (list, tuple)) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
         raise ValueError(f"{key} must be [instruction, text] or a text, not {str(value)[:60]!r}")
     instruction, text = parts
@@ -213,7 +228,7 @@ def load_pairs(data: PairData, seed: int = 0) -> list[Pair]:
             source_pairs = [source_pairs[row] for rows in tasks.values() for row in _sample_rows(rows, source.task_cap, rng)]
         source_pairs = _sample_rows(source_pairs, source.cap, rng)
         if not source_pairs:
-            raise RecipeError(f"No row of {source.path} is left. Check its format, keep, drop_flags, labels and lengths.")
+            raise RecipeError(f"No row of {source.path} is left. Check its format, filters, labels and lengths.")
         pairs += source_pairs
     return pairs
 

@@ -23,6 +23,7 @@ from inbedder.models.checksums import write_checksums
 from inbedder_finetune.answering.qa_rows import hold_out
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe, parse_recipe
 from inbedder_finetune.contrastive.contrastive_trainer import make_trainer
+from inbedder_finetune.contrastive.data_cube import make_data_cube_batches, record_underfitting
 from inbedder_finetune.contrastive.instructed_texts import (
     UNPOOLED_MASK,
     check_instructions,
@@ -30,9 +31,8 @@ from inbedder_finetune.contrastive.instructed_texts import (
     skip_instructions,
     tokenize_texts,
 )
+from inbedder_finetune.contrastive.pair_batches import PairBatchSampler
 from inbedder_finetune.contrastive.pairs import Pair, load_pairs
-from inbedder_finetune.contrastive.task_batches import TaskBatchSampler
-from inbedder_finetune.curriculum.data_cube import make_data_cube_batches, record_underfitting
 from inbedder_finetune.model_card import render_card, save_curve
 from inbedder_finetune.preflight import check_disk_space, count_processes
 from inbedder_finetune.training_run import describe_run, find_checkpoint, make_lora_config, record_run, train
@@ -112,7 +112,7 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     Args:
         recipe: Model, data and schedule.
         batches: Indices into ``load_training_pairs(recipe)[0]`` of each batch, all of one task, in the order of every epoch. None
-            makes batches of one task, in Data-CUBE's order if the recipe has a curriculum, in a random order otherwise.
+            makes the recipe's batches, in Data-CUBE's order if it has a curriculum, in a random order otherwise.
 
     Returns:
         Folder of the result, a sentence-transformers model, with a model card and the loss curve.
@@ -135,8 +135,9 @@ def finetune(recipe: ContrastiveRecipe, batches: Sequence[Sequence[int]] | None 
     run = describe_run(recipe, **order)
     checkpoint = find_checkpoint(output, run, resume=recipe.training.resume)
     set_seed(recipe.training.seed)
-    train_batches = TaskBatchSampler(train_pairs, size, seed, batches)
-    held_out_batches = TaskBatchSampler(held_out_pairs, size, seed) if held_out_pairs else None
+    mixes_tasks = recipe.batches == "random"
+    train_batches = PairBatchSampler(train_pairs, size, seed, mixes_tasks=mixes_tasks, batches=batches)
+    held_out_batches = PairBatchSampler(held_out_pairs, size, seed, mixes_tasks=mixes_tasks) if held_out_pairs else None
     model = load_encoder(recipe)
     check_instructions(
         make_prompt_tokenizer(model.tokenizer, recipe.max_length), _list_instructions([*train_pairs, *held_out_pairs])

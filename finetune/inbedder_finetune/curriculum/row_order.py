@@ -21,7 +21,7 @@ from inbedder.encoding.reencode import embed_sentences
 from inbedder.errors import InputError
 from inbedder.options import BASE_NAME
 from inbedder.vectors import normalize_vectors
-from inbedder_finetune.curriculum.task_tours import Floats, order_tasks
+from inbedder_finetune.curriculum.task_tours import ANNEALING_STEPS, Floats, Tour, order_tasks
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -149,24 +149,22 @@ def arrange(
     *,
     seed: int = 0,
     keep: Sequence[bool] | Array | None = None,
-    drop_last: bool = False,
-    tour: str = "2-opt",
-    steps: int = 2_000_000,
+    tour: Tour = "2-opt",
+    steps: int = ANNEALING_STEPS,
 ) -> list[list[int]]:
     """Arrange the rows of one epoch in batches (algorithm 1, lines 1 to 25, until all tasks are used up).
 
-    Every kept row occurs once. The last batch of a task may be short; it holds the most difficult rows. Later rounds skip tasks
-    without batches left.
+    Every kept row occurs once. The rows of a task are spread evenly over as few batches as possible, of which the last holds the
+    most difficult ones. Later rounds skip tasks without batches left.
 
     Args:
         task_ids: Task of each row, shape (n,).
         margins: phi of each row, shape (n,); None orders rows at random ("w/o Inst" of table 3).
         task_vectors: Shape (m, d), with tasks in the order of ``np.unique(task_ids)``; None orders tasks at random ("w/o Task").
-        batch_size: Rows per batch.
+        batch_size: Maximum number of rows per batch.
         seed: Seed of the tour, of rows with equal margins, and of random orders.
         keep: Rows to keep, shape (n,); None keeps all.
-        drop_last: Whether to drop short batches.
-        tour: Search for the order of tasks: "2-opt" or "annealing".
+        tour: Search for the order of tasks: "2-opt", or "annealing" as in the paper.
         steps: Number of swaps that annealing proposes.
 
     Returns:
@@ -196,21 +194,18 @@ def arrange(
         raise InputError(f"{len(names)} tasks need {len(names)} task vectors, not {len(task_vectors)}.")
     else:
         order = order_tasks(compute_task_similarity(task_vectors), method=tour, steps=steps, seed=seed)
-    parts = [_split_batches(rows, batch_size, drop_last) for rows in shuffled]
+    parts = [_split_batches(rows, batch_size) for rows in shuffled]
     rounds = max((len(part) for part in parts), default=0)
     return [parts[task][turn] for turn in range(rounds) for task in order if turn < len(parts[task])]
 
 
-def sample_batches(
-    task_ids: Sequence[Any] | Array, batch_size: int, *, seed: int = 0, drop_last: bool = False
-) -> list[list[int]]:
+def sample_batches(task_ids: Sequence[Any] | Array, batch_size: int, *, seed: int | Sequence[int] = 0) -> list[list[int]]:
     """Sample batches of one task in a random order, the baseline of ``arrange`` ("Vanilla" of table 3).
 
     Args:
-        task_ids: Task of each row, shape (n,).
-        batch_size: Rows per batch.
+        task_ids: Task of each row, shape (n,); equal ids for all rows mix the tasks.
+        batch_size: Maximum number of rows per batch.
         seed: Random seed.
-        drop_last: Whether to drop short batches.
 
     Returns:
         Row indices of each batch, with as many batches of each length as ``arrange`` returns.
@@ -220,7 +215,7 @@ def sample_batches(
     """
     rng = np.random.default_rng(seed)
     _, rows_by_task = _group_rows(task_ids, len(task_ids))
-    batches = [batch for rows in rows_by_task for batch in _split_batches(rng.permutation(rows), batch_size, drop_last)]
+    batches = [batch for rows in rows_by_task for batch in _split_batches(rng.permutation(rows), batch_size)]
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
@@ -260,11 +255,16 @@ def _group_rows(task_ids: Sequence[Any] | Array, rows: int) -> tuple[Array, list
     return names, rows_by_task
 
 
-def _split_batches(rows: Array, batch_size: int, drop_last: bool) -> list[list[int]]:
+def count_batches(rows: int, batch_size: int) -> int:
+    """Count the batches that hold the rows of a task."""
     if batch_size < 1:
         raise InputError(f"batch_size must be 1 or more, not {batch_size}.")
-    batches = [rows[start : start + batch_size].tolist() for start in range(0, len(rows), batch_size)]
-    return batches[:-1] if drop_last and len(rows) % batch_size else batches
+    return -(-rows // batch_size)
+
+
+def _split_batches(rows: Array, batch_size: int) -> list[list[int]]:
+    count = count_batches(len(rows), batch_size)
+    return [batch.tolist() for batch in np.array_split(rows, count)] if count else []
 
 
 def _check_margins(margins: Sequence[float] | Array, rows: int) -> Floats:

@@ -4,8 +4,8 @@ With the ``similarity`` S of m tasks, the value of a tour o is (equation 6, with
 
     S[o_1, o_2] + S[o_2, o_3] + ... + S[o_m-1, o_m] + S[o_m, o_1]
 
-The best tour is searched by 2-opt: greedy tours from several tasks are improved by reversing parts of them until no reversal
-gains, and the best one is taken. The paper uses simulated annealing (``annealing``), which takes longer and finds worse tours:
+The paper searches for it by simulated annealing (``annealing``), and so do recipes by default. "2-opt" improves greedy tours from
+several tasks by reversing parts of them until no reversal gains, and takes the best one. It is faster and finds better tours:
 ``finetune/results/tours.json``, written by ``scripts/bench/compare_tours.py``, compares both with the optimum.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,16 +21,17 @@ from inbedder.errors import InputError
 from inbedder_finetune.curriculum.annealing import anneal
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+Tour = Literal["annealing", "2-opt"]
 
 MAX_STARTS = 20
 """Maximum number of greedy tours that 2-opt improves."""
-MAX_STEPS_PER_TASK = 50_000
-"""Maximum number of annealing steps per task: fewer than 40 tasks take fewer than 2 million steps."""
+ANNEALING_STEPS = 2_000_000
+"""Number of swaps that annealing proposes in the paper (section 5.1)."""
 RELATIVE_TOLERANCE = 1e-12
 """Gains up to this share of the largest similarity count as rounding errors."""
 
 
-def order_tasks(similarity: Floats, *, method: str = "2-opt", steps: int = 2_000_000, seed: int = 0) -> list[int]:
+def order_tasks(similarity: Floats, *, method: Tour = "2-opt", steps: int = ANNEALING_STEPS, seed: int = 0) -> list[int]:
     """Order tasks so that neighbours are similar.
 
     The tour starts with task 0, followed by the smaller of its two neighbours.
@@ -38,7 +39,7 @@ def order_tasks(similarity: Floats, *, method: str = "2-opt", steps: int = 2_000
     Args:
         similarity: Symmetric, shape (m, m); the diagonal is ignored. Asymmetries up to 1e-5 of the largest value are averaged.
         method: "2-opt", or "annealing" as in the paper.
-        steps: Maximum number of swaps that annealing proposes, limited by ``MAX_STEPS_PER_TASK``.
+        steps: Number of swaps that annealing proposes.
         seed: Random seed.
 
     Returns:
@@ -61,7 +62,7 @@ def order_tasks(similarity: Floats, *, method: str = "2-opt", steps: int = 2_000
     if tasks < 4:
         return list(range(tasks))  # all closed tours are equal
     if method == "annealing":
-        best = anneal(checked, min(steps, MAX_STEPS_PER_TASK * tasks), seed)
+        best = anneal(checked, steps, seed)
     else:
         starts = np.random.default_rng(seed).permutation(tasks)[:MAX_STARTS]
         tours = [run_two_opt(checked, build_greedy_tour(checked, int(start))) for start in starts]

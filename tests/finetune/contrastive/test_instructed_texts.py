@@ -5,6 +5,7 @@ import torch
 from inbedder.errors import RecipeError
 from inbedder.prompting.templates import get_template
 from inbedder.prompting.tokenization import PromptTokenizer
+from inbedder_finetune.contrastive.contrastive_losses import MISSING_TEXT
 from inbedder_finetune.contrastive.contrastive_recipe import ContrastiveRecipe, PairData
 from inbedder_finetune.contrastive.instructed_texts import (
     UNPOOLED_MASK,
@@ -68,14 +69,18 @@ def test_vectors_with_mixed_instructions_equal_sentence_transformers(make_model)
 
 
 def test_a_batch_has_inputs_for_query_positive_and_each_negative():
-    one = ["I: ", "cats"]
-    rows = [{"query": one, "positive": one, "negatives": [one, one]}, {"query": one, "positive": one, "negatives": [one]}]
-    batch = InstructedCollator(TOKENIZERS["wordpiece"](), 16)(rows)
+    first = {"query": ["I: ", "cats"], "positive": ["J: ", "cats"], "negatives": [["", "a"], ["", "b"]], "anchor": True}
+    second = {"query": ["I: ", "b"], "positive": ["J: ", "dogs"], "negatives": [["", "a"]], "anchor": False}
+    batch = InstructedCollator(TOKENIZERS["wordpiece"](), 16)([first, second])
     assert [key for key in batch if key.endswith("input_ids")] == [
         "query_input_ids",
         "positive_input_ids",
         "negative_0_input_ids",
+        "negative_1_input_ids",
     ]
+    assert batch["label"].tolist() == [[1, 0, 0, 1, 2], [0, 2, 3, 1, MISSING_TEXT]]
+    length = batch["positive_input_ids"].shape[1]
+    assert batch["negative_1_input_ids"][1, :length].tolist() == batch["positive_input_ids"][1].tolist()  # repeated
 
 
 def test_an_instruction_that_fills_the_input_is_refused():

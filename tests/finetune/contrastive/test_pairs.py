@@ -130,3 +130,27 @@ def test_a_filter_by_an_unknown_column_is_refused(tmp_path, filters):
     (tmp_path / "a.jsonl").write_text(json.dumps({"query": "tea", "pos": "a cup", "task_id": 1}))
     with pytest.raises(RecipeError, match=r"a.jsonl has no column '(splt|flags)' to filter by"):
         read_pairs(PairSource("a.jsonl", negatives=0, **filters), tmp_path)
+
+
+def test_rows_are_filtered_by_their_instructions(tmp_path):
+    rows = [
+        {**GOOD, "query": ["Q: ", "asymmetric"]},
+        {**GOOD, "query": ["P: ", "symmetric"]},
+        {**GOOD, "query": ["P: for the task; ", "mined"], "pos": ["P: for the task; ", "b"]},
+    ]
+    name = write(tmp_path, rows)
+
+    def list_queries(**settings):
+        return [pair.query.text for pair in read_pairs(PairSource(name, **settings), tmp_path)]
+
+    assert list_queries(symmetry="symmetric") == ["symmetric", "mined"]
+    assert list_queries(symmetry="asymmetric") == ["asymmetric"]
+    assert list_queries(drop_instructions=("P: for the task", "Q")) == ["symmetric"]
+    (pair,) = read_pairs(PairSource(name, symmetry="asymmetric", with_instructions=False), tmp_path)
+    assert (pair.query, pair.positive, *pair.negatives) == (("", "asymmetric"), ("", "b"), ("", "c"))
+
+
+def test_a_number_is_read_as_text(tmp_path):
+    rows = [{**GOOD, "pos": ["P: ", 7], "neg": ["P: ", 0.5]}]
+    (pair,) = read_pairs(PairSource(write(tmp_path, rows)), tmp_path)
+    assert (pair.positive.text, pair.negatives[0].text) == ("7", "0.5")

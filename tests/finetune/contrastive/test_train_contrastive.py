@@ -11,7 +11,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive import contrastive_losses, contrastive_trainer
 from inbedder_finetune.contrastive import train_contrastive as contrastive
-from inbedder_finetune.contrastive.contrastive_losses import make_loss
+from inbedder_finetune.contrastive.contrastive_losses import compute_loss, make_loss
 from inbedder_finetune.contrastive.instructed_texts import make_prompt_tokenizer, tokenize_texts
 from inbedder_finetune.contrastive.pairs import InstructedText
 from inbedder_finetune.contrastive.train_contrastive import finetune, load_encoder, load_training_pairs, parse_recipe, preview
@@ -56,27 +56,9 @@ def losses(folder, key="loss"):
     return [entry[key] for entry in json.loads(states[-1].read_text())["log_history"] if key in entry]
 
 
-def compute_expected_loss(query, positive, negatives, temperature):
-    """Compute the equation of ``contrastive_losses`` term by term."""
-    documents = [*positive, *negatives]
-    total = 0.0
-    for i, (q, p) in enumerate(zip(query, positive, strict=True)):
-        forward = [np.exp(q @ d / temperature) for d in documents]
-        backward = [np.exp(q_j @ p / temperature) for q_j in query]
-        total += -np.log(forward[i] / sum(forward)) / 2 - np.log(backward[i] / sum(backward)) / 2
-    return total / len(query)
-
-
-@pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
-@pytest.mark.parametrize("hard", [0, 1, 2])
-def test_the_loss_equals_its_equation(make_model, micro_batch, hard):
-    model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-    texts = [[InstructedText(f"{column} {i}: ", f"I love cats {column * i}") for i in range(5)] for column in range(2 + hard)]
-    features = [tokenize_texts(make_prompt_tokenizer(model.tokenizer, 48), column) for column in texts]
-    loss = make_loss(model, 0.05, micro_batch)(features, None)
-    with torch.no_grad():
-        query, positive, *negatives = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
-    assert_close(loss.item(), compute_expected_loss(query, positive, [one for column in negatives for one in column], 0.05))
+def make_labels(rows=5, columns=3, anchors=None):
+    texts = torch.arange(rows * columns).reshape(columns, rows).T
+    return torch.cat([torch.ones(rows, 1) if anchors is None else torch.tensor(anchors)[:, None], texts], dim=1).long()
 
 
 def tokenize_columns(model, columns, rows=5):
@@ -85,39 +67,25 @@ def tokenize_columns(model, columns, rows=5):
 
 
 @pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
-def test_a_masked_row_is_only_a_negative_of_others(make_model, micro_batch):
+@pytest.mark.parametrize("hard", [0, 2])
+def test_the_loss_of_a_model_is_that_of_its_embeddings(make_model, micro_batch, hard):
     model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-    features = tokenize_columns(model, 3)
-    anchors = torch.tensor([1.0, 0.0, 1.0, 0.0, 1.0])
-    loss = make_loss(model, 0.05, micro_batch)(features, anchors)
+    labels = make_labels(columns=2 + hard, anchors=[1, 0, 1, 1, 1])
+    loss = make_loss(model, 0.05, micro_batch=micro_batch)(tokenize_columns(model, 2 + hard), labels)
     with torch.no_grad():
-        query, positive, negative = (model(dict(one))["sentence_embedding"].double().numpy() for one in features)
-    documents, expected = [*positive, *negative], 0.0
-    for i in (0, 2, 4):
-        for scores in (documents @ query[i] / 0.05, query @ positive[i] / 0.05):  # masked rows are in both sums
-            expected += (np.log(np.exp(scores).sum()) - scores[i]) / 2 / 5
-    assert_close(loss.item(), expected)
+        embeddings = [model(features)["sentence_embedding"] for features in tokenize_columns(model, 2 + hard)]
+    assert_close(loss.item(), compute_loss(embeddings, labels, 0.05).item())
     loss.backward()
     assert any(weights.grad is not None and weights.grad.abs().max() > 0 for weights in model.parameters())
 
 
-@pytest.mark.parametrize("micro_batch", [None, 2], ids=["plain", "cached"])
-def test_all_anchors_give_the_plain_loss_and_none_give_zero(make_model, micro_batch):
-    model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-    loss = make_loss(model, 0.05, micro_batch)
-    assert_close(loss(tokenize_columns(model, 3), torch.ones(5)).item(), loss(tokenize_columns(model, 3), None).item())
-    assert loss(tokenize_columns(model, 3), torch.zeros(5)).item() == 0
-
-
-@pytest.mark.parametrize("anchors", [None, torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0])], ids=["all", "some"])
+@pytest.mark.parametrize("anchors", [None, [1, 0, 1, 1, 0]], ids=["all", "some"])
 def test_cached_and_plain_gradients_are_equal(make_model, anchors):
     gradients = []
     for micro_batch in (None, 2):
         model = load_encoder(make_recipe(make_model("headless-bert"), ".", "out")).eval()
-        texts = [[InstructedText("Who? " * i, f"I love cats {column * i}") for i in range(5)] for column in range(3)]
-        make_loss(model, 0.1, micro_batch)(
-            [tokenize_texts(make_prompt_tokenizer(model.tokenizer, 48), column) for column in texts], anchors
-        ).backward()
+        loss = make_loss(model, 0.1, micro_batch=micro_batch)
+        loss(tokenize_columns(model, 3), make_labels(anchors=anchors)).backward()
         gradients.append({name: one.grad for name, one in model.named_parameters() if one.grad is not None})
     assert gradients[0].keys() == gradients[1].keys()
     for name, gradient in gradients[0].items():
@@ -225,6 +193,18 @@ def test_batches_of_one_row_without_negatives_train_nothing(make_model, pairs):
     assert not (pairs / "out" / "README.md").exists()
 
 
+def test_random_batches_mix_rows_with_and_without_negatives(make_model, pairs):
+    rows = [{"instruction": f"What number {i}?", "input": f"Number {i} came"} for i in range(4)]
+    (pairs / "qa.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"sources": ["pairs.jsonl", {"path": "qa.jsonl", "format": "qa"}]}
+    training = {"max_steps": 6, "save_steps": 2, "keep_checkpoints": None}
+    folder = finetune(
+        make_recipe(make_model("headless-bert"), pairs, pairs / "out", data=data, training=training, batches="random")
+    )
+    assert len(losses(folder)) == 6
+    assert sorted(path.name for path in folder.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+
+
 def test_held_out_rows_are_evaluated(make_model, pairs):
     recipe = make_recipe(
         make_model("headless-bert"), pairs, pairs / "out", data={"held_out": 4}, training={"eval_steps": 6, "max_steps": 6}
@@ -252,6 +232,15 @@ def test_held_out_rows_are_evaluated(make_model, pairs):
         ({"training": {"micro_batch": 0}}, "training.micro_batch must be greater than or equal to 1"),
         ({"temperature": 0}, "temperature must be greater than 0"),
         ({"temperatures": 1}, "The recipe has no setting temperatures"),
+        ({"batches": "random", "curriculum": {}}, "curriculum orders batches of one task: set batches=task"),
+        ({"curriculum": {"tour": "2-opt", "steps": 9}}, "curriculum.steps has no effect without annealing"),
+        ({"curriculum": {"tasks": False, "steps": 9}}, "curriculum.steps has no effect without annealing"),
+        ({"curriculum": {"direction": "text"}}, "curriculum.direction has no effect without curriculum.threshold"),
+        ({"denominator": "positives"}, "choose one of: batch, hard-negatives or negatives"),
+        (
+            {"denominator": "negatives", "data": {"sources": [{"path": "a", "format": "qa"}]}},
+            "denominator=negatives needs hard negatives, and a has none",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named(change, message):
@@ -263,6 +252,20 @@ def test_the_papers_settings_are_the_defaults():
     recipe = parse_recipe({"data": {"sources": ["a.jsonl"]}})
     assert (recipe.temperature, recipe.training.learning_rate, recipe.training.warmup) == (0.01, 2e-5, 0.1)
     assert recipe.model == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize("name", ["instructor-base", "instructor-large", "instructor-xl", "data-cube"])
+def test_published_recipes_have_the_papers_settings(name):
+    recipe = read_method(name)[1]
+    training = recipe.training
+    assert (recipe.temperature, training.learning_rate, training.warmup, recipe.max_length) == (0.01, 2e-5, 0.1, 512)
+    if name == "data-cube":
+        assert (recipe.model, recipe.denominator, training.batch_size) == ("hkunlp/instructor-large", "negatives", 64)
+        assert (recipe.curriculum.model, recipe.curriculum.tour) == ("hkunlp/instructor-large", "annealing")
+        assert (recipe.curriculum.steps, training.max_steps) == (None, None)
+    else:
+        assert recipe.model == f"sentence-transformers/gtr-t5-{name.removeprefix('instructor-')}"
+        assert (recipe.denominator, training.batch_size, training.max_steps) == ("hard-negatives", 4, 20_000)
 
 
 def test_a_model_that_does_not_fit_is_named(make_model, pairs, monkeypatch):

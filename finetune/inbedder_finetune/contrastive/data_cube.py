@@ -25,6 +25,7 @@ from inbedder_finetune.curriculum.row_order import (
     make_loss_mask,
     measure_underfitting,
 )
+from inbedder_finetune.curriculum.task_tours import ANNEALING_STEPS
 
 if TYPE_CHECKING:
     from inbedder import InBedder
@@ -99,10 +100,11 @@ def make_data_cube_batches(
             [row.query.instruction + row.query.text for row in pairs], tasks, model, sample=settings.sample, seed=seed
         )
     order = margins if settings.instances else None
-    batches = arrange(tasks, order, vectors, batch_size, seed=seed, tour=settings.tour, steps=settings.steps)
+    steps = ANNEALING_STEPS if settings.steps is None else settings.steps
+    batches = arrange(tasks, order, vectors, batch_size, seed=seed, tour=settings.tour, steps=steps)
     if margins is None or settings.threshold is None:
         return batches, [True] * len(pairs)
-    anchors = make_loss_mask(margins, settings.threshold, direction=settings.direction).tolist()
+    anchors = make_loss_mask(margins, settings.threshold, direction=settings.direction or "text").tolist()
     if not any(anchors):
         raise RecipeError(
             f"curriculum.threshold={settings.threshold:g} leaves no row to train on. The margins are from {margins.min():.2f} to "

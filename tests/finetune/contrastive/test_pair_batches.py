@@ -1,8 +1,8 @@
 import pytest
 
 from inbedder.errors import RecipeError
+from inbedder_finetune.contrastive.pair_batches import PairBatchSampler
 from inbedder_finetune.contrastive.pairs import InstructedText, Pair
-from inbedder_finetune.contrastive.task_batches import TaskBatchSampler
 
 
 def pair(query, positive, negative="n", task="t"):
@@ -15,7 +15,7 @@ ROWS = [
 
 
 def test_every_row_comes_once_an_epoch_in_batches_of_one_task():
-    order = TaskBatchSampler(ROWS, 4, seed=3)
+    order = PairBatchSampler(ROWS, 4, seed=3)
     batches = list(order)
     assert sorted(row for batch in batches for row in batch) == list(range(14))
     assert all(len({ROWS[row].task for row in batch}) == 1 for batch in batches)
@@ -23,29 +23,23 @@ def test_every_row_comes_once_an_epoch_in_batches_of_one_task():
 
 
 def test_the_order_depends_on_seed_and_epoch_only():
-    first, second, reseeded = TaskBatchSampler(ROWS, 4, 1), TaskBatchSampler(ROWS, 4, 1), TaskBatchSampler(ROWS, 4, 2)
+    first, second, reseeded = PairBatchSampler(ROWS, 4, 1), PairBatchSampler(ROWS, 4, 1), PairBatchSampler(ROWS, 4, 2)
     assert list(first) == list(first) == list(second) != list(reseeded)
     second.set_epoch(1)
     assert list(first) != list(second)
 
 
-def test_rows_that_share_a_text_are_separated():
-    shared = [pair(f"q{i}", f"p{i // 4}", "n") for i in range(32)]  # eight passages under four questions each
-    for batch in TaskBatchSampler(shared, 8):
-        assert len({shared[row].positive.text for row in batch}) == 8
-    chain = [pair(str(i), str(i + 1), str(i + 2)) for i in range(200)]
-    distances = [second - first for batch in TaskBatchSampler(chain, 8) for first in batch for second in batch if first < second]
-    assert sum(distance <= 2 for distance in distances) <= 3  # 14 in random batches
-
-
-def test_equal_rows_are_spread_evenly():
-    equal_pairs = [pair("q", "p")] * 10
-    assert sorted(len(batch) for batch in TaskBatchSampler(equal_pairs, 4)) == [3, 3, 4]
+def test_mixed_batches_are_full_and_hold_several_tasks():
+    order = PairBatchSampler(ROWS, 7, mixes_tasks=True)
+    batches = list(order)
+    assert sorted(row for batch in batches for row in batch) == list(range(14))
+    assert [len(batch) for batch in batches] == [7, 7] and len(order) == 2
+    assert all(len({ROWS[row].task for row in batch}) > 1 for batch in batches)
 
 
 def test_fixed_batches_keep_their_order():
     batches = [[3, 1], [9, 10, 11], [0, 2]]
-    order = TaskBatchSampler(ROWS, 4, batches=batches)
+    order = PairBatchSampler(ROWS, 4, batches=batches)
     order.set_epoch(5)
     assert list(order) == batches and len(order) == 3
 
@@ -61,4 +55,4 @@ def test_fixed_batches_keep_their_order():
 )
 def test_bad_fixed_batches_are_named(batches, message):
     with pytest.raises(RecipeError, match=message):
-        TaskBatchSampler(ROWS, 4, batches=batches)
+        PairBatchSampler(ROWS, 4, batches=batches)

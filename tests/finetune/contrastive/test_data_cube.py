@@ -8,8 +8,8 @@ import pytest
 from inbedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder_finetune.contrastive.contrastive_recipe import Curriculum
+from inbedder_finetune.contrastive.data_cube import make_data_cube_batches, measure_margins
 from inbedder_finetune.contrastive.train_contrastive import finetune, load_training_pairs, parse_recipe
-from inbedder_finetune.curriculum.data_cube import make_data_cube_batches, measure_margins
 from tests.conftest import assert_close
 
 
@@ -60,7 +60,7 @@ def test_a_row_without_a_negative_gets_another_positive_of_its_task(make_model, 
 def test_batches_are_of_one_task_and_go_from_easy_to_difficult(make_model, folder):
     name = make_model("headless-bert")
     pairs, _ = load_training_pairs(make_recipe(name, folder))
-    batches, anchors = make_data_cube_batches(pairs, Curriculum(model=name), 2, seed=0)
+    batches, anchors = make_data_cube_batches(pairs, Curriculum(model=name, tour="2-opt"), 2, seed=0)
     assert all(anchors)
     assert sorted(row for batch in batches for row in batch) == list(range(len(pairs)))
     margins = measure_margins(pairs, InBedder(name, backbone="instructor"))
@@ -74,10 +74,12 @@ def test_masked_rows_stay_in_batches_that_hold_an_anchor(make_model, folder):
     name = make_model("headless-bert")
     pairs, _ = load_training_pairs(make_recipe(name, folder))
     middle = float(np.median(measure_margins(pairs, InBedder(name, backbone="instructor"))))
-    all_batches, _ = make_data_cube_batches(pairs, Curriculum(model=name), 3, seed=0)
+    all_batches, _ = make_data_cube_batches(pairs, Curriculum(model=name, tour="2-opt"), 3, seed=0)
     masks = []
     for direction in ("text", "equation"):
-        batches, anchors = make_data_cube_batches(pairs, Curriculum(model=name, threshold=middle, direction=direction), 3, 0)
+        batches, anchors = make_data_cube_batches(
+            pairs, Curriculum(model=name, tour="2-opt", threshold=middle, direction=direction), 3, 0
+        )
         assert batches == [batch for batch in all_batches if any(anchors[row] for row in batch)]
         assert {row for row, is_anchor in enumerate(anchors) if is_anchor} <= {row for batch in batches for row in batch}
         assert any(not anchors[row] for batch in batches for row in batch)
@@ -89,22 +91,22 @@ def test_masked_rows_reach_the_loss_as_negatives(make_model, folder, tmp_path, m
     name = make_model("headless-bert")
     masks = []
 
-    def record(embeddings, anchors, temperature):
-        masks.append(anchors.tolist())
+    def record(embeddings, labels, temperature, denominator):
+        masks.append(labels[:, 0].tolist())
         return sum(column.sum() for column in embeddings)
 
-    monkeypatch.setattr("inbedder_finetune.contrastive.contrastive_losses.compute_anchor_loss", record)
+    monkeypatch.setattr("inbedder_finetune.contrastive.contrastive_losses.compute_loss", record)
     pairs, _ = load_training_pairs(make_recipe(name, folder))
     middle = float(np.median(measure_margins(pairs, InBedder(name, backbone="instructor"))))
-    settings = {"model": name, "threshold": middle}
+    settings = {"model": name, "threshold": middle, "tour": "2-opt"}
     finetune(make_recipe(name, folder, tmp_path / "out", curriculum=settings))
     batches, anchors = make_data_cube_batches(pairs, Curriculum(**settings), 2, seed=0)
-    assert masks == [[float(anchors[row]) for row in batch] for batch in batches]
+    assert masks == [[int(anchors[row]) for row in batch] for batch in batches]
 
 
 def test_a_recipe_with_a_curriculum_records_underfitted_rows(make_model, folder, tmp_path):
     name = make_model("headless-bert")
-    output = finetune(make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "tour": "annealing", "steps": 1000}))
+    output = finetune(make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "steps": 1000}))
     shares = json.loads((output / "underfitting.json").read_text())
     assert list(shares) == ["before", "after"]
     assert len(shares["after"]["tasks"]) == 4
@@ -113,7 +115,7 @@ def test_a_recipe_with_a_curriculum_records_underfitted_rows(make_model, folder,
 
 def test_a_run_with_a_curriculum_that_diverges_saves_nothing(make_model, folder, tmp_path):
     name = make_model("headless-bert")
-    recipe = make_recipe(name, folder, tmp_path / "out", curriculum={"model": name})
+    recipe = make_recipe(name, folder, tmp_path / "out", curriculum={"model": name, "steps": 0})
     recipe = replace(recipe, training=replace(recipe.training, learning_rate=1e30))
     with pytest.raises(RecipeError, match=r"is (nan|inf) at step [234] of \d+, where the learning rate"):
         finetune(recipe)
@@ -125,7 +127,7 @@ def test_a_threshold_that_leaves_no_anchor_is_refused(make_model, folder, thresh
     name = make_model("headless-bert")
     pairs, _ = load_training_pairs(make_recipe(name, folder))
     with pytest.raises(RecipeError, match=rf"curriculum.threshold={threshold} leaves no row .* The margins are from -?\d"):
-        make_data_cube_batches(pairs, Curriculum(model=name, threshold=threshold, direction=direction), 2, seed=0)
+        make_data_cube_batches(pairs, Curriculum(model=name, tour="2-opt", threshold=threshold, direction=direction), 2, seed=0)
 
 
 def test_an_unknown_direction_is_refused(make_model, folder):
