@@ -143,10 +143,14 @@ SMALL_SIZES = {
 }
 _WIDE = {"hidden_size": 64, "num_attention_heads": 2}
 """Heads of 32 numbers, the narrowest that vLLM's CPU attention supports."""
+_LONG = {"max_position_embeddings": 4096}
+"""A context for prompts of the papers' length, in a byte-level vocabulary."""
 _FAMILIES = {
     "opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.5}),
     "gpt2": ("byte-level", "GPT2LMHeadModel", transformers.GPT2Config, {"n_inner": 48}),
     "llama": ("llama-like", "LlamaForCausalLM", transformers.LlamaConfig, {"num_key_value_heads": 2}),
+    "long-opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {**_LONG, "ffn_dim": 48, "word_embed_proj_dim": 32}),
+    "long-roberta": ("roberta", "RobertaForMaskedLM", transformers.RobertaConfig, _LONG),
     "wide-opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {**_WIDE, "ffn_dim": 96, "word_embed_proj_dim": 64}),
     "wide-llama": ("llama-like", "LlamaForCausalLM", transformers.LlamaConfig, {**_WIDE, "num_key_value_heads": 1}),
     "qwen2": ("llama-like", "Qwen2ForCausalLM", transformers.Qwen2Config, {"num_key_value_heads": 2}),
@@ -156,6 +160,12 @@ _FAMILIES = {
     "xlm-roberta": ("xlm-r-like", "XLMRobertaForMaskedLM", transformers.XLMRobertaConfig, {}),
     "headless-bert": ("wordpiece", "BertModel", transformers.BertConfig, {}),
     "narrow-opt": ("byte-level", "OPTForCausalLM", transformers.OPTConfig, {"ffn_dim": 48, "word_embed_proj_dim": 16}),
+    "long-t5": (
+        "t5-like",
+        "T5ForConditionalGeneration",
+        transformers.T5Config,
+        {**_LONG, "d_kv": 8, "d_ff": 48, "num_layers": 2},
+    ),
     "t5": ("t5-like", "T5ForConditionalGeneration", transformers.T5Config, {"d_kv": 8, "d_ff": 48, "num_layers": 2}),
 }
 CAUSAL = ["opt", "gpt2", "llama", "qwen2", "mistral"]
@@ -190,7 +200,7 @@ def make_model(tmp_path_factory: pytest.TempPathFactory):
             tokenizer = TOKENIZERS[tokenizer_name]()
             settings = dict(SMALL_SIZES, vocab_size=len(tokenizer) + 8, **extra)
             ids = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
-            if family == "t5":
+            if family in ("t5", "long-t5"):
                 ids["decoder_start_token_id"] = 0
             torch.manual_seed(7)
             model = getattr(transformers, architecture)(config_class(**settings, **ids))
