@@ -5,7 +5,7 @@ from inbedder.embedder import InBedder
 from inbedder.prompting.templates import check_unified_instruction, read_prompts
 from inbedder_evaluation.embedders import make_embedders, use_training_prompts
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
-from inbedder_evaluation.sweeps import _make_gibberish_embedder
+from inbedder_evaluation.sweep_embedders import _replace_instructions
 
 QUESTIONS = sorted({question for instructed in read_prompts("evaluation").values() for question in instructed.values()})
 
@@ -45,5 +45,5 @@ def test_instructor_models_are_asked_in_their_training_words(make_model):
 
 def test_gibberish_takes_the_place_of_instructors_words(make_model):
     model = InBedder(make_model("headless-bert"), backbone="instructor")
-    meaningless = use_training_prompts(_make_gibberish_embedder(make_embedders(model, verbatim=True)[0]), model)
+    meaningless = use_training_prompts(_replace_instructions(make_embedders(model, verbatim=True)[0]), model)
     assert meaningless.prompt("late", "What is in the picture?") == "AAAAAAAAA BBB CCCCCCC: late"
