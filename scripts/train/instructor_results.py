@@ -3,7 +3,8 @@
 
     python scripts/train/instructor_results.py runs/instructor/measured.json finetune/results/instructor.json
 
-The results of the trained models replace those in the second file; its other models, which no training changes, are kept.
+The results of the trained models, with instructions, replace those in the second file. Its other models, which no training
+changes, are kept, and their tasks are the ones that are combined.
 """
 
 from __future__ import annotations
@@ -33,5 +34,7 @@ def rename_model(cell: Cell) -> Cell:
 if __name__ == "__main__":
     measured, output = map(Path, sys.argv[1:])
     cells = [cell for cell in load_cells(output) if not cell.model.startswith(TRAINED)]
-    cells += [rename_model(cell) for cell in load_cells(measured)]
+    tasks = {cell.task for cell in cells}
+    selected = (cell for cell in load_cells(measured) if cell.task in tasks and cell.vectors == "raw")
+    cells += [rename_model(cell) for cell in selected if not cell.model.endswith(", no instruction")]
     save_cells({cell.key: cell for cell in cells}.values(), output)
