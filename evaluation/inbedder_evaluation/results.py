@@ -146,17 +146,18 @@ def _format_scores(cells: Sequence[Cell], score: str | None) -> str:
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
-def format_markdown(rows: Sequence[Sequence[str]]) -> str:
+def format_markdown(rows: Sequence[Sequence[str]], alignment: str = "--:") -> str:
     """Format a table as Markdown.
 
     Args:
         rows: A header row and body rows, such as the result of ``make_table``.
+        alignment: Markdown's mark for all columns but the first, which is aligned left: "--:" is right, "---" left.
 
     Returns:
         The table, without a line break at its end.
     """
     head, *body = rows
-    lines = [head, ["---", *("--:" for _ in head[1:])], *body]
+    lines = [head, ["---", *(alignment for _ in head[1:])], *body]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from benchmark_inputs import QUESTIONS, texts
 from gpu_suite_base import CARRIED, find_base
-from gpu_suite_timing import Record, compare_vectors, measure_memory, time_rounds
+from gpu_suite_timing import Record, compare_vectors, compute_median, measure_memory, time_rounds
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, OPTConfig, PreTrainedTokenizerBase
 
 from inbedder import InBedder
@@ -149,9 +149,8 @@ def measure_way(make_way: Callable[[], Encode], rows: list[str], device: str, ma
     """Measure one way; returns its numbers and its vectors."""
     with measure_memory(device) as memory:
         encode = make_way()
-        encode(rows[:: max(1, len(rows) // 64)])  # warms up
         seconds, vectors = time_rounds(lambda: encode(rows), max_seconds)
-    rate = len(rows) / statistics.median(seconds)
+    rate = len(rows) / compute_median(seconds)
     numbers = {"texts": len(rows), "texts per second": round(rate, 1), "seconds": [round(each, 3) for each in seconds], **memory}
     return numbers, np.asarray(vectors)
 

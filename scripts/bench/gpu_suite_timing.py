@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,6 +51,11 @@ def time_rounds(encode: Callable[[], Any], max_seconds: float) -> tuple[list[flo
         results = encode()
         rounds.append(time.perf_counter() - start)
     return rounds, results
+
+
+def compute_median(rounds: list[float]) -> float:
+    """Compute the median of all rounds but the first, which warms up; of a single round, its seconds."""
+    return statistics.median(rounds[1:] or rounds)
 
 
 def compare_vectors(vectors: Any, expected_vectors: Any) -> float:

@@ -163,7 +163,8 @@ def render_rows(description: dict[str, Any]) -> list[list[str]]:
 
 def render(description: dict[str, Any]) -> str:
     """Render a table and its caption as Markdown."""
-    return f"{format_markdown(render_rows(description))}\n\n{description['caption'].strip()}"
+    alignment = "---" if "paper" in description else "--:"
+    return f"{format_markdown(render_rows(description), alignment)}\n\n{description['caption'].strip()}"
 
 
 def with_tables(page: str) -> str:

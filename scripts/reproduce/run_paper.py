@@ -160,19 +160,20 @@ def make_page_rows(name: str) -> list[list[str]]:
     """Make the rows of a paper's table in docs/papers.md, the head first."""
     rows = [["part", "content", "state", "commands and recipes", "where, and what differs"]]
     for part in read_paper(name).parts:
-        programs = list(dict.fromkeys(_name_program(step) for step in part.steps))
+        recipes = list(dict.fromkeys(f"`{step.recipe}`" for step in part.steps if step.recipe))
+        programs = list(dict.fromkeys(_name_program(step.command) for step in part.steps if not step.recipe))
+        programs = [f"recipe{'s' * (len(recipes) > 1)} {', '.join(recipes)}"] * bool(recipes) + programs
         where = ", ".join(f"`{path}`" for path in part.where)
-        rows.append([part.part, part.content, part.state, ", ".join(programs), ". ".join(filter(None, (where, part.note)))])
+        note = part.note.replace("](", "](../").replace("](../http", "](http")  # the page is in docs/
+        rows.append([part.part, part.content, part.state, ", ".join(programs), ". ".join(filter(None, (where, note)))])
     return rows
 
 
-def _name_program(step: Step) -> str:
-    """Name the program of a step, or its recipe, in Markdown."""
-    if step.recipe is not None:
-        return f"recipe `{step.recipe}`"
-    words = shlex.split(step.command)
+def _name_program(command: str) -> str:
+    """Name the program of a command in Markdown."""
+    words = shlex.split(command)
     if words[:2] == ["python", "-m"]:
-        subcommand = [word for word in words[3:4] if not word.startswith(("-", "{"))] if words[2].endswith(".sweeps") else []
+        subcommand = [word for word in words[3:4] if words[2].endswith(".sweeps")]
         return f"`{' '.join([words[2].rsplit('.', 1)[-1], *subcommand])}`"
     return f"`{words[1] if words[0] == 'python' else ' '.join(words[:2])}`"
 

@@ -9,7 +9,7 @@ from inbedder_evaluation.tasks.sets import read_sets
 
 FAMILIES = {"causal": "long-opt", "masked": "long-roberta", "seq2seq": "long-t5", "pairs": "long-roberta"}
 """The tiny family of each kind of language model; all other kinds are sentence-transformers checkpoints."""
-FEW = {"training.max_steps": "1", "training.batch_size": "4"}
+SHORT_TRAINING = {"training.max_steps": "1", "training.batch_size": "4"}
 """Settings that make a training short."""
 SHORT = {
     "answering": {"training.micro_batch": "4"},
@@ -29,17 +29,17 @@ DESCRIPTION = {
 """
 
 
-def make_rows():
-    """Make 24 rows with the columns of all sets."""
+def make_rows(count=24):
+    """Make rows with the columns of all sets."""
     rows = []
-    for i in range(24):
+    for i in range(count):
         animal, place = ("cats", "dogs")[i % 2], ("at home", "outside")[i // 2 % 2]
-        text, other = f"I love {animal} {place} {i}", f"They keep {animal} {place} {i}"
+        text, paraphrase = f"I love {animal} {place} {i}", f"They keep {animal} {place} {i}"
         row = dict.fromkeys(("text", "text_user", "subject", "inbedder_style", "sentence1", "hyp", "question", "input"), text)
         row |= dict.fromkeys(("domain", "negative_reason", "categories", "scenario", "cluster"), animal)
         row |= dict.fromkeys(("intent", "polarity", "airline", "sentiments", "coarse", "fine", "relation"), place)
-        row |= {"anchor": text, "positive": other, "negative": f"no {animal} {i}", "sentence2": other, "output": animal}
-        row |= {"instruction": "What animals do they love?", "sql_template": f"SELECT {place}", "refs": [other]}
+        row |= {"anchor": text, "positive": paraphrase, "negative": f"no {animal} {i}", "sentence2": paraphrase, "output": animal}
+        row |= {"instruction": "What animals do they love?", "sql_template": f"SELECT {place}", "refs": [paraphrase]}
         rows.append({**row, "label": i % 2, "score": i % 2, "human_score": i % 5, "seg_id": i, "set_id": 0})
     return rows
 
@@ -76,14 +76,19 @@ def write_data(folder):
     table = pd.DataFrame(rows)
     for split in ("train", "validation", "test"):
         pairs = [
-            {**row, "condition": condition, "label": 1 + i % 5} for i, row in enumerate(rows) for condition in ("animal", "place")
+            {
+                **row,
+                "sentence1": f"{split}: {row['sentence1']}",
+                "condition": condition,
+                "label": -1 if split == "test" else 1 + (i + shift) % 5,
+            }
+            for i, row in enumerate(rows)
+            for shift, condition in enumerate(("animal", "place"))
         ]
         columns = ["sentence1", "sentence2", "condition", "label"]
-        pd.DataFrame(pairs)[columns].assign(**({"label": -1} if split == "test" else {})).to_csv(
-            folder / f"csts_{split}.csv", index=False
-        )
-        named = table[["sentence1", "sentence2"]].assign(label=[float(i % 6) for i in range(len(rows))])
-        named.to_parquet(folder / "glue" / "stsb" / f"{split}-00000-of-00001.parquet")
+        pd.DataFrame(pairs)[columns].to_csv(folder / f"csts_{split}.csv", index=False)
+        pairs_table = table[["sentence1", "sentence2"]].assign(label=[float(i % 6) for i in range(len(rows))])
+        pairs_table.to_parquet(folder / "glue" / "stsb" / f"{split}-00000-of-00001.parquet")
     for name in ("NYTTopic", "Feedbacks", "RateMyProf", "FewRel", "FewNerd", "FewEvent"):
         path = folder / "InBedder" / "mteb" / "tasks" / "Clustering" / f"{name}Clustering.py"
         path.parent.mkdir(parents=True, exist_ok=True)
