@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from inbedder_finetune.recipe import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent
@@ -41,7 +44,7 @@ class Step:
     fills: str
     """The cells that it fills."""
     models: tuple[str, ...]
-    """The models that it names."""
+    """The models that it names, or the one that its recipe trains."""
     recipe: str | None
     """The recipe that it trains."""
     data: tuple[str, ...] = ()
@@ -125,7 +128,9 @@ def _expand_step(values: dict[str, Any], part: str, models: Mapping[str, str]) -
         texts = {key: _fill(str(values.get(key, "")), placeholders) for key in ("command", "fills", "needs", "makes")}
         words = shlex.split(texts["command"])
         recipe = words[2] if words[:2] == ["inbedder", "finetune"] else None
-        named_models = tuple(model for model in models if any(word in (model, f"model={model}") for word in words))
+        named_models = tuple(model for model in models if model in words)
+        if recipe is not None:
+            named_models = (str(read_settings(recipe)["model"]),)
         data = tuple(map(str, values.get("data", ())))
         yield Step(**{**texts, "fills": texts["fills"] or part}, models=named_models, recipe=recipe, data=data)
 
@@ -233,4 +238,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # stops quietly when ``head`` has read enough
     main()

@@ -42,7 +42,7 @@ def run(monkeypatch, *arguments):
 
 def test_a_step_is_one_command_per_value(example):
     training, first, second = run_paper.read_paper("example").parts[1].steps
-    assert (training.recipe, training.models, training.fills) == ("opt-1.3b", (), "Table 1")
+    assert (training.recipe, training.models, training.fills) == ("opt-1.3b", ("facebook/opt-1.3b",), "Table 1")
     assert first.command == "python -c \"print('b reads {data}')\" --model a/b"
     assert (second.models, second.fills, second.data, second.needs) == (("c/d",), "row c/d", ("STS-B",), "a GPU")
 
