@@ -168,7 +168,7 @@ def make_page_rows(name: str) -> list[list[str]]:
         recipes = list(dict.fromkeys(f"`{step.recipe}`" for step in part.steps if step.recipe))
         programs = list(dict.fromkeys(_name_program(step.command) for step in part.steps if not step.recipe))
         programs = [f"recipe{'s' * (len(recipes) > 1)} {', '.join(recipes)}"] * bool(recipes) + programs
-        where = ", ".join(f"`{path}`" for path in part.where)
+        where = ", ".join(f"[{Path(path).name}](../{path})" for path in part.where)
         note = part.note.replace("](", "](../").replace("](../http", "](http")  # the page is in docs/
         rows.append([part.part, part.content, part.state, ", ".join(programs), ". ".join(filter(None, (where, note)))])
     return rows
@@ -180,7 +180,7 @@ def _name_program(command: str) -> str:
     if words[:2] == ["python", "-m"]:
         subcommand = [word for word in words[3:4] if words[2].endswith(".sweeps")]
         return f"`{' '.join([words[2].rsplit('.', 1)[-1], *subcommand])}`"
-    return f"`{words[1] if words[0] == 'python' else ' '.join(words[:2])}`"
+    return f"`{Path(words[1]).name if words[0] == 'python' else ' '.join(words[:2])}`"
 
 
 def make_argv(command: str) -> list[str]:

@@ -79,6 +79,6 @@ def test_unknown_words_of_a_list_are_refused(example, old, new):
 
 def test_the_page_names_recipes_and_programs(example):
     assert run_paper.make_page_rows("example")[1:] == [
-        ["Section 2", "poolings", "run here", "", "`inbedder/pooling.py`"],
+        ["Section 2", "poolings", "run here", "", "[pooling.py](../inbedder/pooling.py)"],
         ["Table 1", "two models", "ready", "recipe `opt-1.3b`, `-c`", "Never run."],
     ]
