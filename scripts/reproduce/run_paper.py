@@ -5,18 +5,20 @@
     scripts/reproduce/inbedder.sh --only "Table 1" --data FOLDER
 
 ``PAPER.yaml`` lists every table, figure and method of a paper: its ``state``, the ``steps`` that reproduce it, and a ``note``.
-docs/papers.md shows the same lists. A step is a ``command`` with placeholders:
+docs/papers.md shows the same lists and explains the states. A step is a ``command`` with placeholders:
 
 - ``{out}`` and ``{data}``: the folders given as --out and --data
 - the keys of the step's ``for``, which runs the command once per value; ``{key_name}`` is the value after its last slash
 
-A training that has left its result (``makes``) is skipped, and results files resume, so a rerun continues after a crash.
+A training that has left its result (``makes``) is skipped, and results files resume, so a rerun continues after a crash. A failed
+step does not stop the others; the failures are listed at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import shlex
 import signal
 import subprocess
@@ -32,7 +34,9 @@ from inbedder_finetune.recipe import read_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).parent
-STATES = ("run here", "ready", "not possible")
+STATES = ("run here", "ready", "partly ready", "elsewhere", "not possible")
+LAUNCHER = "accelerate launch --config_file finetune/inbedder_finetune/fsdp.yaml -m "
+"""What a command begins with that trains on several GPUs."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ def _expand_step(values: dict[str, Any], part: str, models: Mapping[str, str]) -
         for key, value in zip(choices, combination, strict=True):
             placeholders |= {key: str(value), f"{key}_name": str(value).rsplit("/", 1)[-1]}
         texts = {key: _fill(str(values.get(key, "")), placeholders) for key in ("command", "fills", "needs", "makes")}
-        words = shlex.split(texts["command"])
+        words = shlex.split(texts["command"].removeprefix(LAUNCHER))
         recipe = words[2] if words[:2] == ["inbedder", "finetune"] else None
         named_models = tuple(model for model in models if model in words)
         if recipe is not None:
@@ -141,7 +145,7 @@ def _fill(text: str, placeholders: Mapping[str, str]) -> str:
     return text
 
 
-def describe_step(step: Step) -> list[str]:
+def describe_step(step: Step, folders: Mapping[str, str]) -> list[str]:
     """Describe a step in lines of plain text: its command, models, recipe, data, cells and machine."""
     details = {
         "models": ", ".join(step.models),
@@ -150,15 +154,16 @@ def describe_step(step: Step) -> list[str]:
         "fills": step.fills,
         "needs": step.needs,
     }
-    return [f"  $ {step.command}", *(f"      {key}: {value}" for key, value in details.items() if value)]
+    return [f"  $ {_fill(step.command, folders)}", *(f"      {key}: {value}" for key, value in details.items() if value)]
 
 
-def describe_part(part: Part) -> list[str]:
-    """Describe a part and its steps in lines of plain text."""
+def describe_part(part: Part, folders: Mapping[str, str]) -> list[str]:
+    """Describe a part and its steps in lines of plain text; ``folders`` fills placeholders."""
     lines = [f"{part.part}: {part.content} ({part.state})"]
-    lines += [f"  {part.note}"] if part.note else []
+    note = re.sub(r"\[([^]]*)\]\(([^)]*)\)", r"\1 (\2)", part.note)
+    lines += [f"  {note}"] if note else []
     lines += [f"  in {', '.join(part.where)}"] if part.where else []
-    return [*lines, *(line for step in part.steps for line in describe_step(step))]
+    return [*lines, *(line for step in part.steps for line in describe_step(step, folders))]
 
 
 def make_page_rows(name: str) -> list[list[str]]:
@@ -186,29 +191,29 @@ def _name_program(command: str) -> str:
 def make_argv(command: str) -> list[str]:
     """Make the arguments of a process from a command line; ``inbedder`` and ``python`` run in the current environment."""
     program, *words = shlex.split(command)
-    return [sys.executable, *(["-m", "inbedder"] if program == "inbedder" else []), *words]
+    modules = {"inbedder": ["-m", "inbedder"], "accelerate": ["-m", "accelerate.commands.accelerate_cli"], "python": []}
+    return [sys.executable, *modules[program], *words]
 
 
-def run_step(step: Step, folders: Mapping[str, str]) -> None:
+def run_step(step: Step, folders: Mapping[str, str]) -> str:
     """Run a step, unless what it makes exists.
 
     Args:
         step: The step.
         folders: The folders for ``{out}`` and ``{data}``.
 
-    Raises:
-        SystemExit: If the command fails, or needs a folder that was not given.
+    Returns:
+        Why it failed; "" if it is done.
     """
     command = _fill(step.command, folders)
     if step.makes and Path(ROOT, _fill(step.makes, folders)).exists():
         print(f"done before: {command}")
-        return
+        return ""
     if "{data}" in command:
-        raise SystemExit(f"error: this step reads your data: give --data FOLDER.\n  {step.command}")
+        return f"it reads your data, so give --data FOLDER: {step.command}"
     print(f"$ {command}", flush=True)
-    process = subprocess.run(make_argv(command), cwd=ROOT, check=False)
-    if process.returncode:
-        raise SystemExit(f"error: {step.fills} stopped with exit code {process.returncode}. Rerun the same command to resume.")
+    code = subprocess.run(make_argv(command), cwd=ROOT, check=False).returncode
+    return f"exit code {code}: {command}" if code else ""
 
 
 def main() -> None:
@@ -226,15 +231,18 @@ def main() -> None:
         parser.error(f"no part {unknown[0]!r}. Choose from: {', '.join(part.part for part in paper.parts)}.")
     selected_names = {name.lower() for name in options.only} or names
     parts = [part for part in paper.parts if part.part.lower() in selected_names]
-    if options.dry_run:
-        print("\n\n".join("\n".join(describe_part(part)) for part in parts))
-        return
     folders = {"out": options.out or f"runs/reproduce/{options.paper}"}
     folders |= {"data": options.data} if options.data else {}
+    if options.dry_run:
+        print("\n\n".join("\n".join(describe_part(part, folders)) for part in parts))
+        return
     Path(ROOT, folders["out"]).mkdir(parents=True, exist_ok=True)
-    for part in parts:
-        for step in part.steps:
-            run_step(step, folders)
+    steps = {step: part.part for part in parts for step in part.steps}
+    failures = [f"{name}: {failure}" for step, name in steps.items() if (failure := run_step(step, folders))]
+    if failures:
+        sys.exit(
+            "\n".join(["error: these steps failed. Correct the causes above and rerun; finished steps are skipped.", *failures])
+        )
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="A .json file; the 
 DataFile = Annotated[Path | None, typer.Option("--data", help="A file with a column split; default: the shipped captions.")]
 RowsPath = Annotated[Path | None, typer.Option("--data", help="Such a file, or the folder of the authors' files.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of training seeds.")]
-Changes = Annotated[list[str], typer.Option("--set", help="Change a setting of pair_count recipe; may repeat.")]
+Changes = Annotated[list[str], typer.Option("--set", help="Change a setting of the recipe; may repeat.")]
 
 
 @app.command("table")

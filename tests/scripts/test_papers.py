@@ -28,6 +28,8 @@ class ParsedError(Exception):
 
 def load_program(words):
     """Load the module of a command, and return it with its arguments."""
+    launcher = shlex.split(run_paper.LAUNCHER)
+    words = words[len(launcher) :] if words[: len(launcher)] == launcher else words
     if words[0] == "inbedder":
         return inbedder_app, words[1:]
     if words[:2] == ["python", "-m"]:
@@ -81,10 +83,9 @@ def test_every_command_and_file_of_a_paper_exists(name):
 
 
 @pytest.mark.parametrize("name", PAPERS)
-def test_every_part_that_is_ready_names_commands_or_files(name):
+def test_a_part_is_ready_only_with_commands(name):
     for part in PAPERS[name].parts:
-        assert part.note or part.where or part.steps, part.part
-        assert part.state != "not possible" or part.note, part.part
+        assert part.steps if "ready" in part.state else part.note or part.where, part.part
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -170,7 +171,7 @@ class StandIns:
 
     def link(self, outputs, finished_outputs):
         for output, finished_output in zip(outputs, finished_outputs, strict=True):
-            output, finished_output = (Path(path.split("=")[-1]) for path in (output, finished_output))
+            output, finished_output = (Path(path.removeprefix("training.output=")) for path in (output, finished_output))
             if finished_output.exists() and not output.exists():
                 output.parent.mkdir(parents=True, exist_ok=True)
                 output.symlink_to(finished_output)

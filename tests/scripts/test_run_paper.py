@@ -16,7 +16,7 @@ parts:
   - part: Table 1
     content: two models
     state: ready
-    note: Never run.
+    note: "[Never run](here)."
     steps:
       - command: inbedder finetune opt-1.3b --set training.output={out}/x
         makes: "{out}/x"
@@ -50,24 +50,28 @@ def test_a_step_is_one_command_per_value(example):
 def test_a_dry_run_prints_commands_models_data_and_cells(example, monkeypatch, capsys):
     run(monkeypatch, "example", "--dry-run", "--only", "table 1")
     printed = capsys.readouterr().out
-    assert printed.startswith("Table 1: two models (ready)\n  Never run.\n  $ inbedder finetune opt-1.3b")
+    assert printed.startswith("Table 1: two models (ready)\n  Never run (here).\n  $ inbedder finetune opt-1.3b")
+    assert "training.output=runs/reproduce/example/x\n" in printed
     assert "      models: c/d\n      data: STS-B\n      fills: row c/d\n      needs: a GPU\n" in printed
     assert "poolings" not in printed
 
 
 def test_a_run_skips_finished_trainings_and_asks_for_data(example, monkeypatch, capfd):
     (example / "x").mkdir()
-    with pytest.raises(SystemExit, match="give --data FOLDER"):
+    with pytest.raises(SystemExit, match="Table 1: it reads your data, so give --data FOLDER"):
         run(monkeypatch, "example", "--out", example)
     assert "done before: inbedder finetune" in capfd.readouterr().out
     run(monkeypatch, "example", "--out", example, "--data", "here")
     assert "b reads here\n" in capfd.readouterr().out
 
 
-def test_a_failed_step_stops_the_run(example, monkeypatch):
-    (example / "example.yaml").write_text(EXAMPLE.replace("print(", "exit(").replace("{out}/x", "{out}"))
-    with pytest.raises(SystemExit, match="row a/b stopped with exit code 1"):
+def test_a_failed_step_is_listed_after_the_others_have_run(example, monkeypatch, capfd):
+    (example / "example.yaml").write_text(
+        EXAMPLE.replace("print('{model_name}", "print(1 / ('{model_name}' != 'b'), '{model_name}").replace("{out}/x", "{out}")
+    )
+    with pytest.raises(SystemExit, match=r"(?s)Correct the causes.*Table 1: exit code 1: python .* --model a/b$"):
         run(monkeypatch, "example", "--out", example, "--data", "here")
+    assert "1.0 d reads here" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(("old", "new"), [("state: ready", "state: perhaps"), ("content:", "why:"), ("data:", "sets:")])
@@ -80,5 +84,5 @@ def test_unknown_words_of_a_list_are_refused(example, old, new):
 def test_the_page_names_recipes_and_programs(example):
     assert run_paper.make_page_rows("example")[1:] == [
         ["Section 2", "poolings", "run here", "", "[pooling.py](../inbedder/pooling.py)"],
-        ["Table 1", "two models", "ready", "recipe `opt-1.3b`, `-c`", "Never run."],
+        ["Table 1", "two models", "ready", "recipe `opt-1.3b`, `-c`", "[Never run](../here)."],
     ]
