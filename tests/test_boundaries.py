@@ -272,7 +272,7 @@ def test_a_server(case, tmp_path):
 def test_an_evaluation(case):
     from inbedder_evaluation.embedders import make_embedders
 
-    plain, changed = (make_embedders(case.folder, verbatim=True, **options)[0] for options in (case.fixed, case.changed))
+    plain, changed = (make_embedders(case.folder, **options)[0] for options in (case.fixed, case.changed))
     case.expect(changed.encode(TEXTS, QUESTION))
     assert plain.revision != changed.revision
 

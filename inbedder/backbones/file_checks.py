@@ -111,8 +111,7 @@ def list_weight_files(folder: Path) -> list[Path]:
     """List the weight files of a folder that are read, in a fixed order: safetensors, and pickles in place of missing ones."""
     files = sorted(folder.glob("*.safetensors"))
     names = {path.name for path in files}
-    if not any(name.startswith("model") for name in names):
-        files += sorted(folder.glob("pytorch_model*.bin"))
+    files += find_pickled_weights(str(folder)) if folder.is_dir() else []
     return files + ([] if ADAPTER_WEIGHTS in names else sorted(folder.glob(PICKLED_ADAPTER_WEIGHTS)))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
 from torch import Tensor
@@ -45,9 +46,14 @@ def _read_file(path: Path) -> dict[str, Tensor]:
             f"{path} is a pickle, and the loader of torch {torch.__version__} can be attacked by one (CVE-2026-24747). Update "
             f"torch to {MIN_TORCH_VERSION} or later, or choose a checkpoint in safetensors."
         )
+    with path.open("rb") as file:
+        start = file.read(32)
+    if start.startswith(b"version https://git-lfs"):
+        raise ModelError(f"{path} is a git-lfs pointer, not the weights. Run git lfs pull in its folder, or download it again.")
+    is_zip = start.startswith(b"PK\x03\x04")  # only this form can be read from the disk as it is used
+    if is_zip:
+        _check_stored(path)
     try:
-        with path.open("rb") as file:
-            is_zip = file.read(4) == b"PK\x03\x04"  # only this form can be read from the disk as it is used
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # a damaged file can raise anything
         if isinstance(error, MemoryError):
@@ -64,14 +70,26 @@ def _read_file(path: Path) -> dict[str, Tensor]:
     return dict(tensors)
 
 
+def _check_stored(path: Path) -> None:
+    """Refuse a compressed zip file, whose bytes torch and transformers would map as if they were the values."""
+    try:
+        with ZipFile(path) as archive:
+            is_stored = all(entry.compress_type == ZIP_STORED for entry in archive.infolist())
+    except BadZipFile as error:
+        raise ModelError(f"{path} is damaged ({error}). Download it again.") from error
+    if not is_stored:
+        raise ModelError(f"{path} is compressed, and torch stores weights uncompressed. Download the original file.")
+
+
 def _is_entry(name: object, tensor: object) -> bool:
-    """Return whether an entry is a tensor with values in memory and its name."""
-    has_values = isinstance(tensor, Tensor) and tensor.layout == torch.strided and tensor.device.type == "cpu"
-    return isinstance(name, str) and has_values
+    """Return whether an entry is a name and a tensor whose values are all in the file."""
+    if not isinstance(name, str) or not isinstance(tensor, Tensor):
+        return False
+    return tensor.layout == torch.strided and tensor.device.type == "cpu" and tensor.nbytes <= tensor.untyped_storage().nbytes()
 
 
 def _describe_refusal(error: Exception) -> str:
     """Describe why torch refused a file, without its advice to turn the restriction off."""
     reason = " ".join(str(error).split()) or type(error).__name__
     match = re.search(r"WeightsUnpickler error: (.*?)(?: Please use | Check the documentation |$)", reason)
-    return f"{(match[1] if match else reason.split(' In PyTorch ')[0])[:200].rstrip('. ')}."
+    return f"{(match[1] if match else reason.split(' In PyTorch ')[0])[:300].rsplit('. ', 1)[0].rstrip('. ')}."

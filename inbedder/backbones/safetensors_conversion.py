@@ -22,13 +22,14 @@ from inbedder.backbones.file_checks import (
 )
 from inbedder.backbones.pickled_weights import read_pickled_weights
 from inbedder.backbones.sentence_modules import find_checkpoint_folder, list_module_paths
-from inbedder.errors import InputError, format_value
+from inbedder.errors import InputError, ModelError, format_value
 from inbedder.io.files import atomic_folder
 from inbedder.models.bundled import resolve_name
 from inbedder.models.checksums import CHECKSUMS, write_checksums
 from inbedder.user_paths import expand_path
 
-_COPIED_SUFFIXES = (".json", ".txt", ".model", ".tiktoken", ".jinja", ".md", ".py", ".safetensors")
+_SKIPPED_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".h5", ".msgpack", ".ot", ".gguf", ".onnx")
+"""Weights in other formats, and the states of trainings, are not copied."""
 
 
 def convert_to_safetensors(name: str, output: str | os.PathLike[str], revision: str | None = None) -> Path:
@@ -49,9 +50,17 @@ def convert_to_safetensors(name: str, output: str | os.PathLike[str], revision: 
     target = expand_path(output)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{format_value(str(target))} is not empty. Choose a new folder.")
+    if Path(name).is_file():
+        raise ModelError(f"{name} is a file. Give the folder with config.json and the weights.")
     folder = find_checkpoint_folder(resolve_name(name), revision)
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{format_value(str(target))} is in the folder of the model. Choose a folder outside it.")
     check_sums(str(folder))
-    pickles = {path: _find_pickles(folder / path) for path in (Path(), *list_module_paths(folder))}
+    module_paths = list_module_paths(folder)
+    for path in (folder / path for path in module_paths):
+        if path.is_symlink() or path.is_file():
+            raise ModelError(f"{path}, which modules.json names, is not a folder of the model. Download the model again.")
+    pickles = {path: _find_pickles(folder / path) for path in (Path(), *module_paths)}
     if not any(pickles.values()):
         raise InputError(f"{format_value(name)} has no pickled weights, so there is nothing to convert. Load it as it is.")
     with atomic_folder(target) as temporary:
@@ -74,10 +83,10 @@ def _find_pickles(folder: Path) -> list[Path]:
 
 
 def _copy_other_files(folder: Path, target: Path) -> None:
-    """Copy a folder's settings, tokenizer, card and safetensors; a module without weights may have no folder."""
+    """Copy a folder's files except weights in other formats; a module without weights may have no folder."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         is_index = path.name.endswith(".bin.index.json")
-        if path.is_file() and path.suffix in _COPIED_SUFFIXES and path.name != CHECKSUMS and not is_index:
+        if path.is_file() and path.suffix not in _SKIPPED_SUFFIXES and path.name != CHECKSUMS and not is_index:
             shutil.copyfile(path, target / path.name)
 
 
@@ -85,10 +94,10 @@ def _write_safetensors(pickles: list[Path], folder: Path) -> None:
     """Write one file of safetensors for each pickled file, and an index if there are several."""
     table: dict[str, str] = {}
     num_bytes = 0
-    for number, pickle in enumerate(pickles, 1):
-        file = ADAPTER_WEIGHTS if pickle.name == PICKLED_ADAPTER_WEIGHTS else WEIGHTS
+    for number, pickled_file in enumerate(pickles, 1):
+        file = ADAPTER_WEIGHTS if pickled_file.name == PICKLED_ADAPTER_WEIGHTS else WEIGHTS
         file = file if len(pickles) == 1 else f"model-{number:05}-of-{len(pickles):05}.safetensors"
-        tensors = _copy_shared_tensors(read_pickled_weights([pickle]))
+        tensors = _copy_shared_tensors(read_pickled_weights([pickled_file]))
         try:
             save_file(tensors, folder / file, metadata={"format": "pt"})
         except SafetensorError as error:

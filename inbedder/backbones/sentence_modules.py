@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from inbedder.backbones.file_checks import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
+    INDEX,
     PICKLED_ADAPTER_WEIGHTS,
     PICKLED_WEIGHTS,
     WEIGHTS,
@@ -117,7 +118,7 @@ def read_modules(name: str, revision: str | None, *, is_named: bool, is_t5: bool
         )
     pooling = _read_settings_file(name, f"{module_list[1]['path']}/config.json", revision)
     prompts = _read_prompts(name, _read_settings_file(name, "config_sentence_transformers.json", revision))
-    if is_t5 and not is_named and not prompts and "include_prompt" not in pooling and not pooling.keys() >= _INSTRUCTOR_KEYS:
+    if is_t5 and not prompts and "include_prompt" not in pooling and not pooling.keys() >= _INSTRUCTOR_KEYS:
         prompts = {"query": "", "document": ""}
     return SentenceModules(
         pooling=_read_pooling(name, pooling, skips_prompt=is_named or is_t5),
@@ -171,7 +172,12 @@ def find_checkpoint_folder(name: str, revision: str | None = None) -> Path:
         return Path(name)
     try:
         folder = Path(snapshot_download(name, revision=revision, ignore_patterns=_IGNORED_PATTERNS))
-        paths = [path for path in (Path(), *list_module_paths(folder)) if not any((folder / path).glob("*.safetensors*"))]
+        safetensors = (WEIGHTS, INDEX, ADAPTER_WEIGHTS)
+        paths = [
+            path
+            for path in (Path(), *list_module_paths(folder))
+            if not any((folder / path / file).is_file() for file in safetensors)
+        ]
         patterns = [(path / file).as_posix() for path in paths for file in ("pytorch_model*.bin*", PICKLED_ADAPTER_WEIGHTS)]
         return Path(snapshot_download(name, revision=folder.name, allow_patterns=patterns)) if patterns else folder
     except ModelError:

@@ -62,10 +62,12 @@ def test_a_hub_model_is_converted_by_the_command(make_model, fill_cache, tmp_pat
 
 
 def test_tied_weights_and_views_are_written_under_each_name(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "config.json").write_text("{}")
     matrix = torch.arange(6.0).reshape(2, 3)
-    torch.save({"a": matrix, "b": matrix, "row": matrix[1], "turned": matrix.T}, tmp_path / "pytorch_model.bin")
-    tensors = load_file(convert_to_safetensors(str(tmp_path), tmp_path / "target") / "model.safetensors")
+    torch.save({"a": matrix, "b": matrix, "row": matrix[1], "turned": matrix.T}, source / "pytorch_model.bin")
+    tensors = load_file(convert_to_safetensors(str(source), tmp_path / "target") / "model.safetensors")
     assert all(torch.equal(tensors[name], matrix) for name in "ab")
     assert torch.equal(tensors["row"], matrix[1]) and torch.equal(tensors["turned"], matrix.T)
 
@@ -95,3 +97,21 @@ def test_a_failed_conversion_leaves_nothing_behind(make_model, tmp_path, monkeyp
     with pytest.raises(InputError, match="No space left on device"):
         convert_to_safetensors(str(source), tmp_path / "target")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+
+def test_all_files_but_other_weights_are_copied(make_model, tmp_path):
+    copy = Path(shutil.copytree(make_model("opt"), tmp_path / "copy"))
+    pickle_weights(copy)
+    for file in ("LICENSE", "source.spm", "tf_model.h5", "optimizer.pt"):
+        (copy / file).write_text("a")
+    files = {path.name for path in convert_to_safetensors(str(copy), tmp_path / "new").iterdir()}
+    assert {"LICENSE", "source.spm", "model.safetensors"} <= files and not {"tf_model.h5", "optimizer.pt"} & files
+
+
+def test_a_target_inside_the_model_and_a_file_are_refused(make_model, tmp_path):
+    copy = Path(shutil.copytree(make_model("opt"), tmp_path / "copy"))
+    pickle_weights(copy)
+    with pytest.raises(InputError, match="Choose a folder outside it"):
+        convert_to_safetensors(str(copy), copy / "new")
+    with pytest.raises(ModelError, match="is a file"):
+        convert_to_safetensors(str(copy / "config.json"), tmp_path / "new")
