@@ -45,7 +45,7 @@ TINY_SHAPES: dict[str, Any] = {
 PEAK = {"H100": 989, "H200": 989, "A100": 312, "L40S": 362, "L4": 121, "A10G": 70}
 """bfloat16 TFLOP/s of dense products, from the data sheets of SXM cards; of any other GPU no MFU is given."""
 MAX_SECONDS = 7.0
-"""A way is measured until it has taken so many seconds, or has run five times."""
+"""The time after which a way is not run again; it runs at most five times."""
 NEW_TOKENS = 3
 """Length of an answer, as in the paper."""
 

@@ -39,7 +39,7 @@ def time_rounds(encode: Callable[[], Any], max_seconds: float) -> tuple[list[flo
 
     Args:
         encode: The way; its results are on the CPU when it returns.
-        max_seconds: No round starts after so many seconds.
+        max_seconds: The time after which no further round starts.
 
     Returns:
         Seconds of each round, and the last results.

@@ -71,7 +71,7 @@ class Part:
     """One of ``STATES``."""
     note: str = ""
     """What differs, where the result is, or why it is not possible."""
-    where: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
     """The files that implement it."""
     steps: tuple[Step, ...] = ()
     """The commands that reproduce it."""
@@ -116,7 +116,7 @@ def _parse_part(entry: dict[str, Any], models: Mapping[str, str]) -> Part:
     if unknown or entry["state"] not in STATES:
         raise ValueError(f"{entry['part']}: unknown {', '.join(unknown) or entry['state']}.")
     steps = tuple(step for values in entry.get("steps", ()) for step in _expand_step(values, entry["part"], models))
-    return Part(**{**entry, "where": tuple(entry.get("where", ())), "steps": steps})
+    return Part(**{**entry, "files": tuple(entry.get("files", ())), "steps": steps})
 
 
 def _expand_step(values: dict[str, Any], part: str, models: Mapping[str, str]) -> Iterator[Step]:
@@ -162,7 +162,7 @@ def describe_part(part: Part, folders: Mapping[str, str]) -> list[str]:
     lines = [f"{part.part}: {part.content} ({part.state})"]
     note = re.sub(r"\[([^]]*)\]\(([^)]*)\)", r"\1 (\2)", part.note)
     lines += [f"  {note}"] if note else []
-    lines += [f"  in {', '.join(part.where)}"] if part.where else []
+    lines += [f"  in {', '.join(part.files)}"] if part.files else []
     return [*lines, *(line for step in part.steps for line in describe_step(step, folders))]
 
 
@@ -173,9 +173,9 @@ def make_page_rows(name: str) -> list[list[str]]:
         recipes = list(dict.fromkeys(f"`{step.recipe}`" for step in part.steps if step.recipe))
         programs = list(dict.fromkeys(_name_program(step.command) for step in part.steps if not step.recipe))
         programs = [f"recipe{'s' * (len(recipes) > 1)} {', '.join(recipes)}"] * bool(recipes) + programs
-        where = ", ".join(f"[{Path(path).name}](../{path})" for path in part.where)
+        links = ", ".join(f"[{Path(path).name}](../{path})" for path in part.files)
         note = part.note.replace("](", "](../").replace("](../http", "](http")  # the page is in docs/
-        rows.append([part.part, part.content, part.state, ", ".join(programs), ". ".join(filter(None, (where, note)))])
+        rows.append([part.part, part.content, part.state, ", ".join(programs), ". ".join(filter(None, (links, note)))])
     return rows
 
 

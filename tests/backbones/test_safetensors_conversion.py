@@ -1,5 +1,6 @@
 """A converted checkpoint has safetensors alone and gives the same vectors."""
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -115,3 +116,16 @@ def test_a_target_inside_the_model_and_a_file_are_refused(make_model, tmp_path):
         convert_to_safetensors(str(copy), copy / "new")
     with pytest.raises(ModelError, match="is a file"):
         convert_to_safetensors(str(copy / "config.json"), tmp_path / "new")
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_module_that_is_no_folder_of_the_model_is_refused(make_model, tmp_path, kind):
+    copy = Path(shutil.copytree(make_model("opt"), tmp_path / "copy"))
+    pickle_weights(copy)
+    (tmp_path / "elsewhere").mkdir()
+    (copy / "link").symlink_to(tmp_path / "elsewhere")
+    modules = [{"type": "sentence_transformers.models.Pooling", "path": {"file": "config.json", "link": "link"}[kind]}]
+    (copy / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ModelError, match="is not a folder of the model"):
+        convert_to_safetensors(str(copy), tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -71,7 +71,7 @@ def list_settings(words):
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_command_and_file_of_a_paper_exists(name):
     paper = PAPERS[name]
-    missing = [path for part in paper.parts for path in part.where if not (ROOT / path).exists()]
+    missing = [path for part in paper.parts for path in part.files if not (ROOT / path).exists()]
     links = [link for part in paper.parts for link in re.findall(r"\]\(([^)#]+)\)", part.note)]
     missing += [link for link in links if not link.startswith("http") and not (ROOT / link).exists()]
     assert missing == []
@@ -85,7 +85,7 @@ def test_every_command_and_file_of_a_paper_exists(name):
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_part_is_ready_only_with_commands(name):
     for part in PAPERS[name].parts:
-        assert part.steps if "ready" in part.state else part.note or part.where, part.part
+        assert part.steps if "ready" in part.state else part.note or part.files, part.part
 
 
 @pytest.mark.parametrize("name", PAPERS)

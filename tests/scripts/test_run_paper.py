@@ -12,7 +12,7 @@ EXAMPLE = """
 title: Example
 models: {a/b: causal, c/d: masked}
 parts:
-  - {part: Section 2, content: poolings, state: run here, where: [inbedder/pooling.py]}
+  - {part: Section 2, content: poolings, state: run here, files: [inbedder/pooling.py]}
   - part: Table 1
     content: two models
     state: ready
