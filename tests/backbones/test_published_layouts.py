@@ -114,8 +114,8 @@ def test_gtr_and_sentence_t5_are_read_without_prompts(publish):
 
 def test_gtr_has_the_same_query_prompt_if_its_backbone_is_named(publish):
     folder = publish("t5", dense=True)
-    named, unnamed = (InBedder(folder, backbone=backbone).encode_query(TEXTS) for backbone in ("embedding", None))
-    assert np.array_equal(named, unnamed)
+    named_vectors, default_vectors = (InBedder(folder, backbone=backbone).encode_query(TEXTS) for backbone in ("embedding", None))
+    assert np.array_equal(named_vectors, default_vectors)
 
 
 @pytest.mark.parametrize(
