@@ -265,7 +265,8 @@ def test_published_recipes_have_the_papers_settings(name):
         assert (recipe.curriculum.steps, training.max_steps) == (None, None)
     else:
         assert recipe.model == f"sentence-transformers/gtr-t5-{name.removeprefix('instructor-')}"
-        assert (recipe.denominator, training.batch_size, training.max_steps) == ("hard-negatives", 4, 20_000)
+        assert (recipe.denominator, training.batch_size) == ("hard-negatives", 4)
+        assert training.max_steps == (40_000 if name == "instructor-base" else 20_000)
 
 
 def test_a_model_that_does_not_fit_is_named(make_model, pairs, monkeypatch):
