@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -131,28 +132,60 @@ def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
     if data is not None and not isinstance(data, Mapping):
         raise RecipeError(f"data must be a table of settings, not {data!r}.")
     section = dict(data or {})
-    sources = section.get("sources") or []
-    if not isinstance(sources, (list, tuple)):
-        raise RecipeError(f"data.sources must be a list of files or tables, not {sources!r}.")
+    sources = _take_groups(section)
     if not sources:
-        raise RecipeError("The recipe names no data: set data.sources to a list of files.")
+        raise RecipeError("The recipe names no data: set data.sources to a list of files, or data.groups to named lists.")
     tables = [{"path": source} if isinstance(source, str) else source for source in sources]
     section["sources"] = [_resolve_tables(table, values) if isinstance(table, Mapping) else table for table in tables]
     return section
 
 
+def _take_groups(section: dict[str, Any]) -> list[Any]:
+    """Take the groups out of a section ``data``, and return their sources with those outside of groups."""
+    sources = section.pop("sources", None) or []
+    if not isinstance(sources, (list, tuple)):
+        raise RecipeError(f"data.sources must be a list of files or tables, not {sources!r}.")
+    groups, shares = (section.pop(name, None) or {} for name in ("groups", "shares"))
+    if not isinstance(groups, Mapping) or not all(isinstance(group, (list, tuple)) for group in groups.values()):
+        raise RecipeError("data.groups must be a table of named lists of sources.")
+    if not isinstance(shares, Mapping) or (unknown := shares.keys() - groups.keys()):
+        named = f"; it has no {sorted(unknown)[0]!r}" if isinstance(shares, Mapping) else ""
+        raise RecipeError(f"data.shares must name groups of the recipe ({', '.join(groups) or 'none'}){named}.")
+    grouped = [
+        {**source, "cap": round(source["cap"] * shares[name])} if name in shares else source
+        for name, group in groups.items()
+        if shares.get(name, 1) > 0
+        for source in group
+    ]
+    return [*sources, *grouped]
+
+
 def _resolve_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the table names in a source by the recipe's tables."""
+    """Replace the names of questions and answers in a source by the recipe's tables, or by those of ``finetune/questions``."""
     resolved = dict(source)
     for key, section in (("instructions", "questions"), ("keep_instructions", "questions"), ("answers", "answers")):
         if isinstance(name := resolved.get(key), str):
-            tables = values.get(section) or {}
+            tables = {**read_questions()[section], **(values.get(section) or {})}
             if name not in tables:
-                raise RecipeError(
-                    f"data.sources: {key} names {name!r}; the recipe's {section} are: {', '.join(tables) or 'none'}."
-                )
+                raise RecipeError(f"data.sources: {key} names {name!r}; the known {section} are: {', '.join(tables)}.")
             resolved[key] = tables[name]
     return resolved
+
+
+@cache
+def read_questions() -> dict[str, dict[str, Any]]:
+    """Read the shipped wordings of questions, and the words for the labels that answer them.
+
+    Returns:
+        Under "questions" the wordings by name, under "answers" the words by name and label.
+    """
+    tables: dict[str, dict[str, Any]] = {"questions": {}, "answers": {}}
+    for path in sorted(find_data_folder("inbedder_finetune", "questions").glob("*.yaml")):
+        for name, question in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+            tables["questions"][name] = question["ask"]
+            if "answers" in question:
+                tables["answers"][name] = question["answers"]
+    return tables
 
 
 def _explain_error(error: ErrorDetails, kind: type) -> str:

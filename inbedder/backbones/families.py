@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto import modeling_auto
 
@@ -18,7 +19,7 @@ from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
-from inbedder.backbones.late_interaction import LateInteractionBackbone
+from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate, copy_body
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
 from inbedder.backbones.padding_check import check_reading
@@ -50,6 +51,8 @@ class Family:
     """Whether it is loaded without its language-model head."""
     check: Callable[[ResolvedModel, ModelOptions], None] = lambda _resolved, _options: None
     """Refuses a model of another kind before its weights are read."""
+    prepare: Callable[[Any, ResolvedModel], nn.Module | None] | None = None
+    """Changes a model before an adapter is merged (``load_weights``)."""
 
 
 def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[Backbone, Settings]:
@@ -61,20 +64,35 @@ def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[B
             "Load it as an embedding model, with the pooling of its card: backbone='embedding', pooling='cls' for SimCSE. "
             "Or read its mask tokens: backbone='masked'."
         )
-    is_late_interaction = loaded.settings.late_interaction
-    backbone_class: type[MaskedBackbone] = LateInteractionBackbone if is_late_interaction else MaskedBackbone
-    if options.is_onnx:
-        from inbedder.backbones.onnx import OnnxLateInteractionBackbone, OnnxMaskedBackbone
+    mask_length = loaded.settings.mask_length or MASK_LENGTH
+    backbone: MaskedBackbone
+    if loaded.text_body is not None:
+        if options.is_onnx:
+            raise ModelError(f"{options.model} reads texts by its base, which has no int8 graph. Leave backbone out.")
+        backbone = LateInteractionBackbone(loaded.model, loaded.tokenizer, loaded.text_body, mask_length)
+    elif options.is_onnx:
+        from inbedder.backbones.onnx import OnnxMaskedBackbone
 
-        backbone_class = OnnxLateInteractionBackbone if is_late_interaction else OnnxMaskedBackbone
-    backbone = backbone_class(loaded.model, loaded.tokenizer, loaded.settings.mask_length or MASK_LENGTH)
+        backbone = OnnxMaskedBackbone(loaded.model, loaded.tokenizer, mask_length)
+    else:
+        backbone = MaskedBackbone(loaded.model, loaded.tokenizer, mask_length)
     backbone.answers = not loaded.untrained
     return backbone, loaded.settings
 
 
+def prepare_masked(model: Any, resolved: ResolvedModel) -> nn.Module | None:
+    """Add the gate of late interaction and copy the base that reads texts; None for other masked LMs."""
+    if not resolved.settings.late_interaction:
+        return None
+    if resolved.adapter is None:
+        raise ModelError(f"late_interaction is for adapters, whose base reads the texts. Remove it from {SETTINGS_FILE} of {resolved.base}.")
+    add_gate(model)
+    return copy_body(model)
+
+
 FAMILIES = {
     "causal": Family(lambda _config: AutoModelForCausalLM, build_causal_backbone),
-    "masked": Family(lambda _config: AutoModelForMaskedLM, build_masked_backbone),
+    "masked": Family(lambda _config: AutoModelForMaskedLM, build_masked_backbone, prepare=prepare_masked),
     "seq2seq": Family(lambda _config: AutoModelForSeq2SeqLM, build_seq2seq_backbone),
     "embedding": Family(choose_encoder_class, build_embedding_backbone, headless=True, check=refuse_answering),
 }
@@ -141,6 +159,8 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
+        if loaded.text_body is not None:
+            prepack(loaded.text_body)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
     check_reading(backbone, options.model)
@@ -176,7 +196,7 @@ def load_model(options: ModelOptions) -> LoadedModel:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     family.check(resolved, options)
     _check_kind(kind, resolved)
-    return load_weights(resolved, kind, family.model_class(resolved.config), options, headless=family.headless)
+    return load_weights(resolved, kind, family.model_class(resolved.config), options, headless=family.headless, prepare=family.prepare)
 
 
 def _check_kind(kind: str, resolved: ResolvedModel) -> None:

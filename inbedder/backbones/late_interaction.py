@@ -4,27 +4,34 @@ A text's states do not depend on the question, nor a question's on the text (as 
 InBedder paper interact). So a text is encoded once for all questions, a question once for all texts, and each pair costs only its
 masks. The model must be trained this way (``late_interaction`` of a recipe).
 
-The text is encoded as by the base. Question and masks have the second token type, and their positions start at 0. A batch is one
-row without padding (``packed_row``) with the attention of ``packed_attention``.
+The text is read by the base as it was before training, with its own token type: its mean state b(x) is the base's own vector of
+the text. Question and masks are read by the trained model, with the second token type and positions that start at 0. With a(x, i)
+the mean state of the masks and q(i) that of the question::
+
+    v(x, i) = (1 - g(i)) unit(a(x, i)) + g(i) unit(b(x))        g(i) = sigmoid(w q(i) + c), a gate that is trained with the rest
+
+A batch is two rows without padding (``packed_row``) with the attention of ``packed_attention``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
-from inbedder.backbones.masked import MaskedBackbone
-from inbedder.backbones.packed_attention import Scratch, attend
-from inbedder.backbones.packed_row import PackedBatch, PromptParts, pack, split_prompt
-from inbedder.backbones.transformer import check_layer, copy_down_to, find_blocks, get_pad_id
+from inbedder.backbones.masked import MaskedBackbone, limit_to_positions, with_float32_head
+from inbedder.backbones.packed_attention import Scratch, TextStates, attend
+from inbedder.backbones.packed_row import PackedBatch, Padded, PromptParts, pack, split_prompt
+from inbedder.backbones.transformer import capture_layer, check_layer, get_body, get_pad_id
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
+from inbedder.pooling import masked_mean
 from inbedder.prompting.batching import pad
 
 if TYPE_CHECKING:
@@ -35,98 +42,132 @@ if TYPE_CHECKING:
 ATTENTION = "inbedder_late_interaction"
 AttentionInterface.register(ATTENTION, attend)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+GATE = "gate"
+"""The name of the gate in the model, and so among its weights."""
 
 
-def prepare(model: PreTrainedModel) -> None:
-    """Set the attention of a BERT masked LM to ``attend``; refuse another kind of model, or one without a second token type."""
+def add_gate(model: PreTrainedModel) -> None:
+    """Add a gate to a BERT masked LM, and set its attention to ``attend``; refuse another kind, or one without a second token type."""
     if model.config.model_type != "bert" or model.config.type_vocab_size < 2:
         raise ModelError(f"late_interaction needs a BERT with two token types, not {model.config.model_type!r}.")
+    gate = nn.Linear(model.config.hidden_size, 1, device=model.device, dtype=model.dtype)
+    nn.init.zeros_(gate.weight)
+    nn.init.zeros_(gate.bias)
+    model.add_module(GATE, gate)
     model.set_attn_implementation(ATTENTION)
 
 
-class _LastBlock(nn.Module):
-    """A model's last block, for the masks of a packed row only: the other tokens' states are not used after it."""
+def copy_body(model: PreTrainedModel) -> nn.Module:
+    """Copy a model without its head, sharing the word embeddings, before an adapter changes it."""
+    body = get_body(model)
+    words = cast("nn.Embedding", model.get_input_embeddings()).weight
+    return deepcopy(body, {id(words): words}).requires_grad_(False)
 
-    def __init__(self, block: Any, packed: PackedBatch, scratch: Scratch | None) -> None:
-        super().__init__()
-        self.block = block
-        self.packed = packed
-        self.scratch = scratch
 
-    def forward(self, states: Tensor, *_args: Any, **_options: Any) -> Tensor:
-        """Compute the masks' states from the states of all tokens, shape (1, masks, d)."""
-        attention, masks = self.block.attention, states[self.packed.is_mask]
-        mixing = attention.self
-        width = mixing.attention_head_size
-        query, key, value = (
-            of(tokens).unflatten(-1, (-1, width)).transpose(0, 1)[None]
-            for of, tokens in ((mixing.query, masks), (mixing.key, states[0]), (mixing.value, states[0]))
-        )
-        mixed, _ = attend(
-            mixing, query, key, value, None, scratch=self.scratch, **self.packed.mask_inputs, scaling=mixing.scaling
-        )
-        output: Tensor = self.block.feed_forward_chunk(attention.output(mixed[0].flatten(1), masks))
-        return output[None]
+def read_texts(body: nn.Module, packed: PackedBatch, scratch: Scratch | None = None) -> tuple[TextStates, Tensor]:
+    """Read the row of texts.
+
+    Args:
+        body: The base without its head.
+        packed: The batch.
+        scratch: Reused memory, for a pass on a CPU without gradients.
+
+    Returns:
+        Keys and values of the texts, and the states of the last layer, shape (tokens, d).
+    """
+    text_states = TextStates()
+    states = body(**packed.texts, text_states=text_states, scratch=scratch)[0]
+    return text_states, states[0]
+
+
+def combine(gate: nn.Module, pair_states: Tensor, text_states: Tensor, packed: PackedBatch) -> Tensor:
+    """Compute the vectors of pairs from the last layer's states: v(x, i) of the module's equations.
+
+    Args:
+        gate: The model's gate.
+        pair_states: States of masks and questions, shape (tokens, d).
+        text_states: States of the texts, shape (tokens, d).
+        packed: The batch.
+
+    Returns:
+        float32, shape (pairs, d).
+    """
+    pair_states, text_states = pair_states.float(), text_states.float()
+    answers = pair_states[: packed.num_masks].view(len(packed.text_tokens.positions), -1, pair_states.shape[-1]).mean(1)
+    questions = _pool(pair_states, packed.question_tokens)
+    share = torch.sigmoid(gate(questions.to(next(gate.parameters()).dtype)).float())
+    base = _pool(text_states, packed.text_tokens)
+    return (1 - share) * normalize(answers, dim=-1) + share * normalize(base, dim=-1)
+
+
+def _pool(states: Tensor, tokens: Padded) -> Tensor:
+    """Average the states of tokens, shape (rows, d)."""
+    return masked_mean(states[tokens.positions], tokens.exists)
 
 
 class LateInteractionBackbone(MaskedBackbone):
     """A masked LM trained to read text and question separately."""
 
-    def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mask_length: int = 3) -> None:
-        """Wrap a BERT masked LM; refuse a model that cannot read text and instruction separately."""
+    def __init__(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text_body: nn.Module, mask_length: int = 3
+    ) -> None:
+        """Wrap a prepared BERT masked LM, and the base that reads texts."""
         super().__init__(model, tokenizer, mask_length)
-        prepare(model)
+        self.text_body = text_body
 
-    def _split_prompts(self, prompts: Sequence[PromptTokens]) -> list[PromptParts]:
+    def _pack(self, prompts: Sequence[PromptTokens]) -> PackedBatch:
         if any(prompt.instruction[0] < prompt.text[1] for prompt in prompts):
             raise ModelError(
                 "This model reads text and instruction separately. Choose a template with {input} before {instruction}."
             )
         masks = self.mask_length
-        return [
+        parts = [
             split_prompt(prompt.ids, prompt.instruction[0], prompt.response, prompt.ids[prompt.response + masks :])
             for prompt in prompts
         ]
-
-    def _make_inputs(self, prompts: Sequence[PromptTokens]) -> tuple[dict[str, Tensor], Tensor]:
-        """Make one row per prompt with text, question and masks in this order, for all but the default vectors."""
-        parts = self._split_prompts(prompts)
-        masks = np.full(self.mask_length, self.tokenizer.mask_token_id, dtype=np.int32)
-        ids, is_real = pad([np.concatenate([part.text, part.question, masks]) for part in parts], get_pad_id(self.tokenizer))
-        text, end = (
-            torch.tensor([[length] for length in lengths])
-            for lengths in ([len(part.text) for part in parts], [len(part.text) + len(part.question) for part in parts])
-        )
-        positions = torch.arange(ids.shape[1]).expand_as(ids)
-        in_text, is_mask = positions < text, is_real & (positions >= end)
-        in_question = is_real & ~in_text & ~is_mask
-        same_part = (in_text.unsqueeze(2) & in_text.unsqueeze(1)) | (in_question.unsqueeze(2) & in_question.unsqueeze(1))
-        attends = same_part | (~in_text & ~in_question).unsqueeze(2) & is_real.unsqueeze(1)
-        columns = {
-            "input_ids": ids,
-            "position_ids": torch.where(in_text, positions, (positions - text).clamp(min=0)) * is_real,
-            "token_type_ids": (is_real & ~in_text).long(),
-            "attention_mask": attends.unsqueeze(1),
-        }
-        device = self.model.device
-        return {name: column.to(device) for name, column in columns.items()}, is_mask.to(device)
-
-    def _select_pooled(self, pooling: str, inputs: dict[str, Tensor], is_mask: Tensor) -> Tensor:
-        is_real = inputs["attention_mask"][:, 0].diagonal(dim1=1, dim2=2)  # padding does not attend to itself
-        return super()._select_pooled(pooling, {**inputs, "attention_mask": is_real}, is_mask)
+        return pack(parts, masks, int(self.tokenizer.mask_token_id), self.model.device, self.model.dtype)
 
     @torch.inference_mode()
     def embed(
         self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
     ) -> Tensor:
         """Pool one batch, encoding each text and each question once; texts come first in prompts. See ``Backbone.embed``."""
-        if pooling != "avg-gen" or filter_ids or check_layer(layer, self.num_layers) != self.num_layers:
-            return super().embed(prompts, pooling, layer, sampling, filter_ids)
-        model, mask_id = self.model, int(self.tokenizer.mask_token_id)
-        packed = pack(self._split_prompts(prompts), self.mask_length, mask_id, model.device, model.dtype)
-        blocks = find_blocks(self.body, self.num_layers)
-        body, own_blocks = copy_down_to(self.body, blocks)
-        scratch = Scratch() if model.device.type == "cpu" else None
-        own_blocks._modules[str(self.num_layers - 1)] = _LastBlock(blocks[-1], packed, scratch)
-        states: Tensor = body(**packed.inputs, scratch=scratch)[0]
-        return states[0].float().view(len(prompts), self.mask_length, -1).mean(1)
+        packed = self._pack(prompts)
+        scratch = Scratch() if self.model.device.type == "cpu" else None
+        layer = check_layer(layer, self.num_layers)
+        if pooling == "avg-gen" and not filter_ids and layer == self.num_layers:
+            text_states, states = read_texts(self.text_body, packed, scratch)
+            pair_states = self.body(**packed.pairs, text_states=text_states, scratch=scratch)[0][0]
+            return combine(getattr(self.model, GATE), pair_states, states, packed)
+        return self._pool_tokens(packed, pooling, layer, filter_ids)
+
+    def _pool_tokens(self, packed: PackedBatch, pooling: str, layer: int, filter_ids: Sequence[int]) -> Tensor:
+        """Average states of a layer without the gate."""
+        text_body, states_of_texts = capture_layer(self.text_body, self.text_body, layer, self.num_layers)
+        model, states_of_pairs = capture_layer(self.model, self.body, layer, self.num_layers)
+        text_states, _ = read_texts(text_body, packed)
+        logits = model(**packed.pairs, text_states=text_states).logits[0]
+        states = torch.cat([states_of_pairs[0][0], states_of_texts[0][0]])
+        ids = torch.cat([packed.pairs["input_ids"][0], packed.texts["input_ids"][0]])
+        masks = torch.arange(packed.num_masks, device=states.device).view(-1, self.mask_length)
+        if pooling == "avg-gen":
+            is_pooled = ~torch.isin(logits[masks].argmax(-1), torch.tensor(filter_ids, device=states.device))
+            is_pooled |= ~is_pooled.any(1, keepdim=True)
+            return masked_mean(states[masks].float(), is_pooled)
+        texts, questions = packed.text_tokens, packed.question_tokens
+        positions = torch.cat([questions.positions, texts.positions + len(states_of_pairs[0][0])], 1)
+        is_pooled = torch.cat([questions.exists, texts.exists], 1)
+        if pooling == "avg-all":
+            positions, is_pooled = torch.cat([masks, positions], 1), torch.cat([torch.ones_like(masks, dtype=torch.bool), is_pooled], 1)
+        elif self.end is not None:
+            is_pooled &= ids[positions] != self.end
+        return masked_mean(states[positions].float(), is_pooled)
+
+    def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor]:
+        packed = self._pack(prompts)
+        is_mask = torch.arange(packed.pairs["input_ids"].shape[1], device=self.model.device)[None] < packed.num_masks
+        model = with_float32_head(limit_to_positions(self.model, self.body, is_mask))
+        text_states, _ = read_texts(self.text_body, packed)
+        logits = model(**packed.pairs, text_states=text_states).logits
+        ids, _ = pad([prompt.ids for prompt in prompts], get_pad_id(self.tokenizer))
+        return logits.view(len(prompts), self.mask_length, -1).float(), ids.to(self.model.device)

@@ -200,15 +200,19 @@ class MaskedBackbone:
         Without ``constrained_decoding`` each mask is filled on its own, with any token, as in the authors' code (the argmax at a
         temperature of 0); special tokens are left out of the text.
         """
-        inputs, is_mask = self._make_inputs(prompts)
-        model = with_float32_head(limit_to_positions(self.model, self._last_mixing, is_mask))
-        logits = model(**inputs).logits.float()
+        logits, ids = self._score_masks(prompts)
         numbers = sample_uniform_numbers(prompts, sampling, self.mask_length).to(logits.device)
         if self.constrained_decoding:
-            sampled_ids = self._fill_masks(logits, inputs["input_ids"], sampling, numbers)
+            sampled_ids = self._fill_masks(logits, ids, sampling, numbers)
         else:
             sampled_ids = self._fill_masks_independently(logits, sampling, numbers)
         return [self.tokenizer.batch_decode(ids.tolist(), skip_special_tokens=True) for ids in sampled_ids]
+
+    def _score_masks(self, prompts: Sequence[PromptTokens]) -> tuple[Tensor, Tensor]:
+        """Score the masks of one batch: float32 logits (batch, masks, vocabulary), and the prompts' ids (batch, length)."""
+        inputs, is_mask = self._make_inputs(prompts)
+        model = with_float32_head(limit_to_positions(self.model, self._last_mixing, is_mask))
+        return model(**inputs).logits.float(), inputs["input_ids"]
 
     def _fill_masks_independently(self, logits: Tensor, sampling: Sampling, numbers: Tensor) -> Tensor:
         """Choose each mask's token on its own: logits (batch, masks, vocabulary) -> ids (batch, n, masks)."""

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.padding_check import make_example_prompts, split_by_length
 from inbedder.backbones.transformer import check_layer
@@ -66,13 +65,9 @@ class OnnxMaskedBackbone(MaskedBackbone):
         return masked_mean(states, self._select_pooled(pooling, inputs, is_mask))
 
 
-class OnnxLateInteractionBackbone(OnnxMaskedBackbone, LateInteractionBackbone):
-    """A late-interaction model whose vectors come from an int8 graph, with one row per prompt and nothing shared."""
-
-
 def _as_graph(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Convert inputs to the graph's: integers, except a four-dimensional attention mask."""
-    return {name: column if column.ndim == 4 else column.long() for name, column in inputs.items()}
+    """Convert inputs to the graph's integers."""
+    return {name: column.long() for name, column in inputs.items()}
 
 
 def get_int8_graph(body: nn.Module, example: dict[str, Tensor]) -> Path:

@@ -27,6 +27,7 @@ def attend(
     groups: Sequence[Group] | None = None,
     token_rows: Tensor | None = None,
     scratch: Scratch | None = None,
+    text_states: TextStates | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attend within the groups of a packed row, or as torch does in any other batch.
@@ -40,6 +41,7 @@ def attend(
         groups: The groups of tokens that attend to each other.
         token_rows: For each token, its row in the concatenated groups.
         scratch: Reused memory, for a pass on a CPU without gradients.
+        text_states: Keys and values of the texts, which the row of texts stores and the row of pairs attends to.
         **options: scaling and dropout.
 
     Returns:
@@ -49,6 +51,8 @@ def attend(
         output: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
         return output
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
+    if text_states is not None:
+        flat[1:] = text_states.update(flat[1], flat[2], module.layer_idx)
     scale_and_dropout = options.get("scaling") or query.shape[-1] ** -0.5, options.get("dropout", 0.0)
     rows = []
     for group in groups:
@@ -75,6 +79,22 @@ def _attend_group(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale
     scores = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale)
     weights = torch.nn.functional.dropout(scores.softmax(-1, dtype=torch.float32), dropout).to(v.dtype)
     return torch.bmm(weights, v).view(rows, heads, length, width)
+
+
+class TextStates:
+    """Keys and values of a row of texts, by layer: the pass over the texts stores them, a later pass attends to them."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._layers: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def update(self, key: Tensor, value: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Store the first keys and values of a layer, or append them to later ones; all have the shape (tokens, heads, width)."""
+        if layer not in self._layers:
+            self._layers[layer] = key, value
+            return key, value
+        text_key, text_value = self._layers[layer]
+        return torch.cat([key, text_key]), torch.cat([value, text_value])
 
 
 class Scratch:

@@ -1,7 +1,7 @@
-"""A batch in one row without padding: each text and each question once, and the masks of each pair, which attend to both.
+"""A batch in two rows without padding: each text once, then each question once and the masks of each pair.
 
 Most of a model's work is done token by token, so none of it is spent on padding. Groups define which tokens attend to each other
-(``packed_attention.attend``).
+(``packed_attention.attend``). The texts are read first, so their keys and values precede those of the second row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Group:
     """Rows of tokens that attend to each other."""
 
     queries: Tensor
-    """Positions of the queries in the packed row (in ``PackedBatch.mask_inputs``: among the masks), shape (rows, L)."""
+    """Positions of the queries in their row, shape (rows, L)."""
     keys: Tensor
     """Positions of their keys, shape (rows, K)."""
     bias: Tensor
@@ -50,21 +50,36 @@ class Group:
 
 
 @dataclass(frozen=True)
-class PackedBatch:
-    """A batch in one row: texts, then the masks pair by pair, then questions."""
+class Padded:
+    """Positions of tokens, padded to a matrix."""
 
-    inputs: dict[str, Any]
-    """The model's inputs: input_ids, position_ids and token_type_ids, shape (1, tokens), and those of ``attend``."""
-    is_mask: Tensor
-    """Which tokens are masks, bool, shape (1, tokens)."""
-    mask_inputs: dict[str, Any]
-    """The inputs of ``attend`` if the masks are the only queries."""
+    positions: Tensor
+    """Shape (rows, tokens)."""
+    exists: Tensor
+    """False for padding, bool, the same shape."""
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """A batch of pairs of text and question."""
+
+    texts: dict[str, Any]
+    """The model's inputs for the row of texts: input_ids, position_ids and token_type_ids, shape (1, tokens), and those of
+    ``attend``."""
+    pairs: dict[str, Any]
+    """The same for the row of masks, pair by pair, and questions."""
+    num_masks: int
+    """Number of masks in the row of pairs, which come first."""
+    text_tokens: Padded
+    """Positions of each pair's text in the row of texts."""
+    question_tokens: Padded
+    """Positions of each pair's question in the row of pairs."""
 
 
 def pack(
     pairs: Sequence[PromptParts], masks: int, mask_id: int, device: torch.device, dtype: torch.dtype = torch.float32
 ) -> PackedBatch:
-    """Lay a batch in one row: each text once, the masks of each pair, each question once.
+    """Lay a batch in two rows: each text once, and the masks of each pair before each question once.
 
     Args:
         pairs: The parts of each prompt.
@@ -76,67 +91,82 @@ def pack(
     Returns:
         The packed batch.
     """
-    texts: dict[bytes, int] = {}
-    questions: dict[bytes, int] = {}
-    text_of_pair = np.array([texts.setdefault(pair.text.tobytes(), len(texts)) for pair in pairs])
-    question_of_pair = np.array([questions.setdefault(pair.question.tobytes(), len(questions)) for pair in pairs])
-    text_ids, question_ids = ([np.frombuffer(key, dtype=np.int32) for key in sequences] for sequences in (texts, questions))
-    text_lengths, question_lengths = (np.array([len(ids) for ids in sequences]) for sequences in (text_ids, question_ids))
-    first, count = int(text_lengths.sum()), masks * len(pairs)
-
-    text_positions, in_text = _lay_out_rows(0, text_lengths)
-    question_positions, in_question = _lay_out_rows(first + count, question_lengths)
+    text_of_pair, texts = _number_distinct([pair.text for pair in pairs])
+    question_of_pair, questions = _number_distinct([pair.question for pair in pairs])
+    count = masks * len(pairs)
     answers = np.arange(count).reshape(-1, masks)
-    longest, most_words = text_lengths.max(), question_lengths.max()
-    keys = np.concatenate(
-        [first + answers, question_positions[question_of_pair, :most_words], text_positions[text_of_pair]], axis=1
-    )
-    is_visible = np.concatenate(
-        [np.ones_like(answers, dtype=bool), in_question[question_of_pair, :most_words], in_text[text_of_pair]], axis=1
-    )
+    text_positions, in_text = _lay_out_rows(0, texts)
+    question_positions, in_question = _lay_out_rows(count, questions)
+    longest, most_words = (max(map(len, rows)) for rows in (texts, questions))
+    question_lengths = np.array([len(question) for question in questions])
+    row_length = count + int(question_lengths.sum())
+
     target = device, dtype
-    groups = [
-        _make_group(text_positions[:, :longest], text_positions, in_text, *target),
-        _make_group(first + answers, keys, is_visible, *target),
+    text_tokens, question_tokens = (
+        (positions[pair], exists[pair])
+        for positions, exists, pair in (
+            (text_positions, in_text, text_of_pair),
+            (question_positions[:, :most_words], in_question[:, :most_words], question_of_pair),
+        )
+    )
+    keys = np.concatenate([answers, question_tokens[0], row_length + text_tokens[0]], axis=1)
+    is_visible = np.concatenate([np.ones_like(answers, dtype=bool), question_tokens[1], text_tokens[1]], axis=1)
+    text_group = _make_group(text_positions[:, :longest], text_positions, in_text, *target)
+    pair_groups = [
+        _make_group(answers, keys, is_visible, *target),
         _make_group(question_positions[:, :most_words], question_positions, in_question, *target),
     ]
-    ends = np.cumsum([group.queries.numel() for group in groups])
-    token_rows = np.concatenate(
-        [
-            np.flatnonzero(in_text[:, :longest]),
-            ends[0] + np.arange(count),
-            ends[1] + np.flatnonzero(in_question[:, :most_words]),
-        ]
-    )
-    columns = {
-        "input_ids": np.concatenate([*text_ids, np.full(count, mask_id), *question_ids]),
-        "position_ids": np.concatenate(
-            [
-                *(np.arange(length) for length in text_lengths),
-                (question_lengths[question_of_pair, None] + np.arange(masks)).flatten(),
-                *(np.arange(length) for length in question_lengths),
-            ]
+    answer_positions = (question_lengths[question_of_pair, None] + np.arange(masks)).flatten()
+    return PackedBatch(
+        texts=_make_inputs(texts, [np.arange(len(text)) for text in texts], 0, [text_group], np.flatnonzero(in_text[:, :longest]), device),
+        pairs=_make_inputs(
+            [np.full(count, mask_id), *questions],
+            [answer_positions, *(np.arange(len(question)) for question in questions)],
+            1,
+            pair_groups,
+            np.concatenate([np.arange(count), count + np.flatnonzero(in_question[:, :most_words])]),
+            device,
         ),
-        "token_type_ids": np.arange(len(token_rows)) >= first,
-    }
+        num_masks=count,
+        text_tokens=Padded(*(torch.from_numpy(part).to(device) for part in text_tokens)),
+        question_tokens=Padded(*(torch.from_numpy(part).to(device) for part in question_tokens)),
+    )
+
+
+def _number_distinct(sequences: Sequence[Ids]) -> tuple[NDArray[np.int64], list[Ids]]:
+    """Number the distinct sequences; returns each one's number, and the distinct ones in order."""
+    numbers: dict[bytes, int] = {}
+    number_of = np.array([numbers.setdefault(ids.tobytes(), len(numbers)) for ids in sequences])
+    return number_of, [np.frombuffer(key, dtype=np.int32) for key in numbers]
+
+
+def _make_inputs(
+    sequences: Sequence[NDArray[Any]],
+    positions: Sequence[NDArray[Any]],
+    token_type: int,
+    groups: list[Group],
+    token_rows: NDArray[np.int64],
+    device: torch.device,
+) -> dict[str, Any]:
+    """Make the model's inputs for a row."""
+    columns = {"input_ids": np.concatenate(sequences), "position_ids": np.concatenate(positions)}
+    columns["token_type_ids"] = np.full(len(columns["input_ids"]), token_type)
     inputs: dict[str, Any] = {
         name: torch.from_numpy(column.astype(np.int64))[None].to(device) for name, column in columns.items()
     }
-    inputs |= {
+    return inputs | {
         "attention_mask": torch.ones(1, 1, 1, 1, device=device),
         "groups": groups,
         "token_rows": torch.from_numpy(token_rows).to(device),
     }
-    is_mask = (np.arange(len(token_rows)) >= first) & (np.arange(len(token_rows)) < first + count)
-    mask_inputs = {"groups": [_make_group(answers, keys, is_visible, *target)], "token_rows": torch.arange(count, device=device)}
-    return PackedBatch(inputs, torch.from_numpy(is_mask)[None].to(device), mask_inputs)
 
 
-def _lay_out_rows(first: int, lengths: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _lay_out_rows(first: int, sequences: Sequence[Ids]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Lay out consecutive sequences, the first at position ``first``, in one row each.
 
     Returns the tokens' positions and which of them exist, shape (sequences, longest), rounded up to ``ROW_MULTIPLE`` if long.
     """
+    lengths = np.array([len(ids) for ids in sequences])
     count = int(lengths.max())
     if count >= MIN_ALIGNED_LENGTH:
         count += -count % ROW_MULTIPLE

@@ -82,6 +82,8 @@ class LoadedModel:
     """Weights missing from the checkpoint and therefore random: a language-model head, or a pooler."""
     files: WeightFiles
     """The weight files as they were when the model was loaded."""
+    text_body: nn.Module | None = None
+    """The base without its head as it was before the adapter, if texts are read by it (``late_interaction``)."""
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -194,7 +196,13 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfi
 
 
 def load_weights(
-    resolved: ResolvedModel, kind: str, model_class: Any, options: ModelOptions, *, headless: bool = False
+    resolved: ResolvedModel,
+    kind: str,
+    model_class: Any,
+    options: ModelOptions,
+    *,
+    headless: bool = False,
+    prepare: Callable[[Any, ResolvedModel], nn.Module | None] | None = None,
 ) -> LoadedModel:
     """Load the weights of a resolved model, merging an adapter unless its base is quantized.
 
@@ -204,6 +212,7 @@ def load_weights(
         model_class: The class that loads it with ``from_pretrained``.
         options: Device, dtype and quantization.
         headless: Whether the checkpoint may contain weights of a head that the model does not have.
+        prepare: Changes the model before an adapter is merged; returns the body that reads texts, if another one does.
 
     Returns:
         The loaded model.
@@ -227,13 +236,15 @@ def load_weights(
             f"{resolved.base} lacks weights of its {'encoder' if headless else 'body'} ({', '.join(gaps[:3])}; {len(gaps)} in "
             "all), so its vectors would be random. Download it again, or correct its config.json."
         )
+    text_body = None if prepare is None else prepare(model, resolved)
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
     if options.quantization is None:
         model = model.to(resolve_device(options.device))
+        text_body = text_body and text_body.to(model.device)
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
     return LoadedModel(
-        model.eval(), resolved.tokenizer, kind, resolved.settings, adapter, resolved.base, untrained, resolved.files
+        model.eval(), resolved.tokenizer, kind, resolved.settings, adapter, resolved.base, untrained, resolved.files, text_body
     )
 
 

@@ -193,7 +193,7 @@ class Parts:
                 f"{name} cannot be moved after loading. Load it on the device: InBedder({name!r}, device={str(device)!r})."
             )
         try:
-            for part in (weights, getattr(self.backbone, "output_layers", None)):
+            for part in (weights, *(getattr(self.backbone, name, None) for name in ("output_layers", "text_body"))):
                 if isinstance(part, torch.nn.Module):
                     part.to(device)
         except (RuntimeError, AssertionError) as error:

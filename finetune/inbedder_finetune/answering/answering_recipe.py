@@ -147,6 +147,8 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
             "late_interaction needs a fixed mask_length and has its own attention: set mask_length to a number, and remove "
             "training.attention."
         )
+    if recipe.late_interaction and recipe.lora is None:
+        raise RecipeError("late_interaction trains adapters, since the base itself reads the texts: add a lora section to the recipe.")
     if recipe.late_interaction and not get_template(recipe.template).text_first:
         raise RecipeError("late_interaction needs a template with {input} before {instruction}.")
     objectives = make_objectives(recipe.objective)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from inbedder.backbones.late_interaction import ATTENTION
+from inbedder.backbones.late_interaction import GATE, combine, read_texts
 from inbedder.backbones.masked import select_positions
 from inbedder.backbones.packed_row import pack, split_prompt
 from inbedder.backbones.transformer import get_body
@@ -35,6 +35,8 @@ class ForwardOutput:
     """The last layer's states that predict the labels, shape (labels, d)."""
     owner: Tensor
     """Index of each label's example, shape (labels,); the labels of an example are neighbours, in order."""
+    vectors: Tensor | None = None
+    """The vectors, float32, shape (batch, d), of a model that pools its own; None pools the states."""
 
 
 @contextmanager
@@ -72,8 +74,6 @@ def forward_masked(model: Any, base_model: PreTrainedModel, batch: dict[str, Ten
     Returns:
         Logits, labels and states.
     """
-    if base_model.config._attn_implementation == ATTENTION:
-        return _forward_late_interaction(model, base_model, batch)
     is_mask = batch["is_mask"]
     body = get_body(base_model)
     has_label = batch["labels"] != IGNORE_INDEX
@@ -87,8 +87,18 @@ def forward_masked(model: Any, base_model: PreTrainedModel, batch: dict[str, Ten
     return ForwardOutput(logits, batch["labels"][has_label], states[0][is_mask], is_mask.nonzero()[:, 0])
 
 
-def _forward_late_interaction(model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor]) -> ForwardOutput:
-    """Run a masked LM with late interaction, which encodes each text and each question of the batch once, as in inference."""
+def forward_late_interaction(model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor], text_body: nn.Module) -> ForwardOutput:
+    """Run a masked LM with late interaction, which reads each text and each question of the batch once, as in inference.
+
+    Args:
+        model: The model to call, perhaps wrapped.
+        base_model: The unwrapped model.
+        batch: input_ids, attention_mask, is_mask, labels, and split (where the instructions begin).
+        text_body: The frozen base that reads texts.
+
+    Returns:
+        Logits, labels, states and vectors.
+    """
     ids, is_mask = batch["input_ids"].cpu().numpy().astype(np.int32), batch["is_mask"].cpu().numpy()
     lengths, first = batch["attention_mask"].sum(1).tolist(), is_mask.argmax(1).tolist()
     masks = int(is_mask[0].sum())
@@ -98,10 +108,14 @@ def _forward_late_interaction(model: Any, base_model: PreTrainedModel, batch: di
         for row, length, split, start in zip(ids, lengths, splits, first, strict=True)
     ]
     packed = pack(parts, masks, int(ids[0, first[0]]), base_model.device)
-    with collect_last_states(get_body(base_model), packed.is_mask) as states:
-        logits = model(**packed.inputs).logits
+    with torch.no_grad():
+        text_memory, text_states = read_texts(text_body, packed)
+    positions = torch.arange(packed.pairs["input_ids"].shape[1], device=base_model.device)
+    with collect_last_states(get_body(base_model), positions[None] < packed.num_masks) as states:
+        logits = model(**packed.pairs, text_states=text_memory).logits
     rows = torch.arange(len(parts), device=base_model.device).repeat_interleave(masks)
-    return ForwardOutput(logits[0], batch["labels"].flatten(), states[0][packed.is_mask], rows)
+    vectors = combine(getattr(base_model, GATE), states[0][0], text_states, packed)
+    return ForwardOutput(logits[0], batch["labels"].flatten(), states[0][0, : packed.num_masks], rows, vectors)
 
 
 def forward_causal(model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor]) -> ForwardOutput:
@@ -187,6 +201,8 @@ def pool_states(output: ForwardOutput, pooling: str | None) -> Tensor:
     Returns:
         float32, shape (batch, d).
     """
+    if output.vectors is not None:
+        return output.vectors
     states, counts = output.states.float(), output.owner.bincount()
     if pooling == "1st-gen":
         return states[counts.cumsum(0) - counts]
