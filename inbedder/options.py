@@ -409,13 +409,6 @@ class EncodingOptions(_CheckedOptions):
         kind=bool,
         flags=("--subtract-instruction/--keep-instruction",),
     )
-    add_generic: bool | None = _make_option(
-        None,
-        "For questions about the whole text, add the text's vector without a question; default: the model's settings.",
-        check=check_optional_bool,
-        kind=bool,
-        flags=("--add-generic/--answer-alone",),
-    )
     beside: str | None = _make_option(
         None,
         "A second model that reads the same prompts. Both vectors are normalised and concatenated, so that a cosine is the mean "

@@ -195,7 +195,7 @@ class VectorSpec:
         Returns:
             The spec of their cache entries.
         """
-        neutral: dict[str, Any] = {"subtract_instruction": False, "add_generic": False, "beside": None, "normalize": False}
+        neutral: dict[str, Any] = {"subtract_instruction": False, "beside": None, "normalize": False}
         neutral["constrained_decoding"] = True  # vectors of states read no answer
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import transformers
 from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
+
+from inbedder.backbones.late_interaction import add_gate
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
@@ -211,6 +214,29 @@ def make_model(tmp_path_factory: pytest.TempPathFactory):
         return folders[family]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def late_adapter(make_model, tmp_path_factory):
+    """Create the folder of a random adapter whose model reads texts and questions separately."""
+    from peft import LoraConfig, get_peft_model
+
+    base, folder = make_model("bert"), tmp_path_factory.mktemp("late")
+    model = transformers.AutoModelForMaskedLM.from_pretrained(base)
+    add_gate(model)
+    torch.manual_seed(5)
+    torch.nn.init.normal_(model.gate.weight)
+    saved = ["transform", "embeddings.LayerNorm", "token_type_embeddings", "gate"]
+    layers = r"bert\.encoder\.layer\.\d+\..*(query|key|value|dense)"
+    config = LoraConfig(r=4, lora_alpha=16, init_lora_weights=False, bias="all", target_modules=layers, modules_to_save=saved)
+    adapter = get_peft_model(model, config)
+    for name, parameter in adapter.named_parameters():
+        if parameter.requires_grad and "lora" not in name:
+            parameter.data += 0.3 * torch.randn_like(parameter)
+    adapter.save_pretrained(folder)
+    settings = {"base": base, "template": "compact", "late_interaction": True, "mask_length": 3}
+    (folder / "inbedder.json").write_text(json.dumps(settings))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,6 @@ CASES = {
     "reencoding": ("causal", {"pooling": "re-enc", "reencoding": Reencoding(n=1)}, {"reencoding": Reencoding(n=2, seed=3)}),
     "filter_words": ("causal", DECODED, {"filter_words": ("answer",)}),
     "subtract_instruction": ("masked", {}, {"subtract_instruction": True}),
-    "add_generic": ("based", {"add_generic": False}, {"add_generic": True}),
     "beside": ("masked", {}, {"beside": "second"}),
     "normalize": ("masked", {}, {"normalize": True}),
 }
@@ -108,12 +107,7 @@ class Case:
 
 
 @pytest.fixture(params=CASES)
-def case(request, folders, monkeypatch):
-    weights = {QUESTION: 2.0}
-    monkeypatch.setattr(
-        "inbedder.encoding.base_weights.BaseWeights.find_weights",
-        lambda _self, instructions, *_: {name: weights.get(name, 0.0) for name in instructions},
-    )
+def case(request, folders):
     return Case(request.param, folders)
 
 

@@ -41,7 +41,7 @@ def test_values_are_normalised():
 
 
 def test_an_unknown_option_is_refused_with_a_list_of_options():
-    with pytest.raises(InputError, match=r"There is no option 'poling'. InBedder takes: 'add_generic'"):
+    with pytest.raises(InputError, match=r"There is no option 'poling'. InBedder takes: 'backbone'"):
         Options.parse(poling="avg-gen")
 
 

@@ -1,15 +1,11 @@
 """Normalisation, sums and cosines of vectors of every dtype, and vectors that do not depend on the batch."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inbedder import InBedder
-from inbedder.encoding.base_weights import BaseWeights
 from inbedder.vectors import add_vectors, compute_row_cosines, normalize_vectors, similarity
 from tests.conftest import blobs
 
@@ -52,29 +48,22 @@ def test_a_sum_that_is_only_rounding_is_exactly_zero():
     assert sums[3, 0] == np.float32(2e-9)
 
 
-@pytest.fixture(scope="module", params=["subtract", "generic", "second model"])
-def model(request, make_model, tmp_path_factory):
-    """A model whose vectors are scaled differences, one that adds its base encoder's, and one with two models' vectors."""
+@pytest.fixture(scope="module", params=["subtract", "second model"])
+def model(request, make_model):
+    """A model whose vectors are scaled differences, and one with two models' vectors."""
     subtracting = {"subtract_instruction": True, "normalize": True}
     if request.param == "subtract":
         return InBedder(make_model("bert"), **subtracting)
-    if request.param == "second model":
-        return InBedder(make_model("opt"), beside=make_model("roberta"), **subtracting)
-    folder = shutil.copytree(make_model("bert"), tmp_path_factory.mktemp("model") / "copy")
-    settings = {"base_encoder": make_model("headless-bert"), "add_generic": True}
-    (folder / "inbedder.json").write_text(json.dumps(settings))
-    return InBedder(folder, **subtracting)
+    return InBedder(make_model("opt"), beside=make_model("roberta"), **subtracting)
 
 
 @given(neighbours=st.lists(st.sampled_from([*BLANKS, *WORDS]), max_size=5), text=st.sampled_from([*BLANKS, *WORDS]))
 @settings(max_examples=25)
 def test_neighbours_and_their_order_never_change_a_vector(model, neighbours, text):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BaseWeights, "find_weights", lambda _self, instructions, *_args: dict.fromkeys(instructions, 0.5))
-        expected = model.encode([text], QUESTION)[0]
-        for texts in ([text, *neighbours], [*neighbours, text], [*neighbours, text, text, *neighbours]):
-            vectors = model.encode(texts, QUESTION)
-            assert np.abs(vectors[[row for row, row_text in enumerate(texts) if row_text == text]] - expected).max() < 1e-5
+    expected = model.encode([text], QUESTION)[0]
+    for texts in ([text, *neighbours], [*neighbours, text], [*neighbours, text, text, *neighbours]):
+        vectors = model.encode(texts, QUESTION)
+        assert np.abs(vectors[[row for row, row_text in enumerate(texts) if row_text == text]] - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

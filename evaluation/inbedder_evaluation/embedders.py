@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from inbedder.conditional.pair_encoder import ConditionalEncoder
 
 NAMED_OTHERWISE = {
-    *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "add_generic", "beside"),
+    *("pooling", "layer", "temperature", "top_p", "seed", "reencoding", "subtract_instruction", "beside"),
     "truncation_side",  # part of the protocol
 }
 """Options that a model's name in tables spells out in words or omits."""
@@ -143,7 +143,7 @@ def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:
 
 def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:
     """Format a model's name for tables: its own name and the options that were set."""
-    pooling, subtract, add, beside = (options.get(name) for name in ("pooling", "subtract_instruction", "add_generic", "beside"))
+    pooling, subtract, beside = (options.get(name) for name in ("pooling", "subtract_instruction", "beside"))
     layer, encoding = options.get("layer", -1), model.options.encoding
     sampling = encoding.reencoding or encoding.sampling
     parts = [
@@ -155,7 +155,6 @@ def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided:
         "filter words" if filters else "",
         f"guided {guided}" if guided else "",
         {None: "", True: "instruction subtracted", False: "instruction kept"}[subtract],
-        {None: "", True: "generic added", False: "answer alone"}[add],
         {None: "", NO_SECOND_MODEL: "alone"}.get(beside, f"beside {beside}"),
     ]
     deciding = model.parts.requested.get_deciding_options().keys() & options.keys()

@@ -85,7 +85,9 @@ def prepare_masked(model: Any, resolved: ResolvedModel) -> nn.Module | None:
     if not resolved.settings.late_interaction:
         return None
     if resolved.adapter is None:
-        raise ModelError(f"late_interaction is for adapters, whose base reads the texts. Remove it from {SETTINGS_FILE} of {resolved.base}.")
+        raise ModelError(
+            f"late_interaction is for adapters, whose base reads the texts. Remove it from {SETTINGS_FILE} of {resolved.base}."
+        )
     add_gate(model)
     return copy_body(model)
 
@@ -196,7 +198,9 @@ def load_model(options: ModelOptions) -> LoadedModel:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     family.check(resolved, options)
     _check_kind(kind, resolved)
-    return load_weights(resolved, kind, family.model_class(resolved.config), options, headless=family.headless, prepare=family.prepare)
+    return load_weights(
+        resolved, kind, family.model_class(resolved.config), options, headless=family.headless, prepare=family.prepare
+    )
 
 
 def _check_kind(kind: str, resolved: ResolvedModel) -> None:

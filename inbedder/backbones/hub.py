@@ -48,8 +48,6 @@ class Settings:
     """Maximum answer length in tokens."""
     subtract_instruction: bool | None = None
     """Whether v("", instruction) is subtracted from each vector."""
-    add_generic: bool | None = None
-    """Whether the base encoder's vector of a text is added under instructions about the whole text."""
     base_encoder: str | None = None
     """The embedding model that encodes texts without an instruction; None if the model uses ``@generic``."""
     beside: str | None = None
@@ -121,7 +119,6 @@ _SETTING_TYPES: dict[str, type] = {
     "backbone": str,
     "max_new_tokens": int,
     "subtract_instruction": bool,
-    "add_generic": bool,
     "base_encoder": str,
     "beside": str,
     "normalize": bool,

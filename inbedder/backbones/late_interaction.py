@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from transformers.masking_utils import sdpa_mask
 
 from inbedder.backbones.masked import MaskedBackbone, limit_to_positions, with_float32_head
 from inbedder.backbones.packed_attention import Scratch, TextStates, attend
-from inbedder.backbones.packed_row import PackedBatch, Padded, PromptParts, pack, split_prompt
+from inbedder.backbones.packed_row import PackedBatch, Padded, pack, split_prompt
 from inbedder.backbones.transformer import capture_layer, check_layer, get_body, get_pad_id
 from inbedder.errors import ModelError
 from inbedder.options import Sampling
@@ -47,7 +47,7 @@ GATE = "gate"
 
 
 def add_gate(model: PreTrainedModel) -> None:
-    """Add a gate to a BERT masked LM, and set its attention to ``attend``; refuse another kind, or one without a second token type."""
+    """Add a gate to a BERT masked LM and set its attention to ``attend``; refuse other kinds and BERTs with one token type."""
     if model.config.model_type != "bert" or model.config.type_vocab_size < 2:
         raise ModelError(f"late_interaction needs a BERT with two token types, not {model.config.model_type!r}.")
     gate = nn.Linear(model.config.hidden_size, 1, device=model.device, dtype=model.dtype)
@@ -155,11 +155,10 @@ class LateInteractionBackbone(MaskedBackbone):
             is_pooled |= ~is_pooled.any(1, keepdim=True)
             return masked_mean(states[masks].float(), is_pooled)
         texts, questions = packed.text_tokens, packed.question_tokens
-        positions = torch.cat([questions.positions, texts.positions + len(states_of_pairs[0][0])], 1)
-        is_pooled = torch.cat([questions.exists, texts.exists], 1)
-        if pooling == "avg-all":
-            positions, is_pooled = torch.cat([masks, positions], 1), torch.cat([torch.ones_like(masks, dtype=torch.bool), is_pooled], 1)
-        elif self.end is not None:
+        positions = torch.cat([masks, questions.positions, texts.positions + len(states_of_pairs[0][0])], 1)
+        is_pooled = torch.cat([torch.ones_like(masks, dtype=torch.bool), questions.exists, texts.exists], 1)
+        if pooling == "avg-ppt":
+            is_pooled[:, : self.mask_length] = False
             is_pooled &= ids[positions] != self.end
         return masked_mean(states[positions].float(), is_pooled)
 

@@ -118,7 +118,9 @@ def pack(
     ]
     answer_positions = (question_lengths[question_of_pair, None] + np.arange(masks)).flatten()
     return PackedBatch(
-        texts=_make_inputs(texts, [np.arange(len(text)) for text in texts], 0, [text_group], np.flatnonzero(in_text[:, :longest]), device),
+        texts=_make_inputs(
+            texts, [np.arange(len(text)) for text in texts], 0, [text_group], np.flatnonzero(in_text[:, :longest]), device
+        ),
         pairs=_make_inputs(
             [np.full(count, mask_id), *questions],
             [answer_positions, *(np.arange(len(question)) for question in questions)],

@@ -1,25 +1,21 @@
-"""From pooled states to vectors: subtract the question's vector, add the base encoder's, append a second model's, normalise.
+"""From pooled states to vectors: subtract the question's vector, append a second model's, normalise.
 
     v(x, i) = s(x, i) - s("", i)                             subtract_instruction
-    v(x, i) = unit(unit(v(x, i)) + w(i) unit(b(x)))          add_generic: b is the base encoder, w(i) is in ``base_weights``
     v(x, i) = [unit(v(x, i)), unit(u(x, i))]                 beside: u is the second model
     v(x, i) = unit(v(x, i))                                  normalize
 
-with s(x, i) the pooled states of text x under question i. A difference or sum that is only rounding is exactly zero.
+with s(x, i) the pooled states of text x under question i. A difference that is only rounding is exactly zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from inbedder.encoding.base_weights import BaseWeights, add_base_vectors
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.protocols import Encoder
-from inbedder.errors import ModelError
 from inbedder.options import EncodingOptions
 from inbedder.vectors import MIN_RELATIVE_SUM, Vectors, add_vectors, check_finite, concatenate_vectors
 
@@ -59,16 +55,6 @@ class QuestionVectors:
         return vectors
 
 
-@dataclass(frozen=True)
-class QuestionCache:
-    """Results that a model computes once per question. Combiners of the same backbone and encoding share it."""
-
-    question_vectors: QuestionVectors = field(default_factory=QuestionVectors)
-    """The vector of each question on its own."""
-    base_weights: BaseWeights = field(default_factory=BaseWeights)
-    """The weight of the base encoder's vectors under each question."""
-
-
 class Combiner:
     """Computes vectors from pooled states."""
 
@@ -77,9 +63,8 @@ class Combiner:
         pool_states: PoolStates,
         encoding: EncodingOptions,
         no_question: str,
-        base_encoder: Callable[[], Encoder] | None = None,
         second_model: Encoder | None = None,
-        question_cache: QuestionCache | None = None,
+        question_vectors: QuestionVectors | None = None,
         min_relative_difference: float = MIN_RELATIVE_SUM,
     ) -> None:
         """Set the parts.
@@ -88,14 +73,13 @@ class Combiner:
             pool_states: Pools the model's states.
             encoding: How a text becomes a vector, with every default filled in.
             no_question: The instruction of calls without a question; its own vector is never subtracted.
-            base_encoder: Returns the model that reads texts without a question; None adds nothing.
             second_model: The model whose vectors are appended, or None.
-            question_cache: Results of earlier questions; None starts an empty cache.
+            question_vectors: The vectors of earlier questions; None starts an empty cache.
             min_relative_difference: Length below which a text's difference from its question is rounding of the states.
         """
         self.encoding, self.no_question = encoding, no_question
-        self.base_encoder, self.second_model = base_encoder, second_model
-        self.question_cache = question_cache or QuestionCache()
+        self.second_model = second_model
+        self.question_vectors = question_vectors or QuestionVectors()
         self._pool_states, self._min_relative_difference = pool_states, min_relative_difference
 
     def combine(
@@ -107,19 +91,17 @@ class Combiner:
             vectors: The pooled states, float32, shape (m, n, d); changed in place.
             texts: n texts.
             questions: n tuples of m questions.
-            filter_words: Words whose states were left out; with any, the base encoder and the second model are not used.
+            filter_words: Words whose states were left out; with any, the second model is not used.
             run_options: Batch size and progress bar.
 
         Returns:
             float32, shape (m, n, d) or, with a second model, (m, n, d + k).
 
         Raises:
-            ModelError: When a vector contains NaN or infinite values, or the base encoder's vectors have another length.
+            ModelError: When a vector contains NaN or infinite values.
         """
         if self.encoding.subtract_instruction:
             self._subtract_question_vectors(vectors, questions, filter_words)
-        if not filter_words and self.base_encoder is not None:
-            self._add_base_vectors(self.base_encoder(), vectors, texts, questions, run_options)
         if not filter_words and self.second_model is not None:
             vectors = concatenate_vectors(vectors, _embed_with_second_model(self.second_model, texts, questions, run_options))
         return check_finite(vectors)
@@ -127,34 +109,11 @@ class Combiner:
     def _subtract_question_vectors(self, vectors: Vectors, questions: Questions, filter_words: Sequence[str]) -> None:
         """Subtract each question's own vector, in place."""
         distinct_questions = {question for row in questions for question in row} - {self.no_question}
-        question_vectors = self.question_cache.question_vectors.find(distinct_questions, filter_words, self._pool_states)
+        question_vectors = self.question_vectors.find(distinct_questions, filter_words, self._pool_states)
         for number in range(len(vectors)):
             if rows := [row for row, row_questions in enumerate(questions) if row_questions[number] in distinct_questions]:
                 own_vectors = np.stack([question_vectors[questions[row][number]] for row in rows])
                 vectors[number, rows] = add_vectors(vectors[number, rows], -own_vectors, self._min_relative_difference)
-
-    def _add_base_vectors(
-        self, base_encoder: Encoder, vectors: Vectors, texts: Sequence[str], questions: Questions, run_options: RunOptions
-    ) -> None:
-        """Add the texts' vectors without a question under questions about the whole text, in place."""
-        if base_encoder.dimension != vectors.shape[-1]:
-            raise ModelError(
-                f"The vectors of {base_encoder.name} have length {base_encoder.dimension}, the model's {vectors.shape[-1]}. "
-                "Leave add_generic out."
-            )
-
-        def embed_probes(probes: Sequence[str], instructions: Sequence[str]) -> Vectors:
-            single_questions = [(instruction,) for instruction in instructions]
-            pooled: Vectors = self._pool_states(probes, single_questions, (), RunOptions(64, False))[0]
-            return pooled
-
-        distinct_questions = {question for row in questions for question in row}
-        by_question = self.question_cache.base_weights.find_weights(distinct_questions, embed_probes, base_encoder)
-        weights = np.array([[by_question[question] for question in row] for row in questions], dtype=np.float32).T
-        if rows := np.flatnonzero(weights.any(axis=0)).tolist():
-            options = {"batch_size": run_options.batch_size, "show_progress_bar": run_options.show_progress_bar}
-            base_vectors = base_encoder.encode([texts[row] for row in rows], **options)
-            vectors[:, rows] = add_base_vectors(vectors[:, rows], base_vectors, weights[:, rows, None])
 
 
 def _embed_with_second_model(model: Encoder, texts: Sequence[str], questions: Questions, run_options: RunOptions) -> Vectors:

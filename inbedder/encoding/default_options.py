@@ -38,9 +38,6 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         raise InputError(f"constrained_decoding is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
-    add_generic = _choose_first(options.add_generic, settings.add_generic, False)
-    if add_generic and settings.base_encoder is None:
-        raise InputError(f"{name} has no base encoder, so add_generic has nothing to add. Leave it out.")
     return replace(
         options,
         pooling=pooling,
@@ -53,7 +50,6 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         else None,
         reencoding=(options.reencoding or Reencoding()) if pooling == "re-enc" else None,
         subtract_instruction=_choose_first(options.subtract_instruction, settings.subtract_instruction, False),
-        add_generic=add_generic,
         beside=_choose_first(options.beside, settings.beside, NO_SECOND_MODEL),
         normalize=_choose_first(options.normalize, settings.normalize, False),
     )

@@ -23,7 +23,7 @@ from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.revision import get_files_revision, get_weights_revision, hash_settings
 from inbedder.backbones.transformer import get_dtype_name
 from inbedder.cache.store import Store
-from inbedder.encoding.combiner import Combiner, QuestionCache
+from inbedder.encoding.combiner import Combiner, QuestionVectors
 from inbedder.encoding.default_options import resolve_encoding, uses_default_reading, with_mask_options
 from inbedder.encoding.lazy_model import LazyModel
 from inbedder.encoding.prompt_runner import PromptRunner
@@ -62,8 +62,8 @@ class Parts:
     """The model that reads texts without a question; None if this model reads them itself."""
     second_model: Encoder | None
     """The model whose vectors are appended."""
-    question_cache: QuestionCache = field(default_factory=QuestionCache)
-    """Results that are computed once per question."""
+    question_vectors: QuestionVectors = field(default_factory=QuestionVectors)
+    """The vectors of questions on their own, computed once."""
 
     @classmethod
     def load(cls, requested: Options, load_model: LoadModel) -> Parts:
@@ -155,14 +155,12 @@ class Parts:
         """The combiner, which computes vectors from pooled states."""
         encoding = self.options.encoding
         combines = uses_default_reading(encoding, self.backbone)
-        base = self.base if encoding.add_generic and combines else None
         return Combiner(
             self.runner.pool,
             encoding,
             resolve_instruction(self.defaults.any),
-            None if base is None else partial(_get_on_device, self.backbone, base),
             self.second_model if combines else None,
-            self.question_cache,
+            self.question_vectors,
             MIN_RELATIVE_SUM if self.backbone.precision.startswith("float32") else MIN_RELATIVE_COARSE_SUM,
         )
 

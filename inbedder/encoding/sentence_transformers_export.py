@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from copy import deepcopy
 from importlib.metadata import version
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
@@ -121,7 +123,7 @@ def _write_folder(parts: Parts, target: Path, library_version: str) -> None:
 def _has_plain_states(parts: Parts) -> bool:
     """Whether a vector is only the last layer's pooled states, which built-in modules compute."""
     encoding = parts.options.encoding
-    is_combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or parts.second_model is not None
+    is_combined = encoding.subtract_instruction or encoding.filter_words or parts.second_model is not None
     return encoding.layer in (-1, parts.backbone.num_layers) and not is_combined and parts.base is None
 
 
@@ -239,12 +241,17 @@ def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, 
 def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write weights, tokenizer and settings that ``InBedder(folder)`` loads."""
     weights: Any = parts.backbone.model
-    with torch.inference_mode(False):
-        weights.save_pretrained(folder)
+    if _is_late_interaction(parts):  # two models share the base, so the adapter is written; the base is loaded by its name
+        for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+            shutil.copy(Path(str(parts.backbone.adapter)) / name, folder)
+    else:
+        with torch.inference_mode(False):
+            weights.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     settings = {
         "template": parts.template.pattern if parts.template.name == "custom" else parts.template.name,
         "backbone": "embedding" if parts.backbone.kind == "embedding" else None,
+        "base": parts.settings.base if _is_late_interaction(parts) else None,
         "mask_length": parts.backbone.mask_length or None,
         "late_interaction": _is_late_interaction(parts) or None,
         "max_new_tokens": parts.options.encoding.max_new_tokens,

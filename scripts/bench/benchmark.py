@@ -152,16 +152,16 @@ def list_mini_cases() -> Iterator[Case]:
         def make_ways(_folder: Path) -> Ways:
             from sentence_transformers import SentenceTransformer
 
-            plain, mini = SentenceTransformer(str(find_base_folder()), device="cpu"), InBedder(add_generic=False)
+            plain, mini = SentenceTransformer(str(find_base_folder()), device="cpu"), InBedder()
             return lambda: plain.encode(rows), lambda: mini.encode(rows, QUESTIONS[0])
 
         return make_ways
 
     def make_cached_ways(folder: Path) -> Ways:
         rows, turn = texts(256, 20, 120), iter(range(1_000))
-        caching_model = InBedder(add_generic=False, cache=folder / "kept")
+        caching_model = InBedder(cache=folder / "kept")
         caching_model.encode(rows, QUESTIONS[0])
-        fresh = InBedder(add_generic=False)
+        fresh = InBedder()
 
         def encode_cold() -> Any:
             return fresh.replace(cache=folder / f"cold-{next(turn)}").encode(rows, QUESTIONS[0])
@@ -169,14 +169,14 @@ def list_mini_cases() -> Iterator[Case]:
         return encode_cold, lambda: caching_model.encode(rows, QUESTIONS[0])
 
     def make_guided_ways(_folder: Path) -> Ways:
-        many, mini = texts(20_000, 4, 12), InBedder(add_generic=False)
+        many, mini = texts(20_000, 4, 12), InBedder()
         generic = mini.encode(many)
         return lambda: mini.encode(many, QUESTIONS[0]), lambda: np.asarray(
             mini.encode_guided(many, QUESTIONS[0], generic=generic)
         )
 
     def make_joint_ways(_folder: Path) -> Ways:
-        rows, mini = texts(2_000, 8, 30), InBedder(add_generic=False)
+        rows, mini = texts(2_000, 8, 30), InBedder()
         separate = lambda: np.stack([mini.encode(rows, question) for question in QUESTIONS])  # noqa: E731
         return separate, lambda: mini.encode_many(rows, QUESTIONS)
 
@@ -220,7 +220,7 @@ def measure_memory(folder: Path) -> dict[str, Any]:
 
 def measure_overhead(rounds: int) -> dict[str, Any]:
     """What tokenization, batches and results take of ``encode``."""
-    mini, rows = InBedder(add_generic=False), texts(20_000, 15, 15)
+    mini, rows = InBedder(), texts(20_000, 15, 15)
     mini.encode(rows[:500], QUESTIONS[0])
     embed, inside = mini.backbone.embed, 0.0
 
@@ -242,7 +242,7 @@ def measure_overhead(rounds: int) -> dict[str, Any]:
 
 def measure_guided() -> list[dict[str, float]]:
     """How long a new instruction takes over known corpora of growing size; reading them all is extrapolated from 4,000 texts."""
-    mini, short = InBedder(add_generic=False), texts(4_000, 4, 12)
+    mini, short = InBedder(), texts(4_000, 4, 12)
     generic = mini.encode(short)
     start = time.perf_counter()
     mini.encode(short, QUESTIONS[0])

@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, action="append", required=True)
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
-    model = InBedder(add_generic=False)
+    model = InBedder()
     results: dict[str, Any] = {
         "command": " ".join(["python scripts/bench/benchmark_search.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",

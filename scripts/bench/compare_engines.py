@@ -79,7 +79,7 @@ def load_torchao(config: str) -> InBedder:
     """The blocks' matrices by torchao."""
     import torchao.quantization as library
 
-    model = InBedder(add_generic=False)
+    model = InBedder()
     library.quantize_(model.backbone.body.encoder, getattr(library, config)())  # type: ignore[attr-defined]
     return model
 
@@ -88,7 +88,7 @@ def load_openvino() -> InBedder:
     """A row per prompt in OpenVINO's bfloat16 (float32 where the CPU has none)."""
     import openvino as library
 
-    model = InBedder(dtype="float32", add_generic=False)
+    model = InBedder(dtype="float32")
     backbone: Any = model.backbone
 
     class States(torch.nn.Module):
@@ -119,10 +119,10 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     NAIVE: load_sentence_transformers,
     "sentence-transformers, torch bfloat16": lambda: load_sentence_transformers(model_kwargs={"dtype": torch.bfloat16}),
     "sentence-transformers, ONNX Runtime int8": load_sentence_transformers_int8,
-    FLOAT32: lambda: InBedder(dtype="float32", add_generic=False),
-    "inbedder, torch bfloat16": lambda: InBedder(dtype="bfloat16", add_generic=False),
-    "inbedder, torch.compile bfloat16": lambda: compile_model(InBedder(dtype="bfloat16", add_generic=False)),
-    "inbedder, ONNX Runtime int8": lambda: InBedder(backbone="onnx", add_generic=False),
+    FLOAT32: lambda: InBedder(dtype="float32"),
+    "inbedder, torch bfloat16": lambda: InBedder(dtype="bfloat16"),
+    "inbedder, torch.compile bfloat16": lambda: compile_model(InBedder(dtype="bfloat16")),
+    "inbedder, ONNX Runtime int8": lambda: InBedder(backbone="onnx"),
     "inbedder, torchao int8, weights alone": lambda: load_torchao("Int8WeightOnlyConfig"),
     "inbedder, torchao int8, compiled": lambda: compile_model(load_torchao("Int8DynamicActivationInt8WeightConfig")),
     "inbedder, OpenVINO": load_openvino,

@@ -32,7 +32,7 @@ def measure_stage(device: str, tiny: bool, record: Record) -> None:
             batch = rows if place == "cuda" else rows[:128]
             for dtype in _list_dtypes(place, tiny):
                 plain = SentenceTransformer(str(base), device=place, model_kwargs={"dtype": getattr(torch, dtype)})
-                model = InBedder(mini, device=place, dtype=dtype, add_generic=False)
+                model = InBedder(mini, device=place, dtype=dtype)
                 topical_model = InBedder(mini, device=place, dtype=dtype)
                 ways: dict[str, Callable[[list[str]], Any]] = {
                     "sentence-transformers, no question": lambda texts, plain=plain: plain.encode(texts, batch_size=256),

@@ -8,7 +8,7 @@ relevant when they are of its group. An abstract's ten relevant ones are, for th
 own by JUDGE and, for the result, those whose conclusions are; titles and conclusions are no part of the texts. Left out are
 abstracts that ``finetune/recipes/mini-eighth.yaml`` and its heirs learn from (those whose answer is "yes"). Each score
 under a question is followed by its difference from the score without one and the 95% interval of that difference (bootstrap over
-texts). A model that adds generic vectors (``add_generic``) is measured with them and without.
+texts).
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,6 @@ from sklearn.metrics import ndcg_score
 from sklearn.metrics.pairwise import cosine_similarity
 
 from inbedder import InBedder
-from inbedder.encoding.base_weights import add_base_vectors
 from inbedder.io.tables import read_rows
 from inbedder.vectors import Vectors
 
@@ -102,24 +100,6 @@ def compare(instructed: NDArray[np.float64], unasked: NDArray[np.float64]) -> st
     return f"{instructed.mean():.1f} ({differences.mean():+.1f} [{low:.1f}, {high:.1f}])"
 
 
-def make_readers(name: str, weights: Sequence[float]) -> dict[str, Read]:
-    """How the model reads, by what its column is called; with and without generic vectors where it adds them."""
-    model = InBedder(name)
-    is_near: dict[str, Read] = {name: model.encode}
-    if model.options.encoding.add_generic:
-        without_generic = InBedder(name, add_generic=False)
-        is_near[f"{name}, answer alone"] = without_generic.encode
-        for weight in weights:
-            is_near[f"{name}, weight {weight:g}"] = partial(encode_weighted, without_generic, weight)
-    return is_near
-
-
-def encode_weighted(without_generic: InBedder, weight: float, texts: list[str], question: str | None) -> Vectors:
-    """Vectors with generic ones added in one weight, whatever is asked."""
-    instructed, generic = without_generic.encode(texts, question), without_generic.encode(texts)
-    return add_base_vectors(instructed, generic, np.full((len(texts), 1), weight, dtype=np.float32))
-
-
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -127,13 +107,12 @@ def main() -> None:
     parser.add_argument("qa", type=Path)
     parser.add_argument("judge", type=Path)
     parser.add_argument("--model", action="append", required=True)
-    parser.add_argument("--weight", action="append", type=float, default=[], help="of generic vectors, whatever is asked")
     parser.add_argument("--limit", type=int, default=600, help="posts at most")
     parser.add_argument("-o", "--output", type=Path, required=True)
     options = parser.parse_args()
     searched = [*load_posts(options.data, options.limit), *load_abstracts(options.qa, SentenceTransformer(str(options.judge)))]
     instructed = [(one.name, question) for one in searched for question in ("nothing", *one.questions)]
-    models = {way: encode for name in options.model for way, encode in make_readers(name, options.weight).items()}
+    models: dict[str, Read] = {name: InBedder(name).encode for name in options.model}
     rows = [["neighbours of", "asked", *models], *map(list, instructed)]
     for encode in models.values():
         unasked: dict[str, NDArray[np.float64]] = {}
@@ -143,7 +122,7 @@ def main() -> None:
             row.append(compare(scores, unasked[one.name]) if one.name in unasked else f"{scores.mean():.1f}")
             unasked.setdefault(one.name, scores)
             print(*row, sep=" | ", flush=True)
-    arguments = " ".join([f"--model {name}" for name in options.model] + [f"--weight {weight:g}" for weight in options.weight])
+    arguments = " ".join(f"--model {name}" for name in options.model)
     command = f"python scripts/bench/measure_neighbours.py DATA QA JUDGE {arguments} --limit {options.limit} -o {options.output}"
     is_near = {"command": command, "texts": {one.name: len(one.texts) for one in searched}, "table": rows}
     options.output.write_text(json.dumps(is_near, indent=1) + "\n", encoding="utf-8")

@@ -4,43 +4,88 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForMaskedLM
 
 from inbedder import InBedder
-from inbedder.backbones.late_interaction import LateInteractionBackbone
-from inbedder.backbones.masked import MaskedBackbone
-from inbedder.backbones.packed_row import PromptParts, pack
+from inbedder.backbones.late_interaction import LateInteractionBackbone, read_texts
 from inbedder.backbones.shared_prefix import explain_not_shared
 from inbedder.errors import ModelError
-from inbedder.options import Sampling
+from inbedder.vectors import normalize_vectors
 from tests.conftest import INSTRUCTIONS, TEXTS, assert_close
 
 QUESTIONS = [INSTRUCTIONS[i % len(INSTRUCTIONS)] for i in range(len(TEXTS))]
 
 
-def settings_in(folder, **settings):
-    (folder / "inbedder.json").write_text(json.dumps({"template": "compact", "late_interaction": True, **settings}))
-    return folder
+@pytest.fixture(scope="module")
+def model(late_adapter):
+    return InBedder(late_adapter)
 
 
-@pytest.fixture
-def folder(make_model, tmp_path):
-    return settings_in(shutil.copytree(make_model("bert"), tmp_path / "apart"))
+@pytest.fixture(scope="module")
+def base(make_model):
+    """The base, which reads texts as it was before training."""
+    return AutoModelForMaskedLM.from_pretrained(make_model("bert"), attn_implementation="eager").eval()
 
 
-@pytest.fixture
-def model(folder):
-    return InBedder(folder)
+def set_gate(model, bias):
+    gate = model.backbone.model.gate
+    gate.weight.data.zero_()
+    gate.bias.data.fill_(bias)
 
 
-def test_a_folder_says_that_its_model_reads_text_and_question_apart(model):
+def test_a_folder_says_that_its_model_reads_text_and_question_separately(model):
     assert isinstance(model.backbone, LateInteractionBackbone)
     assert model.template.name == "compact"
 
 
-def test_a_packed_batch_gives_what_a_row_per_prompt_gives(model):
-    prompts = model.tokenizer(TEXTS, QUESTIONS)
-    packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
-    assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
+def test_an_open_gate_gives_the_bases_mean_state(late_adapter, base):
+    model = InBedder(late_adapter)
+    set_gate(model, 100.0)
+    ids = torch.tensor([model.backbone.tokenizer("I love cats")["input_ids"]])
+    states = base.base_model(input_ids=ids).last_hidden_state[0].mean(0).detach().numpy()
+    assert_close(model.encode("I love cats", "Why?"), normalize_vectors(states[None])[0])
+
+
+def test_a_closed_gate_gives_the_masks_which_attend_to_the_bases_text(late_adapter, base):
+    model = InBedder(late_adapter)
+    set_gate(model, -100.0)
+    tokenizer, trained = model.backbone.tokenizer, model.backbone.model
+    text = tokenizer("I love cats")["input_ids"]
+    own = [*tokenizer("Why?")["input_ids"][1:], *[tokenizer.mask_token_id] * 3]
+    with torch.inference_mode():
+        of_text = base.base_model(input_ids=torch.tensor([text]), output_hidden_states=True).hidden_states
+        states = trained.bert.embeddings(
+            input_ids=torch.tensor([own]),
+            token_type_ids=torch.ones(1, len(own), dtype=torch.long),
+            position_ids=torch.arange(len(own))[None],
+        )[0]
+        is_mask = torch.arange(len(own)) >= len(own) - 3
+        visible = torch.cat([is_mask[:, None] | ~is_mask[None], is_mask[:, None].expand(-1, len(text))], 1)
+        for block, base_block, text_states in zip(trained.bert.encoder.layer, base.bert.encoder.layer, of_text, strict=False):
+            mixing, base_mixing = block.attention.self, base_block.attention.self
+            key, value = (
+                torch.cat([getattr(mixing, name)(states), getattr(base_mixing, name)(text_states[0])])
+                for name in ("key", "value")
+            )
+            query, key, value = (part.view(len(part), 4, -1).transpose(0, 1) for part in (mixing.query(states), key, value))
+            scores = (query @ key.transpose(1, 2) * mixing.scaling).masked_fill(~visible, float("-inf"))
+            mixed = (scores.softmax(-1) @ value).transpose(0, 1).flatten(1)
+            states = block.feed_forward_chunk(block.attention.output(mixed, states))
+    assert_close(model.encode("I love cats", "Why?"), normalize_vectors(states[-3:].mean(0, keepdim=True).numpy())[0])
+
+
+def test_the_gate_depends_on_the_question_alone(late_adapter):
+    vectors = {}
+    for bias in (-100.0, 100.0, None):
+        model = InBedder(late_adapter)
+        if bias is not None:
+            set_gate(model, bias)
+        vectors[bias] = model.encode_many(TEXTS, INSTRUCTIONS)
+    answers, own, mixed = (vectors[bias] for bias in (-100.0, 100.0, None))
+    shares = ((mixed - answers) * (own - answers)).sum(-1) / ((own - answers) ** 2).sum(-1)
+    assert_close(shares, np.tile(shares[:, :1], len(TEXTS)), 1e-4)
+    assert shares[:, 0].std() > 0.05
+    assert ((shares > 0) & (shares < 1)).all()
 
 
 @pytest.mark.parametrize("scores", [1, 300, 1000, 10**6])
@@ -50,54 +95,39 @@ def test_attention_in_parts_of_any_size_is_the_same(model, monkeypatch, scores):
     assert_close(model.encode_many(TEXTS, INSTRUCTIONS), expected)
 
 
-@pytest.mark.parametrize("words", [20, 60, 61, 62])
-def test_long_texts_give_what_a_row_per_prompt_gives(model, words):
-    prompts = model.tokenizer(["cat " * words, "dog " * (words - 9)] * 2, [*INSTRUCTIONS[:2], *INSTRUCTIONS[:2]])
-    packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
-    assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
-
-
 def test_a_device_without_attention_in_parts_gives_the_same(model, monkeypatch):
     parts = model.encode_many(TEXTS, INSTRUCTIONS)
     monkeypatch.setattr("inbedder.backbones.late_interaction.Scratch", lambda: None)
     assert_close(model.encode_many(TEXTS, INSTRUCTIONS), parts)
 
 
+@pytest.mark.parametrize("words", [20, 60, 61, 62])
+def test_long_texts_beside_short_ones_give_what_they_give_alone(model, words):
+    texts = ["cat " * words, "dog " * (words - 9), "cat"]
+    assert_close(model.encode(texts, INSTRUCTIONS[:3]), np.stack(list(map(model.encode, texts, INSTRUCTIONS[:3]))))
+
+
 def test_texts_with_different_numbers_of_questions_are_packed(model):
     texts, questions = [TEXTS[0]] * 3 + [TEXTS[1]] + [TEXTS[2]] * 2, [*INSTRUCTIONS[:3], INSTRUCTIONS[0], *INSTRUCTIONS[2:]]
-    prompts = model.tokenizer(texts, questions)
-    packed = model.backbone.embed(prompts, "avg-gen", -1, Sampling())
-    assert_close(packed.numpy(), MaskedBackbone.embed(model.backbone, prompts, "avg-gen", -1, Sampling()).numpy())
+    assert_close(model.encode(texts, questions), np.stack(list(map(model.encode, texts, questions))))
 
 
 @pytest.mark.parametrize("pooling", ["avg-gen", "avg-ppt", "avg-all"])
 @pytest.mark.parametrize("layer", [0, 1, -1])
-def test_a_batch_gives_what_single_texts_give(folder, pooling, layer):
-    model = InBedder(folder, pooling=pooling, layer=layer)
-    singles = np.stack([model.encode(text, questions) for text, questions in zip(TEXTS, QUESTIONS, strict=True)])
-    assert_close(model.encode(TEXTS, QUESTIONS), singles)
+def test_a_batch_gives_what_single_texts_give(late_adapter, pooling, layer):
+    model = InBedder(late_adapter, pooling=pooling, layer=layer)
+    assert_close(model.encode(TEXTS, QUESTIONS), np.stack(list(map(model.encode, TEXTS, QUESTIONS))))
 
 
-def test_avg_gen_is_the_mean_of_masks_that_attend_to_text_and_question(model):
-    (prompt,) = model.tokenizer(["I love cats"], ["Why?"])
-    ids = prompt.ids.tolist()
-    separator = ids[-1]
-    text, question = [*ids[: prompt.instruction[0]], separator], [*ids[prompt.instruction[0] : prompt.response], separator]
-    masks = [model.backbone.tokenizer.mask_token_id] * 3
-    kinds = np.array([0] * len(text) + [1] * len(question) + [2] * 3)
-    attends = (kinds[:, None] == 2) | (kinds[:, None] == kinds)
-    from transformers import AutoModelForMaskedLM
-
-    plain = AutoModelForMaskedLM.from_pretrained(model.name, attn_implementation="eager").eval()
-    mask = torch.zeros(1, 1, *attends.shape).masked_fill(~torch.from_numpy(attends), torch.finfo(torch.float32).min)
-    with torch.inference_mode():
-        states = plain.base_model(
-            input_ids=torch.tensor([text + question + masks]),
-            token_type_ids=torch.tensor([[0] * len(text) + [1] * (len(question) + 3)]),
-            position_ids=torch.tensor([[*range(len(text)), *range(len(question) + 3)]]),
-            attention_mask=mask,
-        ).last_hidden_state
-    assert np.abs(states[0, -3:].mean(0).numpy() - model.encode("I love cats", "Why?")).max() < 1e-5
+def test_avg_all_is_the_mean_of_all_tokens(late_adapter, base):
+    model = InBedder(late_adapter, pooling="avg-all", layer=0)
+    text, question = (model.backbone.tokenizer(part)["input_ids"] for part in ("I love cats", "Why?"))
+    own = [*question[1:], *[model.backbone.tokenizer.mask_token_id] * 3]
+    of_text = base.bert.embeddings(input_ids=torch.tensor([text]))[0]
+    of_pair = model.backbone.body.embeddings(
+        input_ids=torch.tensor([own]), token_type_ids=torch.ones(1, len(own), dtype=torch.long)
+    )[0]
+    assert_close(model.encode("I love cats", "Why?"), torch.cat([of_text, of_pair]).mean(0).detach().numpy())
 
 
 def test_many_instructions_read_each_text_and_each_question_once(model, monkeypatch):
@@ -105,65 +135,37 @@ def test_many_instructions_read_each_text_and_each_question_once(model, monkeypa
     separate = np.stack([model.encode(TEXTS, question) for question in INSTRUCTIONS])
     tokens = []
     monkeypatch.setattr(
-        "inbedder.backbones.late_interaction.pack",
-        lambda *arguments: tokens.append((packed := pack(*arguments)).is_mask.numel()) or packed,
+        "inbedder.backbones.late_interaction.read_texts",
+        lambda body, packed, scratch: (
+            tokens.append((packed.texts["input_ids"].numel(), packed.pairs["input_ids"].numel() - packed.num_masks))
+            or read_texts(body, packed, scratch)
+        ),
     )
     assert_close(model.encode_many(TEXTS, INSTRUCTIONS), separate)
-    prompts = [model.tokenizer(TEXTS, [question] * len(TEXTS)) for question in INSTRUCTIONS]
-    texts = {prompt.ids[: prompt.instruction[0]].tobytes(): prompt.instruction[0] + 1 for prompt in prompts[0]}
-    questions = {of_all[0].ids[of_all[0].instruction[0] : of_all[0].response].tobytes(): of_all[0] for of_all in prompts}
-    of_questions = sum(prompt.response - prompt.instruction[0] + 1 for prompt in questions.values())
-    masks = 3 * len(TEXTS) * len(INSTRUCTIONS)
-    assert sum(tokens) == sum(texts.values()) + of_questions + masks
-
-
-def test_a_packed_row_holds_each_text_and_question_once():
-    first, second, question = (np.array(ids, dtype=np.int32) for ids in ([1, 7, 8, 2], [1, 2], [9, 2]))
-    packed = pack(
-        [PromptParts(first, question), PromptParts(second, question), PromptParts(first, first)], 2, 5, torch.device("cpu")
-    )
-    assert packed.inputs["input_ids"][0].tolist() == [1, 7, 8, 2, 1, 2, 5, 5, 5, 5, 5, 5, 9, 2, 1, 7, 8, 2]
-    assert packed.inputs["position_ids"][0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 2, 3, 4, 5, 0, 1, 0, 1, 2, 3]
-    assert packed.inputs["token_type_ids"][0].tolist() == [0] * 6 + [1] * 12
-    assert packed.is_mask[0].nonzero().flatten().tolist() == list(range(6, 12))
-
-
-def test_a_text_states_do_not_depend_on_the_question(model):
-    base = model.with_pooling("avg-gen")
-    (short,), (long,) = (base.tokenizer(["I love cats"], [question]) for question in ("Why?", "What animals do they love most?"))
-    states = []
-    for prompt in (short, long):
-        inputs, _ = base.backbone._make_inputs([prompt])
-        states.append(base.backbone.body(**inputs).last_hidden_state[0, : prompt.instruction[0] + 1].detach())
-    assert_close(states[0].numpy(), states[1].numpy())
+    tokenize = model.backbone.tokenizer
+    texts, questions = (len(sum(tokenize(parts, split_special_tokens=True)["input_ids"], [])) for parts in (TEXTS, INSTRUCTIONS))
+    assert np.sum(tokens, axis=0).tolist() == [texts, questions - len(INSTRUCTIONS)]
 
 
 def test_answers_are_those_of_single_texts(model):
     assert model.answer(TEXTS, "Why?") == [model.answer([text], "Why?")[0] for text in TEXTS]
 
 
-def test_what_cannot_read_so_is_refused(make_model, folder, tmp_path):
-    with pytest.raises(ModelError, match="two token types"):
-        InBedder(settings_in(shutil.copytree(make_model("roberta"), tmp_path / "roberta")))
+def test_what_cannot_read_so_is_refused(make_model, late_adapter, tmp_path):
     with pytest.raises(ModelError, match=r"\{input\} before \{instruction\}"):
-        InBedder(folder, template="alpaca").encode("a", "Why?")
+        InBedder(late_adapter, template="alpaca").encode("a", "Why?")
+    with pytest.raises(ModelError, match="no int8 graph"):
+        InBedder(late_adapter, backbone="onnx")
+    for family, message in (("bert", "is for adapters"), ("roberta", "is for adapters")):
+        folder = shutil.copytree(make_model(family), tmp_path / family)
+        (folder / "inbedder.json").write_text(json.dumps({"template": "compact", "late_interaction": True}))
+        with pytest.raises(ModelError, match=message):
+            InBedder(folder)
 
 
-def test_an_exported_folder_reads_apart_too(model, tmp_path):
+def test_an_exported_folder_reads_separately_too(model, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     model.save_sentence_transformer(tmp_path / "out")
     exported = SentenceTransformer(str(tmp_path / "out"), device="cpu", trust_remote_code=True)
     assert_close(exported.encode(["I love cats"], prompt="Why?"), model.encode(["I love cats"], "Why?"))
-
-
-@pytest.mark.slow
-def test_int8_vectors_are_near_those_of_float32(folder, tmp_path, monkeypatch):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    int8, exact = (
-        InBedder(folder, backbone="onnx").encode(TEXTS, QUESTIONS),
-        InBedder(folder).encode(TEXTS, QUESTIONS),
-    )
-    assert ((int8 * exact).sum(1) / np.linalg.norm(int8, axis=1) / np.linalg.norm(exact, axis=1)).min() > 0.95

@@ -55,14 +55,6 @@ def test_help_needs_no_torch():
     assert all(command in result.stdout for command in ("embed", "answer", "cluster", "finetune"))
 
 
-def test_embed_adds_generic_vectors_by_setting_or_option(folder, monkeypatch):
-    texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
-    for options, added in (([], None), (["--add-generic"], True), (["--answer-alone"], False)):
-        assert run(monkeypatch, "embed", "reviews.csv", "-i", "@topic", "-o", "v.npy", *options) == 0
-        vectors = np.load(folder / "v.npy", allow_pickle=False)
-        assert np.allclose(vectors, InBedder(add_generic=added).encode(texts, "@topic"), atol=1e-6)
-
-
 def test_embed_writes_the_vectors_of_the_library(folder, monkeypatch, make_model, capsys):
     model = make_model("bert")
     assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "-o", "v.npy", "--model", model) == 0

@@ -113,10 +113,10 @@ def test_only_the_last_question_vectors_are_cached(make_model, monkeypatch):
     questions = [f"What is {word}?" for word in ("this", "that", "it", "meant", "said")]
     for question in questions:
         model.encode("I love cats", question)
-        assert len(model.combiner.question_cache.question_vectors._vectors) <= 3
-    assert [key[0] for key in model.combiner.question_cache.question_vectors._vectors] == questions[-3:]
+        assert len(model.combiner.question_vectors._vectors) <= 3
+    assert [key[0] for key in model.combiner.question_vectors._vectors] == questions[-3:]
     at_once = model.encode(["I love cats"] * 5, questions)  # more at once than are cached
-    assert len(model.combiner.question_cache.question_vectors._vectors) == 3
+    assert len(model.combiner.question_vectors._vectors) == 3
     assert np.allclose(at_once, fresh.encode(["I love cats"] * 5, questions), atol=1e-6)
     assert np.allclose(model.encode("I love cats", questions[0]), at_once[0], atol=1e-6)
 

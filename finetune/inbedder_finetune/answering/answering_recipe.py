@@ -148,7 +148,7 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
             "training.attention."
         )
     if recipe.late_interaction and recipe.lora is None:
-        raise RecipeError("late_interaction trains adapters, since the base itself reads the texts: add a lora section to the recipe.")
+        raise RecipeError("late_interaction trains adapters, since the base reads the texts: add a lora section.")
     if recipe.late_interaction and not get_template(recipe.template).text_first:
         raise RecipeError("late_interaction needs a template with {input} before {instruction}.")
     objectives = make_objectives(recipe.objective)

@@ -87,7 +87,9 @@ def forward_masked(model: Any, base_model: PreTrainedModel, batch: dict[str, Ten
     return ForwardOutput(logits, batch["labels"][has_label], states[0][is_mask], is_mask.nonzero()[:, 0])
 
 
-def forward_late_interaction(model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor], text_body: nn.Module) -> ForwardOutput:
+def forward_late_interaction(
+    model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor], text_body: nn.Module
+) -> ForwardOutput:
     """Run a masked LM with late interaction, which reads each text and each question of the batch once, as in inference.
 
     Args:

@@ -40,6 +40,8 @@ def save_result(
         "template": recipe.template,
         "mask_length": recipe.mask_length if isinstance(recipe.mask_length, int) else None,
         "late_interaction": recipe.late_interaction or None,
+        "base_encoder": recipe.model if recipe.late_interaction else None,  # its vectors are part of the model's
+        "normalize": recipe.late_interaction or None,
         "recipe": asdict(recipe),
     }
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}

@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
 from inbedder import InBedder
-from inbedder.backbones.late_interaction import prepare
 from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator
-from inbedder_finetune.answering.forward_pass import forward_causal, forward_masked, forward_seq2seq, pool_states
+from inbedder_finetune.answering.forward_pass import forward_causal, forward_late_interaction,
+    forward_masked, forward_seq2seq, pool_states
 
 
 def test_masked_logits_equal_those_of_the_full_pass(make_model):
@@ -64,22 +64,20 @@ def test_the_encoder_decoders_loss_is_that_of_transformers(make_model):
     assert pool_states(output, "1st-gen").shape == (2, 32)
 
 
-def test_late_interaction_has_the_states_of_inference(make_model, tmp_path):
-    folder = shutil.copytree(make_model("bert"), tmp_path / "late")
-    (folder / "inbedder.json").write_text(json.dumps({"template": "compact", "late_interaction": True}))
-    inference = InBedder(folder)
+def test_late_interaction_has_the_vectors_and_states_of_inference(late_adapter):
+    inference = InBedder(late_adapter)
     texts, questions = ["I love cats", "I love cats", "dogs bark", "I love cats"], ["Why?", "Who loves?", "Why?", "Why?"]
     prompts = inference.tokenizer(texts, questions)
     examples = [
         {"input_ids": prompt.ids, "labels": np.array([5, 6, 7 + number]), "split": prompt.instruction[0]}
         for number, prompt in enumerate(prompts)
     ]
-    tokenizer = inference.backbone.tokenizer
+    tokenizer, model = inference.backbone.tokenizer, inference.backbone.model
     batch = Collator(tokenizer.pad_token_id, mask_id=tokenizer.mask_token_id)(examples)
-    model = AutoModelForMaskedLM.from_pretrained(make_model("bert")).eval()
-    prepare(model)
-    output = forward_masked(model, model, batch)
+    output = forward_late_interaction(model, model, batch, inference.backbone.text_body)
     assert np.abs(pool_states(output, None).detach().numpy() - inference.encode(texts, questions)).max() < 1e-5
     assert output.labels.tolist() == [5, 6, 7, 5, 6, 8, 5, 6, 9, 5, 6, 10]
     assert output.owner.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert torch.allclose(output.logits, model.get_output_embeddings()(model.cls.predictions.transform(output.states)), atol=1e-5)
+    output.logits.sum().backward()
+    assert all(parameter.grad is None for parameter in inference.backbone.text_body.parameters())

@@ -84,7 +84,7 @@ def embed_with_teachers(teachers: Sequence[str], rows: Sequence[Row], width: int
     instructed = [number for number, row in enumerate(rows) if row.teacher_instruction not in ("", NO_INSTRUCTION)]
     questions = [rows[number].teacher_instruction or rows[number].instruction for number in instructed]
     for teacher in teachers:
-        model = InBedder(teacher, add_generic=False, cache=cache)
+        model = InBedder(teacher, cache=cache)
         for numbers, instructions in ((instructed, questions), (plain, None)):
             if numbers:
                 vectors = model.encode([rows[number].text for number in numbers], instructions, normalize_embeddings=True)
