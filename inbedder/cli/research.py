@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,13 @@ ComparedModels = Annotated[
     typer.Option(metavar="A B", help="Two models to compare item by item: difference, 95% interval, p-value."),
 ]
 ResultsPath = Annotated[Path, typer.Option("-o", "--output", help="A .json file; a rerun keeps its finished cells.")]
+Table = Annotated[
+    str | None,
+    typer.Option(
+        help="dev or test: measure the sets of this table, under three wordings of each question, and print one score a row. At most "
+        "1000 rows of each set and 3 seeds, unless given.",
+    ),
+]
 Predictions = Annotated[
     Path | None,
     typer.Option(
@@ -116,7 +124,8 @@ def evaluate(
     instructions: Instructions = None,
     criterion: Annotated[list[str], typer.Option(help="column=question for a table; give it twice.")] = [],  # noqa: B006
     output: ResultsPath = Path("results.json"),
-    seeds: Annotated[int, typer.Option(min=1, help="Number of k-means seeds.")] = 10,
+    table: Table = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of k-means seeds. Default: 10.", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option(min=10, help="Maximum number of rows of the table or of each known set.")] = None,
     protocol: Protocol = "k-means",
     predict: Predictions = None,
@@ -130,13 +139,24 @@ def evaluate(
     from inbedder.io.tables import find_columns
     from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
     from inbedder_evaluation.evaluation_protocol import PROTOCOLS, add_protocol_options
-    from inbedder_evaluation.runner import run
+    from inbedder_evaluation.runner import SEEDS, run
     from inbedder_evaluation.tasks import Data, build_tasks
 
     if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
-    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None), task)
+    tasks: Sequence[Any]
+    if table is not None:
+        unusable = {
+            "--compare": compare,
+            "--criterion": criterion,
+            "--hub": hub,
+            "--predict": predict,
+            "--mteb-results": mteb_results,
+        }
+        tasks = _build_table_tasks(table, data, limit, task, [name for name, value in unusable.items() if value])
+    else:
+        tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None), task)
     if data is not None and criteria and not text_column:
         print_text_columns(find_columns(str(data), None))
     models = collect_models(model, baseline, compare, bi_encoder)
@@ -155,8 +175,11 @@ def evaluate(
         if not sys.stderr.isatty():  # a terminal shows a progress bar instead
             print_message(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
 
+    if table is not None:
+        _measure_table(embedders, tasks, output, seeds, report)
+        return
     items = output.with_suffix(".items")
-    seed_range = range(PROTOCOLS[protocol].seeds or seeds)
+    seed_range = range(PROTOCOLS[protocol].seeds or seeds or len(SEEDS))
     cells = run(embedders, tasks, output, seed_range, report, items, need_items=compare is not None)
     if mteb_results is not None:
         from inbedder_evaluation.mteb_results import save_as_mteb
@@ -166,6 +189,30 @@ def evaluate(
     print_message(f"Written: {output}; scores per item: {items}")
     if compare is not None:
         _compare_models(cells, compare, items, output.with_suffix(".comparison.json"))
+
+
+def _build_table_tasks(
+    table: str, data: Path | None, limit: int | None, names: Sequence[str], unusable: Sequence[str]
+) -> list[Any]:
+    from inbedder_evaluation.score_tables import DEFAULT_ROWS
+    from inbedder_evaluation.tasks.question_wordings import build_table
+
+    if unusable:
+        raise typer.BadParameter(f"does not take {', '.join(unusable)}.", param_hint="--table")
+    return list(build_table(table, data, limit or DEFAULT_ROWS, names))
+
+
+def _measure_table(
+    embedders: Sequence[Any], tasks: Sequence[Any], output: Path, seeds: int | None, report: Callable[[Any], None]
+) -> None:
+    """Measure models on a table of scores and print it."""
+    from inbedder_evaluation.results import format_aligned
+    from inbedder_evaluation.score_tables import DEFAULT_SEEDS, make_score_table, measure_table
+
+    started = time.monotonic()
+    cells = measure_table(embedders, tasks, output, range(seeds or DEFAULT_SEEDS), report)
+    print_result(format_aligned(make_score_table(cells, tasks)))
+    print_message(f"Written: {output}; {time.monotonic() - started:.0f} seconds")
 
 
 def _check_predictions(output: Path | None, data: Path | None, models: Sequence[str]) -> None:

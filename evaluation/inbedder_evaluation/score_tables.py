@@ -1,0 +1,95 @@
+"""Tables of scores for choosing and reporting models: a row per set and criterion, with and without the question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+
+from inbedder_evaluation.embedders import Embedder
+from inbedder_evaluation.results import Cell
+from inbedder_evaluation.runner import run
+from inbedder_evaluation.tasks.question_wordings import QuestionWordings
+
+DEFAULT_ROWS = 1000
+"""Maximum number of rows of each set."""
+DEFAULT_SEEDS = 3
+"""Number of seeds of k-means."""
+UNASKED = ", no instruction"
+"""End of the name of an embedder that reads no question."""
+Score = tuple[float, float]
+
+
+def measure_table(
+    embedders: Sequence[Embedder],
+    tasks: Sequence[QuestionWordings],
+    path: Path,
+    seeds: Sequence[int],
+    report: Callable[[Cell], None],
+) -> list[Cell]:
+    """Measure embedders on the tasks of a table, on raw vectors; tasks without a question only by those that read none.
+
+    Args:
+        embedders: The embedders.
+        tasks: The tasks of the table.
+        path: Results file; its finished cells are kept.
+        seeds: Seeds of k-means.
+        report: Called with each cell.
+
+    Returns:
+        The cells.
+    """
+    asked, unasked = ([task for task in tasks if task.asked is wanted] for wanted in (True, False))
+    unasking = [embedder for embedder in embedders if not embedder.instructed]
+    cells = run(embedders, asked, path, seeds, report, kinds=("raw",))
+    return cells + run(unasking, unasked, path, seeds, report, kinds=("raw",))
+
+
+def make_score_table(cells: Sequence[Cell], tasks: Sequence[QuestionWordings]) -> list[list[str]]:
+    """Format the scores of a table.
+
+    Args:
+        cells: The result of ``measure_table``.
+        tasks: The tasks of the table.
+
+    Returns:
+        A header row, a row per set and criterion, and a last row with the plain mean of each column. A model has the mean over
+        the wordings and the worst wording; its score without a question is both where the set has no question.
+    """
+    models = list(dict.fromkeys(cell.model for cell in cells))
+    rows = [(task, criterion) for task in tasks for criterion in task.criteria]
+    columns: dict[str, list[float | None]] = {}
+    for model in models:
+        scores = [_compute_score(cells, model, task, criterion) for task, criterion in rows]
+        if model.endswith(UNASKED):
+            columns[model.removesuffix(UNASKED) + " unasked"] = [score and score[0] for score in scores]
+        else:
+            columns[f"{model} mean"] = [score and score[0] for score in scores]
+            columns[f"{model} worst"] = [score and score[1] for score in scores]
+    table = [["set and criterion", *columns]]
+    for number, (task, criterion) in enumerate(rows):
+        table.append([f"{task.name}: {criterion}", *(_format_score(column[number]) for column in columns.values())])
+    scored_columns = [[score for score in column if score is not None] for column in columns.values()]
+    means = [f"{mean(column):.1f}" if len(column) == len(rows) else "" for column in scored_columns]
+    return [*table, [f"plain mean of the {len(rows)} rows", *means]]
+
+
+def _compute_score(cells: Sequence[Cell], model: str, task: QuestionWordings, criterion: str) -> Score | None:
+    """Compute mean and minimum over the wordings, each the mean over the seeds."""
+    if not task.asked and not model.endswith(UNASKED):
+        unasked = [
+            cell.model for cell in cells if cell.model.endswith(UNASKED) and model.startswith(cell.model.removesuffix(UNASKED))
+        ]
+        model = max(unasked, key=len, default=model)
+    of_model = [
+        cell for cell in cells if (cell.model, cell.task, cell.data_revision) == (model, task.info.name, task.info.revision)
+    ]
+    if not of_model:
+        return None
+    numbers = range(1, len(task.variants) + 1)
+    by_wording = [mean(cell.scores[f"{criterion} {number}"] for cell in of_model) for number in numbers]
+    return mean(by_wording), min(by_wording)
+
+
+def _format_score(score: float | None) -> str:
+    return "" if score is None else f"{score:.1f}"
