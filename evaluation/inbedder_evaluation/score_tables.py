@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 
+from inbedder.errors import InputError
+from inbedder.user_paths import expand_path
 from inbedder_evaluation.embedders import Embedder
 from inbedder_evaluation.results import Cell
 from inbedder_evaluation.runner import run
-from inbedder_evaluation.tasks.question_wordings import QuestionWordings
+from inbedder_evaluation.tasks.question_wordings import QuestionWordings, build_row
+from inbedder_evaluation.tasks.sets import find_set, read_tables
 
 DEFAULT_ROWS = 1000
 """Maximum number of rows of each set."""
@@ -18,6 +21,40 @@ DEFAULT_SEEDS = 3
 UNASKED = ", no instruction"
 """End of the name of an embedder that reads no question."""
 Score = tuple[float, float]
+
+
+def build_table(table: str, folder: Path | None, limit: int | None, names: Sequence[str] = ()) -> list[QuestionWordings]:
+    """Build the tasks of a table of ``sets.yaml``.
+
+    Args:
+        table: Name of the table, "dev" or "test".
+        folder: Folder of the known sets.
+        limit: Maximum number of rows of each set, sampled with seed 0.
+        names: Build only tasks of sets whose name contains one of these; empty builds all.
+
+    Returns:
+        The tasks.
+
+    Raises:
+        InputError: When there is no such table or folder, the folder lacks a set, or the table has no set of such a name.
+    """
+    tables = read_tables()
+    if table not in tables:
+        raise InputError(f"Unknown table {table!r}. Known: {', '.join(tables)}.")
+    folder = None if folder is None else expand_path(folder)
+    if folder is None or not folder.is_dir():
+        raise InputError("A table of scores needs the folder of the known sets: give it as --data.")
+    rows = [row for row in tables[table] if not names or any(name.lower() in row.set.lower() for name in names)]
+    if not rows:
+        raise InputError(
+            f"The {table} table has no {' or '.join(names)}. Its sets are: {', '.join(row.set for row in tables[table])}."
+        )
+    files = [known_set.file for known_set in (find_set(row.kind, row.set) for row in rows) if not known_set.shipped]
+    if missing := [file for file in files if not (folder / str(file)).is_file()]:
+        raise InputError(
+            f"{folder} has no {', '.join(map(str, missing))}. scripts/data/get_data.py lists where the sets come from."
+        )
+    return [task for row in rows for task in build_row(row, folder, limit)]
 
 
 def measure_table(
@@ -39,10 +76,11 @@ def measure_table(
     Returns:
         The cells.
     """
-    asked, unasked = ([task for task in tasks if task.asked is wanted] for wanted in (True, False))
-    unasking = [embedder for embedder in embedders if not embedder.instructed]
-    cells = run(embedders, asked, path, seeds, report, kinds=("raw",))
-    return cells + run(unasking, unasked, path, seeds, report, kinds=("raw",))
+    with_question = [task for task in tasks if task.has_question]
+    without_question = [task for task in tasks if not task.has_question]
+    uninstructed = [embedder for embedder in embedders if not embedder.instructed]
+    cells = run(embedders, with_question, path, seeds, report, kinds=("raw",))
+    return cells + run(uninstructed, without_question, path, seeds, report, kinds=("raw",))
 
 
 def make_score_table(cells: Sequence[Cell], tasks: Sequence[QuestionWordings]) -> list[list[str]]:
@@ -76,7 +114,7 @@ def make_score_table(cells: Sequence[Cell], tasks: Sequence[QuestionWordings]) -
 
 def _compute_score(cells: Sequence[Cell], model: str, task: QuestionWordings, criterion: str) -> Score | None:
     """Compute mean and minimum over the wordings, each the mean over the seeds."""
-    if not task.asked and not model.endswith(UNASKED):
+    if not task.has_question and not model.endswith(UNASKED):
         unasked = [
             cell.model for cell in cells if cell.model.endswith(UNASKED) and model.startswith(cell.model.removesuffix(UNASKED))
         ]

@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,8 +35,7 @@ ResultsPath = Annotated[Path, typer.Option("-o", "--output", help="A .json file;
 Table = Annotated[
     str | None,
     typer.Option(
-        help="dev or test: measure the sets of this table, under three wordings of each question, and print one score a row. At most "
-        "1000 rows of each set and 3 seeds, unless given.",
+        help="dev or test: measure the sets of a table under three wordings of each question. Defaults: --limit 1000 --seeds 3."
     ),
 ]
 Predictions = Annotated[
@@ -136,8 +136,13 @@ def evaluate(
     """Evaluate how well models follow instructions."""
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if table is not None:
+        _check_options_of_table([hub, instructions, criterion, compare, bi_encoder, predict, mteb_results, protocol != "k-means"])
+        models = collect_models(model, baseline, None)
+        load_embedders = partial(_load_embedders, models, baseline, [], model_options)
+        _measure_table(table, data, limit, task, load_embedders, output, seeds)
+        return
     from inbedder.io.tables import find_columns
-    from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
     from inbedder_evaluation.evaluation_protocol import PROTOCOLS, add_protocol_options
     from inbedder_evaluation.runner import SEEDS, run
     from inbedder_evaluation.tasks import Data, build_tasks
@@ -145,42 +150,21 @@ def evaluate(
     if any("=" not in pair for pair in criterion):
         raise typer.BadParameter("give column=question.", param_hint="--criterion")
     criteria = dict(pair.split("=", 1) for pair in criterion)
-    tasks: Sequence[Any]
-    if table is not None:
-        unusable = {
-            "--compare": compare,
-            "--criterion": criterion,
-            "--hub": hub,
-            "--predict": predict,
-            "--mteb-results": mteb_results,
-        }
-        tasks = _build_table_tasks(table, data, limit, task, [name for name, value in unusable.items() if value])
-    else:
-        tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None), task)
+    tasks = build_tasks(Data(data, hub, criteria, text_column, limit, protocol, instructions, predict is not None), task)
     if data is not None and criteria and not text_column:
         print_text_columns(find_columns(str(data), None))
     models = collect_models(model, baseline, compare, bi_encoder)
     _check_predictions(predict, data, [*models, *baseline, *bi_encoder])
-    model_options = add_protocol_options(model_options, protocol)
-    embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
-    embedders += [embedder for name in baseline for embedder in make_mteb_embedders(name)]
-    embedders += [embedder for name in bi_encoder for embedder in make_bi_encoder_embedders(name)]
+    embedders = _load_embedders(models, baseline, bi_encoder, add_protocol_options(model_options, protocol))
     if predict is not None:
         from inbedder_evaluation.predictions import predict_similarities
 
         print_message(predict_similarities(embedders, tasks, predict))
         return
 
-    def report(cell: Any) -> None:
-        if not sys.stderr.isatty():  # a terminal shows a progress bar instead
-            print_message(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
-
-    if table is not None:
-        _measure_table(embedders, tasks, output, seeds, report)
-        return
     items = output.with_suffix(".items")
     seed_range = range(PROTOCOLS[protocol].seeds or seeds or len(SEEDS))
-    cells = run(embedders, tasks, output, seed_range, report, items, need_items=compare is not None)
+    cells = run(embedders, tasks, output, seed_range, _report_cell, items, need_items=compare is not None)
     if mteb_results is not None:
         from inbedder_evaluation.mteb_results import save_as_mteb
 
@@ -191,28 +175,45 @@ def evaluate(
         _compare_models(cells, compare, items, output.with_suffix(".comparison.json"))
 
 
-def _build_table_tasks(
-    table: str, data: Path | None, limit: int | None, names: Sequence[str], unusable: Sequence[str]
-) -> list[Any]:
-    from inbedder_evaluation.score_tables import DEFAULT_ROWS
-    from inbedder_evaluation.tasks.question_wordings import build_table
+def _check_options_of_table(values: Sequence[Any]) -> None:
+    if any(values):
+        options = "--model, --baseline, --data, --limit, --seeds, --task and --output"
+        raise typer.BadParameter(f"takes only options of models and {options}.", param_hint="--table")
 
-    if unusable:
-        raise typer.BadParameter(f"does not take {', '.join(unusable)}.", param_hint="--table")
-    return list(build_table(table, data, limit or DEFAULT_ROWS, names))
+
+def _load_embedders(
+    models: Sequence[str], baselines: Sequence[str], bi_encoders: Sequence[str], model_options: Mapping[str, Any]
+) -> list[Any]:
+    from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
+
+    embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
+    embedders += [embedder for name in baselines for embedder in make_mteb_embedders(name)]
+    return embedders + [embedder for name in bi_encoders for embedder in make_bi_encoder_embedders(name)]
 
 
 def _measure_table(
-    embedders: Sequence[Any], tasks: Sequence[Any], output: Path, seeds: int | None, report: Callable[[Any], None]
+    table: str,
+    data: Path | None,
+    limit: int | None,
+    names: Sequence[str],
+    load_embedders: Callable[[], list[Any]],
+    output: Path,
+    seeds: int | None,
 ) -> None:
     """Measure models on a table of scores and print it."""
     from inbedder_evaluation.results import format_aligned
-    from inbedder_evaluation.score_tables import DEFAULT_SEEDS, make_score_table, measure_table
+    from inbedder_evaluation.score_tables import DEFAULT_ROWS, DEFAULT_SEEDS, build_table, make_score_table, measure_table
 
     started = time.monotonic()
-    cells = measure_table(embedders, tasks, output, range(seeds or DEFAULT_SEEDS), report)
+    tasks = build_table(table, data, limit or DEFAULT_ROWS, names)
+    cells = measure_table(load_embedders(), tasks, output, range(seeds or DEFAULT_SEEDS), _report_cell)
     print_result(format_aligned(make_score_table(cells, tasks)))
     print_message(f"Written: {output}; {time.monotonic() - started:.0f} seconds")
+
+
+def _report_cell(cell: Any) -> None:
+    if not sys.stderr.isatty():  # a terminal shows a progress bar instead
+        print_message(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
 
 
 def _check_predictions(output: Path | None, data: Path | None, models: Sequence[str]) -> None:

@@ -97,7 +97,7 @@ def _read_acos(files: Sequence[Path]) -> Rows:
 def _read_mams(files: Sequence[Path]) -> Rows:
     """Read sentences with the polarity of each category that they mention."""
     for path in files:
-        for sentence in ElementTree.parse(path).iter("sentence"):  # noqa: S314 - a repository that the user cloned
+        for sentence in ElementTree.parse(path).iter("sentence"):
             polarities = {
                 category.attrib["category"]: category.attrib["polarity"] for category in sentence.iter("aspectCategory")
             }

@@ -162,9 +162,9 @@ def _offer_corpus(known_set: KnownSet, data: Data) -> Iterator[Offer]:
 
 def _offer_conditional(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     if (folder := data.source) is not None:
-        read = partial(read_csts, folder / str(known_set.file), limit=data.limit)
-        yield f"C-STS {known_set.name}", read
-        yield f"C-STS {known_set.name}, as a question", partial(read, as_questions=True)
+        read_rows = partial(read_csts, folder / str(known_set.file), limit=data.limit)
+        yield f"C-STS {known_set.name}", read_rows
+        yield f"C-STS {known_set.name}, as a question", partial(read_rows, as_questions=True)
 
 
 def _offer_text_evaluation(known_set: KnownSet, data: Data) -> Iterator[Offer]:

@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
-from inbedder.errors import InputError
 from inbedder_evaluation.tasks.conditional_sts import load_instruct_stsb, read_csts
 from inbedder_evaluation.tasks.contrast_triplets import ContrastTriplets
 from inbedder_evaluation.tasks.corpus import load_corpus
 from inbedder_evaluation.tasks.criteria_clustering import CriteriaClustering
 from inbedder_evaluation.tasks.intent_emotion import IntentEmotion, load_intent_emotion
-from inbedder_evaluation.tasks.sets import TableRow, find_set, read_tables
+from inbedder_evaluation.tasks.sets import TableRow, find_set
 from inbedder_evaluation.tasks.standard import load_standard_task
 from inbedder_evaluation.tasks.task import Encode, Scores, Task, fingerprint, read_wordings
 
@@ -37,7 +36,7 @@ class QuestionWordings:
         texts: Sequence[str] = (),
         questions: Sequence[str] = (),
         *,
-        asked: bool = True,
+        has_question: bool = True,
     ) -> None:
         """Join the variants of a task.
 
@@ -47,13 +46,13 @@ class QuestionWordings:
             criteria: Names of the scores to report.
             texts: The texts that all questions are asked of; empty if each text has its own question.
             questions: All wordings of all questions, if they are asked of the same texts.
-            asked: Whether there is a question.
+            has_question: Whether models get a question.
         """
         self.name, self.variants, self.criteria = name, variants, criteria
-        self.texts, self.questions, self.asked = texts, questions, asked
+        self.texts, self.questions, self.has_question = texts, questions, has_question
         self.seeded = variants[0].seeded
         self.get_first_input = variants[0].get_first_input
-        wordings = f"{len(variants)} wording{'s' * (len(variants) > 1)}" if asked else "no question"
+        wordings = f"{len(variants)} wording{'s' * (len(variants) > 1)}" if has_question else "no question"
         revision = fingerprint([], [variant.info.revision for variant in variants])
         self.info = replace(variants[0].info, name=f"{name}, {wordings}", main_score="mean", revision=revision)
 
@@ -80,37 +79,18 @@ class QuestionWordings:
         return {**scores, "mean": mean(scores.values())}
 
 
-def build_table(table: str, folder: Path | None, limit: int | None, names: Sequence[str] = ()) -> list[QuestionWordings]:
-    """Build the tasks of a table of ``sets.yaml``.
+def build_row(row: TableRow, folder: Path, limit: int | None) -> list[QuestionWordings]:
+    """Build the tasks of a row of a table.
 
     Args:
-        table: Name of the table, "dev" or "test".
+        row: A row of ``sets.yaml``.
         folder: Folder of the known sets.
-        limit: Maximum number of rows of each set, sampled with seed 0.
-        names: Build only tasks of sets whose name contains one of these; empty builds all.
+        limit: Maximum number of rows of the set, sampled with seed 0.
 
     Returns:
-        The tasks.
-
-    Raises:
-        InputError: When there is no such table or folder, the folder lacks a set, or the table has no set of such a name.
+        The tasks: one, or one per score of a corpus.
     """
-    tables = read_tables()
-    if table not in tables:
-        raise InputError(f"Unknown table {table!r}. Known: {', '.join(tables)}.")
-    if folder is None or not folder.is_dir():
-        raise InputError("A table of scores needs the folder of the known sets: give it as --data.")
-    rows = [row for row in tables[table] if not names or any(name.lower() in row.set.lower() for name in names)]
-    if not rows:
-        raise InputError(
-            f"The {table} table has no {' or '.join(names)}. Its sets are: {', '.join(row.set for row in tables[table])}."
-        )
-    files = [known_set.file for known_set in (find_set(row.kind, row.set) for row in rows) if not known_set.shipped]
-    if missing := [file for file in files if not (folder / str(file)).is_file()]:
-        raise InputError(
-            f"{folder} has no {', '.join(map(str, missing))}. scripts/data/get_data.py lists where the sets come from."
-        )
-    return [task for row in rows for task in BUILDERS.get(row.kind, _build_standard)(row, folder, limit)]
+    return BUILDERS.get(row.kind, _build_standard)(row, folder, limit)
 
 
 def _build_corpus(row: TableRow, folder: Path, limit: int | None) -> list[QuestionWordings]:
@@ -134,10 +114,10 @@ def _build_corpus(row: TableRow, folder: Path, limit: int | None) -> list[Questi
 
 
 def _build_standard(row: TableRow, folder: Path, limit: int | None) -> list[QuestionWordings]:
-    wordings = read_wordings("standard")[row.set.split(" ")[0]] if row.asked else [""]
-    variants = [load_standard_task(row.kind, row.set, folder, limit, wording) for wording in wordings]
+    wordings = read_wordings("standard")[row.set.split(" ")[0]] if row.has_question else []
+    variants = [load_standard_task(row.kind, row.set, folder, limit, wording) for wording in wordings or [""]]
     info, texts = variants[0].info, variants[0].list_texts()
-    return [QuestionWordings(info.name, variants, [info.main_score], texts, wordings if row.asked else (), asked=row.asked)]
+    return [QuestionWordings(info.name, variants, [info.main_score], texts, wordings, has_question=row.has_question)]
 
 
 def _build_intent_emotion(row: TableRow, _folder: Path, _limit: int | None) -> list[QuestionWordings]:
@@ -158,8 +138,8 @@ def _build_instruct_stsb(row: TableRow, _folder: Path, _limit: int | None) -> li
 
 def _build_csts(row: TableRow, folder: Path, limit: int | None) -> list[QuestionWordings]:
     known_set = find_set(row.kind, row.set)
-    read = partial(read_csts, folder / str(known_set.file), limit=limit)
-    variants = [read(as_questions=pattern) for pattern in read_wordings(row.set)["condition"]]
+    read_variant = partial(read_csts, folder / str(known_set.file), limit=limit)
+    variants = [read_variant(as_questions=pattern) for pattern in read_wordings(row.set)["condition"]]
     sample = f" ({len(variants[0].rows)} rows)" if limit is not None else ""
     return [QuestionWordings(f"{row.set}{sample}", variants, [variants[0].info.main_score])]
 

@@ -64,7 +64,7 @@ class TableRow:
     """Name of the set."""
     scores: tuple[str, ...] = ()
     """For corpora: "clustering", "triplets" or both."""
-    asked: bool = True
+    has_question: bool = True
     """Whether models get the questions; otherwise they encode texts without one."""
 
 
