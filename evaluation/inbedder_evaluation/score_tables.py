@@ -106,7 +106,8 @@ def make_score_table(cells: Sequence[Cell], tasks: Sequence[QuestionWordings]) -
             columns[f"{model} worst"] = [score and score[1] for score in scores]
     table = [["set and criterion", *columns]]
     for number, (task, criterion) in enumerate(rows):
-        table.append([f"{task.name}: {criterion}", *(_format_score(column[number]) for column in columns.values())])
+        name = task.name if task.has_question else f"{task.name}, no question"
+        table.append([f"{name}: {criterion}", *(_format_score(column[number]) for column in columns.values())])
     scored_columns = [[score for score in column if score is not None] for column in columns.values()]
     means = [f"{mean(column):.1f}" if len(column) == len(rows) else "" for column in scored_columns]
     return [*table, [f"plain mean of the {len(rows)} rows", *means]]

@@ -123,11 +123,11 @@ def test_all_questions_of_a_corpus_are_encoded_together(tmp_path, make_model):
         calls.append(list(questions))
         return embedder.encode_many(texts, questions)
 
-    together = replace(embedder, encode=None, encode_many=encode_many)
+    batched = replace(embedder, encode=None, encode_many=encode_many)
     one_by_one = replace(embedder, encode_many=None)
     fast, slow = (
         run([variant], tasks, tmp_path / f"{number}.json", [0], kinds=("raw",))
-        for number, variant in enumerate((together, one_by_one))
+        for number, variant in enumerate((batched, one_by_one))
     )
     assert [len(questions) for questions in calls] == [6]
     assert [cell.scores for cell in fast] == [cell.scores for cell in slow]

@@ -37,7 +37,7 @@ def test_a_table_shows_mean_and_worst_of_the_wordings(tasks, tmp_path):
     assert [row[0] for row in rows] == [
         "airline_tweets triplets: negative_reason",
         "airline_tweets triplets: airline",
-        "stsb dev STS: cosine_spearman",
+        "stsb dev STS, no question: cosine_spearman",
     ]
     scores = cells[0].scores
     by_wording = [scores[f"airline {number}"] for number in (1, 2, 3)]
