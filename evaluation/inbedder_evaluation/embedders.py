@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,8 @@ class Embedder:
     """The settings that determine its vectors (``VectorSpec.contents``), for models of this package."""
     similarity: Similarity | None = None
     """Scores n pairs from first sentences, second sentences and conditions, for models without vectors."""
+    encode_many: Callable[[Sequence[str], Sequence[str]], Vectors] | None = None
+    """Turns n texts and m instructions into vectors, shape (m, n, d), faster than m calls of ``encode``; None if it cannot."""
 
 
 def make_embedders(
@@ -108,7 +110,8 @@ def make_embedders(
         return model.encode(texts, None, batch_size=batch_size)
 
     spec = model.spec.contents()
-    with_question = Embedder(name, revision, encode_instructed, model.prompt, instructed=True, spec=spec)
+    encode_many = None if guided or uninformative else partial(model.encode_many, batch_size=batch_size)
+    with_question = Embedder(name, revision, encode_instructed, model.prompt, instructed=True, spec=spec, encode_many=encode_many)
     without_question = Embedder(
         f"{name}, no instruction", revision, encode_generic, lambda text, _: model.prompt(text, None), instructed=False, spec=spec
     )
@@ -138,7 +141,7 @@ def use_training_prompts(embedder: Embedder, model: InBedder) -> Embedder:
         return embedder.prompt(text, to_instructor_prompt(instruction))
 
     revision = fingerprint([], [embedder.revision, "represented"])
-    return replace(embedder, revision=revision, encode=encode, prompt=render_prompt, verbatim=False)
+    return replace(embedder, revision=revision, encode=encode, prompt=render_prompt, verbatim=False, encode_many=None)
 
 
 def _name_of(model: InBedder, options: Mapping[str, Any], filters: bool, guided: int | None) -> str:

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from inbedder_evaluation.embedders import Embedder
 from inbedder_evaluation.item_results import Outcomes, compute_interval, load_outcomes, save_outcomes
 from inbedder_evaluation.results import Cell, load_cells, save_cells
 from inbedder_evaluation.tasks.conditional_sts import ConditionalSTS
-from inbedder_evaluation.tasks.task import Encode, Itemised, Task, TaskInfo
+from inbedder_evaluation.tasks.task import AsksSeveral, Encode, Itemised, Task, TaskInfo
 
 KINDS = ("raw", "centred")
 SEEDS = range(10)
@@ -36,6 +36,7 @@ def run(
     items: Path | None = None,
     *,
     need_items: bool = False,
+    kinds: Sequence[str] = KINDS,
 ) -> list[Cell]:
     """Measure embedders on tasks, skipping cells that are already in the results file.
 
@@ -47,6 +48,7 @@ def run(
         report: Called with each cell, whether computed or loaded.
         items: Folder to save the items of each cell in (``item_results``); None saves none.
         need_items: Whether to measure a finished cell again when its items are not saved.
+        kinds: Kinds of vectors: "raw", "centred" or both.
 
     Returns:
         The cells of this run, in order.
@@ -62,15 +64,16 @@ def run(
         )
     finished_cells = {cell.key: cell for cell in load_cells(path)}
     planned = []
-    cells_a_model = len(KINDS) * sum(len(seeds) if task.seeded else 1 for task in tasks)
+    questions = _collect_questions(tasks)
+    cells_a_model = len(kinds) * sum(len(seeds) if task.seeded else 1 for task in tasks)
     with tqdm(total=len(embedders) * cells_a_model, desc="Measuring", unit=" cells", disable=None) as bar:
         for embedder in embedders:
-            memory, source = _Remembered(embedder), ""
+            memory, source = _Remembered(embedder, questions), ""
             for task in tasks:
                 if task.info.source != source:  # the tasks of one corpus share its vectors
-                    memory, source = _Remembered(embedder), task.info.source
+                    memory, source = _Remembered(embedder, questions), task.info.source
                 bar.set_postfix_str(f"{embedder.name}: {task.info.name}")
-                for cell in _measure_cells(memory, task, seeds, finished_cells, Items(items, need_items)):
+                for cell in _measure_cells(memory, task, kinds, seeds, finished_cells, Items(items, need_items)):
                     finished_cells[cell.key] = cell
                     save_cells(finished_cells.values(), path)
                     planned.append(cell)
@@ -87,14 +90,19 @@ class Items(NamedTuple):
 
 
 def _measure_cells(
-    memory: _Remembered, task: Task, seeds: Sequence[int], finished_cells: dict[Any, Cell], items: Items
+    memory: _Remembered,
+    task: Task,
+    kinds: Sequence[str],
+    seeds: Sequence[int],
+    finished_cells: dict[Any, Cell],
+    items: Items,
 ) -> Iterator[Cell]:
     embedder = memory.embedder
     text, instruction = task.get_first_input()
     prompt = embedder.prompt(text, instruction)
     if embedder.instructed and embedder.verbatim and instruction not in prompt:
         raise ModelError(f"The instruction {instruction!r} did not reach the prompt of {embedder.name}: {prompt!r}.")
-    for kind in KINDS if embedder.similarity is None else KINDS[:1]:
+    for kind in kinds if embedder.similarity is None else KINDS[:1]:
         for seed in seeds if task.seeded else (0,):
             key = (embedder.name, embedder.revision, task.info.name, task.info.revision, kind, seed)
             lacking = items.needs_items and items.folder is not None and load_outcomes(items.folder, key) is None
@@ -138,11 +146,12 @@ class _Remembered:
     """An embedder that encodes each list of texts once, for both kinds of vectors, all seeds and all tasks of a corpus.
 
     Within a list, a text that repeats under the same instruction is encoded once. An embedder that ignores the instruction
-    returns the same array for all instructions.
+    returns the same array for all instructions. All questions that the tasks ask of the same texts are encoded together.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, questions: Mapping[tuple[str, ...], Sequence[str]]) -> None:
         self.embedder = embedder
+        self._questions = questions
         self._vectors: dict[Any, Vectors] = {}
 
     def encode(self, kind: str) -> Encode:
@@ -154,7 +163,7 @@ class _Remembered:
             per_text = (instruction,) * len(texts) if isinstance(instruction, str) else tuple(instruction)
             text_key = tuple(texts)
             if ("raw", text_key, per_text) not in self._vectors:
-                self._vectors["raw", text_key, per_text] = self._encode_once(text_key, per_text)
+                self._vectors |= self._encode_questions(text_key, per_text)
             vectors = self._vectors["raw", text_key, per_text]
             if kind == "raw":
                 return vectors
@@ -164,12 +173,36 @@ class _Remembered:
 
         return encode
 
+    def _encode_questions(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> dict[Any, Vectors]:
+        """Encode the texts under their instructions and, where it saves time, under all other questions asked of them."""
+        questions = self._questions.get(texts, ())
+        encode_many, key = self.embedder.encode_many, ("raw", texts, per_text)
+        if encode_many is None or len(set(per_text)) > 1 or per_text[0] not in questions:
+            return {key: self._encode_once(texts, per_text)}
+        place = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+        rows = [place[text] for text in texts]
+        vectors = encode_many(list(place), questions)
+        return {
+            ("raw", texts, (question,) * len(texts)): of_question[rows]
+            for question, of_question in zip(questions, vectors, strict=True)
+        }
+
     def _encode_once(self, texts: tuple[str, ...], per_text: tuple[str, ...]) -> Vectors:
         pairs = list(zip(texts, per_text, strict=True))
         place = {pair: row for row, pair in enumerate(dict.fromkeys(pairs))}
         instructions = [instruction for _, instruction in place]
         shared = instructions[0] if len(set(per_text)) == 1 else instructions
         return self.embedder.encode([text for text, _ in place], shared)[[place[pair] for pair in pairs]]
+
+
+def _collect_questions(tasks: Sequence[Task]) -> dict[tuple[str, ...], list[str]]:
+    """Collect the questions that tasks ask of each list of texts."""
+    questions: dict[tuple[str, ...], list[str]] = {}
+    for task in tasks:
+        if isinstance(task, AsksSeveral):
+            texts = tuple(task.texts)
+            questions[texts] = list(dict.fromkeys([*questions.get(texts, ()), *task.questions]))
+    return questions
 
 
 def format_command() -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +32,12 @@ ComparedModels = Annotated[
     typer.Option(metavar="A B", help="Two models to compare item by item: difference, 95% interval, p-value."),
 ]
 ResultsPath = Annotated[Path, typer.Option("-o", "--output", help="A .json file; a rerun keeps its finished cells.")]
+Table = Annotated[
+    str | None,
+    typer.Option(
+        help="dev or test: measure the sets of a table under three wordings of each question. Defaults: --limit 1000 --seeds 3."
+    ),
+]
 Predictions = Annotated[
     Path | None,
     typer.Option(
@@ -116,7 +124,8 @@ def evaluate(
     instructions: Instructions = None,
     criterion: Annotated[list[str], typer.Option(help="column=question for a table; give it twice.")] = [],  # noqa: B006
     output: ResultsPath = Path("results.json"),
-    seeds: Annotated[int, typer.Option(min=1, help="Number of k-means seeds.")] = 10,
+    table: Table = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Number of k-means seeds. Default: 10.", show_default=False)] = None,
     limit: Annotated[int | None, typer.Option(min=10, help="Maximum number of rows of the table or of each known set.")] = None,
     protocol: Protocol = "k-means",
     predict: Predictions = None,
@@ -127,10 +136,15 @@ def evaluate(
     """Evaluate how well models follow instructions."""
     check_output(output, (".json",), None if data is None else str(data))
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    if table is not None:
+        _check_options_of_table([hub, instructions, criterion, compare, bi_encoder, predict, mteb_results, protocol != "k-means"])
+        models = collect_models(model, baseline, None)
+        load_embedders = partial(_load_embedders, models, baseline, [], model_options)
+        _measure_table(table, data, limit, task, load_embedders, output, seeds)
+        return
     from inbedder.io.tables import find_columns
-    from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
     from inbedder_evaluation.evaluation_protocol import PROTOCOLS, add_protocol_options
-    from inbedder_evaluation.runner import run
+    from inbedder_evaluation.runner import SEEDS, run
     from inbedder_evaluation.tasks import Data, build_tasks
 
     if any("=" not in pair for pair in criterion):
@@ -141,23 +155,16 @@ def evaluate(
         print_text_columns(find_columns(str(data), None))
     models = collect_models(model, baseline, compare, bi_encoder)
     _check_predictions(predict, data, [*models, *baseline, *bi_encoder])
-    model_options = add_protocol_options(model_options, protocol)
-    embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
-    embedders += [embedder for name in baseline for embedder in make_mteb_embedders(name)]
-    embedders += [embedder for name in bi_encoder for embedder in make_bi_encoder_embedders(name)]
+    embedders = _load_embedders(models, baseline, bi_encoder, add_protocol_options(model_options, protocol))
     if predict is not None:
         from inbedder_evaluation.predictions import predict_similarities
 
         print_message(predict_similarities(embedders, tasks, predict))
         return
 
-    def report(cell: Any) -> None:
-        if not sys.stderr.isatty():  # a terminal shows a progress bar instead
-            print_message(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
-
     items = output.with_suffix(".items")
-    seed_range = range(PROTOCOLS[protocol].seeds or seeds)
-    cells = run(embedders, tasks, output, seed_range, report, items, need_items=compare is not None)
+    seed_range = range(PROTOCOLS[protocol].seeds or seeds or len(SEEDS))
+    cells = run(embedders, tasks, output, seed_range, _report_cell, items, need_items=compare is not None)
     if mteb_results is not None:
         from inbedder_evaluation.mteb_results import save_as_mteb
 
@@ -166,6 +173,47 @@ def evaluate(
     print_message(f"Written: {output}; scores per item: {items}")
     if compare is not None:
         _compare_models(cells, compare, items, output.with_suffix(".comparison.json"))
+
+
+def _check_options_of_table(values: Sequence[Any]) -> None:
+    if any(values):
+        options = "--model, --baseline, --data, --limit, --seeds, --task and --output"
+        raise typer.BadParameter(f"takes only options of models and {options}.", param_hint="--table")
+
+
+def _load_embedders(
+    models: Sequence[str], baselines: Sequence[str], bi_encoders: Sequence[str], model_options: Mapping[str, Any]
+) -> list[Any]:
+    from inbedder_evaluation.embedders import make_bi_encoder_embedders, make_embedders, make_mteb_embedders
+
+    embedders = [embedder for name in models for embedder in make_embedders(name, **model_options)]
+    embedders += [embedder for name in baselines for embedder in make_mteb_embedders(name)]
+    return embedders + [embedder for name in bi_encoders for embedder in make_bi_encoder_embedders(name)]
+
+
+def _measure_table(
+    table: str,
+    data: Path | None,
+    limit: int | None,
+    names: Sequence[str],
+    load_embedders: Callable[[], list[Any]],
+    output: Path,
+    seeds: int | None,
+) -> None:
+    """Measure models on a table of scores and print it."""
+    from inbedder_evaluation.results import format_aligned
+    from inbedder_evaluation.score_tables import DEFAULT_ROWS, DEFAULT_SEEDS, build_table, make_score_table, measure_table
+
+    started = time.monotonic()
+    tasks = build_table(table, data, limit or DEFAULT_ROWS, names)
+    cells = measure_table(load_embedders(), tasks, output, range(seeds or DEFAULT_SEEDS), _report_cell)
+    print_result(format_aligned(make_score_table(cells, tasks)))
+    print_message(f"Written: {output}; {time.monotonic() - started:.0f} seconds")
+
+
+def _report_cell(cell: Any) -> None:
+    if not sys.stderr.isatty():  # a terminal shows a progress bar instead
+        print_message(f"{cell.task} · {cell.model} · {cell.vectors} {cell.seed}")
 
 
 def _check_predictions(output: Path | None, data: Path | None, models: Sequence[str]) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import random
 import re
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 Rows = Iterator[dict[str, Any]]
 Layout = Callable[[Sequence[Path]], Rows]
@@ -89,6 +92,37 @@ def _read_acos(files: Sequence[Path]) -> Rows:
         parts = [quadruple.split() for quadruple in quadruples if quadruple]
         sentiments = sorted({POLARITIES[int(polarity)] for _, _, polarity, _ in parts})
         yield {"text": text, "categories": sorted({category for _, category, _, _ in parts}), "sentiments": sentiments}
+
+
+def _read_mams(files: Sequence[Path]) -> Rows:
+    """Read sentences with the polarity of each category that they mention."""
+    for path in files:
+        for sentence in ElementTree.parse(path).iter("sentence"):
+            polarities = {
+                category.attrib["category"]: category.attrib["polarity"] for category in sentence.iter("aspectCategory")
+            }
+            yield {"text": sentence.findtext("text"), **polarities}
+
+
+def _read_multiwoz(files: Sequence[Path]) -> Rows:
+    """Read the utterances of the training set that have one dialogue act and one domain."""
+    for row in _read_as_is(files):
+        if row["kind"] == "dialogue_act" and "," not in row["output"] and row.get("domain"):
+            yield {"text": row["input"], "dialogue_act": row["output"], "domain": row["domain"]}
+
+
+def _read_onestop(files: Sequence[Path]) -> Rows:
+    """Read the paragraphs of the training set with their reading level and article; group is the article and a number."""
+    for row in _read_as_is(files):
+        if row["kind"] == "reading_level":
+            yield {"text": row["input"], "level": row["level"], "article": row["group"].rpartition("-")[0]}
+
+
+def _read_csts(files: Sequence[Path]) -> Rows:
+    """Read the training table of the re-annotation from its archive."""
+    with zipfile.ZipFile(files[0]) as archive, archive.open("dataset/csts_train_reannotated.csv") as file:
+        for row in csv.DictReader(io.TextIOWrapper(file, encoding="utf-8-sig", newline="")):
+            yield {**row, "label": float(row["label"])}
 
 
 def _read_clinc(files: Sequence[Path]) -> Rows:
@@ -179,6 +213,10 @@ LAYOUTS: dict[str, Layout] = {
     "amazon": _read_amazon,
     "airline": _read_airline,
     "acos": _read_acos,
+    "mams": _read_mams,
+    "multiwoz": _read_multiwoz,
+    "onestop": _read_onestop,
+    "csts": _read_csts,
     "clinc": _read_clinc,
     "hwu": _read_hwu,
     "banking": _read_banking,

@@ -34,7 +34,7 @@ def test_levels_are_scored_by_what_the_embedder_makes_of_them():
     assert task.evaluate(ignorant, seed=0)["delta_gibberish"] == 0
 
 
-def test_every_known_corpus_has_its_words():
-    assert set(read_detail_instructions()) == {known_set.name.lower() for known_set in read_sets() if known_set.kind == "corpus"}
+def test_every_detail_is_of_a_known_corpus():
+    assert set(read_detail_instructions()) <= {known_set.name.lower() for known_set in read_sets() if known_set.kind == "corpus"}
     for words in read_detail_instructions().values():
         assert words["tag"] and len(words["simple"]) == 2

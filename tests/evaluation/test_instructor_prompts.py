@@ -6,8 +6,11 @@ from inbedder.prompting.templates import check_unified_instruction, read_prompts
 from inbedder_evaluation.embedders import make_embedders, use_training_prompts
 from inbedder_evaluation.instructor_prompts import to_instructor_prompt
 from inbedder_evaluation.sweep_embedders import _replace_instructions
+from inbedder_evaluation.tasks.task import read_instructions
 
-QUESTIONS = sorted({question for instructed in read_prompts("evaluation").values() for question in instructed.values()})
+QUESTIONS = sorted(
+    {question for task in read_prompts("evaluation") if task != "csts" for question in read_instructions(task).values()}
+)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

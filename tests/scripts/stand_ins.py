@@ -36,8 +36,9 @@ def make_rows(count=24):
         animal, place = ("cats", "dogs")[i % 2], ("at home", "outside")[i // 2 % 2]
         text, paraphrase = f"I love {animal} {place} {i}", f"They keep {animal} {place} {i}"
         row = dict.fromkeys(("text", "text_user", "subject", "inbedder_style", "sentence1", "hyp", "question", "input"), text)
-        row |= dict.fromkeys(("domain", "negative_reason", "categories", "scenario", "cluster"), animal)
+        row |= dict.fromkeys(("domain", "negative_reason", "categories", "scenario", "cluster", "article", "food"), animal)
         row |= dict.fromkeys(("intent", "polarity", "airline", "sentiments", "coarse", "fine", "relation"), place)
+        row |= {"level": place, "dialogue_act": place, "staff": place, "condition": "the animal"}
         row |= {"anchor": text, "positive": paraphrase, "negative": f"no {animal} {i}", "sentence2": paraphrase, "output": animal}
         row |= {"instruction": "What animals do they love?", "sql_template": f"SELECT {place}", "refs": [paraphrase]}
         rows.append({**row, "label": i % 2, "score": i % 2, "human_score": i % 5, "seg_id": i, "set_id": 0})
@@ -53,10 +54,11 @@ def write_lines(path, rows):
 def write_data(folder):
     """Write the folder that the commands call {data}."""
     rows = make_rows()
+    rated = [{**row, "label": 1 + row["label"]} for row in rows]
     for known_set in read_sets():
         for file in (known_set.file, known_set.train):
             if file and not known_set.shipped and known_set.kind != "reranking":
-                write_lines(folder / file, rows)
+                write_lines(folder / file, rated if known_set.kind == "conditional sts" else rows)
         if known_set.kind == "text evaluation":
             write_lines((folder / known_set.file).with_name("references.jsonl.gz"), rows)
     medi = [

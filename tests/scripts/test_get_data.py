@@ -2,9 +2,11 @@
 
 import gzip
 import importlib.util
+import io
 import json
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,29 @@ RELATION = {"P1": [{"tokens": ["A", "is", "in", "B", "."], "h": ["a", "Q1", [[0]
 NLU = "CrossValidation/autoGeneFromRealAnno/auto/CrossValidation/KFold_{}/testset/csv/alarm_set.csv"
 NLU_HEAD = "answerid;scenario;intent;answer_annotation;answer_from_anno;answer_from_user\n"
 BRMSON = "brmson/dataset-sts/data"
+
+
+def pack_zip(name, content):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def pack_rows(*rows):
+    return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+MAMS = """<?xml version="1.0" encoding="utf-8"?>
+<sentences><sentence><text>Good food, rude.</text><aspectCategories>
+<aspectCategory category="food" polarity="positive"/><aspectCategory category="staff" polarity="negative"/>
+</aspectCategories></sentence></sentences>"""
+ACT = {"input": "Where is it?", "kind": "dialogue_act", "output": "ask", "domain": "hotels"}
+LEVEL = {"input": "Easy text.", "kind": "reading_level", "level": "elementary", "group": "Fast food-12"}
 # data set -> its files as the repositories store them, and the resulting rows (the fields that tasks read)
 FETCHED = {
     "stsb": (
-        {"PhilipMay/stsb-multi-mt/data/stsb-en-test.csv": 'A girl.,"A girl, too.",2.5\n'},
+        {f"PhilipMay/stsb-multi-mt/data/stsb-en-{split}.csv": 'A girl.,"A girl, too.",2.5\n' for split in ("test", "dev")},
         [["A girl.", "A girl, too.", 2.5]],
     ),
     "sick": (
@@ -69,6 +90,30 @@ FETCHED = {
     "acos_restaurant": (
         {"NUSTM/ACOS/data/Restaurant-ACOS/rest16_quad_train.tsv": "good food , rude\t1,2 FOOD#QUALITY 2 0,1\t-1,-1 A#B 0 3,4\n"},
         [["good food , rude", ["A#B", "FOOD#QUALITY"], ["negative", "positive"]]],
+    ),
+    "mams_acsa": (
+        {"siat-nlp/MAMS-for-ABSA/data/MAMS-ACSA/raw/val.xml": MAMS},
+        [["Good food, rude.", "positive", "negative"]],
+    ),
+    "multiwoz_dialogue_acts": (
+        {
+            "training/multiwoz_dialogue_acts.jsonl.gz": pack_rows(
+                ACT, {**ACT, "output": "ask, greet"}, {**ACT, "domain": None}, {**ACT, "kind": "domain", "output": "hotels"}
+            )
+        },
+        [["Where is it?", "ask", "hotels"]],
+    ),
+    "onestopenglish_levels": (
+        {"training/onestopenglish_levels.jsonl.gz": pack_rows(LEVEL, {**LEVEL, "kind": "wording"})},
+        [["Easy text.", "elementary", "Fast food"]],
+    ),
+    "csts": (
+        {
+            "LivNLP/CSTS-reannotation/docs/dataset.zip": pack_zip(
+                "dataset/csts_train_reannotated.csv", "sentence1,sentence2,condition,label\nA.,B.,colour,3.0\n"
+            )
+        },
+        [["A.", "B.", "colour", 3.0]],
     ),
     "clinc150": (
         {

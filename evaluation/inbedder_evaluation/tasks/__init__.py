@@ -160,6 +160,13 @@ def _offer_corpus(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     yield from _of_corpus(known_set.name, _share(build), data.protocol, known_set.contrasts)
 
 
+def _offer_conditional(known_set: KnownSet, data: Data) -> Iterator[Offer]:
+    if (folder := data.source) is not None:
+        read_rows = partial(read_csts, folder / str(known_set.file), limit=data.limit)
+        yield f"C-STS {known_set.name}", read_rows
+        yield f"C-STS {known_set.name}, as a question", partial(read_rows, as_questions=True)
+
+
 def _offer_text_evaluation(known_set: KnownSet, data: Data) -> Iterator[Offer]:
     if (folder := data.source) is not None:
         yield known_set.name, lambda: TextEvaluation(known_set.name, folder)
@@ -180,6 +187,7 @@ OFFERS: dict[str, Callable[[KnownSet, Data], Iterator[Offer]]] = {
     "intent emotion": lambda known_set, _data: iter([(known_set.name, lambda: load_intent_emotion(known_set.name))]),
     "instruct sts": lambda known_set, _data: iter([(known_set.name, lambda: load_instruct_stsb(known_set.name))]),
     "corpus": _offer_corpus,
+    "conditional sts": _offer_conditional,
     **dict.fromkeys(("sts", "clustering", "classification", "pairs", "reranking"), _offer_standard),
     "text evaluation": _offer_text_evaluation,
     "prompt retrieval": _offer_prompt_retrieval,

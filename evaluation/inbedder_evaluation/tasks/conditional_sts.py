@@ -148,7 +148,12 @@ def load_instruct_stsb(name: str = "InstructSTSB (written)") -> ConditionalSTS:
 
 
 def read_csts(
-    path: Path, *, as_questions: bool = False, split: str = "test", limit: int | None = None, to_predict: bool = False
+    path: Path,
+    *,
+    as_questions: bool | str = False,
+    split: str = "test",
+    limit: int | None = None,
+    to_predict: bool = False,
 ) -> ConditionalSTS:
     """Read C-STS from the authors' file (``inbedder.conditional.rated_rows`` says how to request it), or a similar table.
 
@@ -157,7 +162,7 @@ def read_csts(
     Args:
         path: A table with sentence1, sentence2, condition and label (1 to 5), such as csts_validation.csv, or without condition
             and with labels from 0 to 5.
-        as_questions: Whether to turn conditions into questions.
+        as_questions: Whether to turn conditions into questions, or the pattern of the questions, with ``{condition}``.
         split: Which rows to use when the file has a column split.
         limit: Maximum number of rows, sampled with seed 0.
         to_predict: Whether the rows may hide their labels, because their similarities are only predicted.
@@ -180,7 +185,8 @@ def read_csts(
     if not has_conditions:
         rows = [row | {"instruction": read_instructions("standard")["stsb"]} for row in rows]
     if as_questions:
-        rows = [row | {"condition": as_question(str(row["condition"]))} for row in rows]
+        pattern = as_questions if isinstance(as_questions, str) else None
+        rows = [row | {"condition": as_question(str(row["condition"]), pattern)} for row in rows]
     info = TaskInfo(
         name=f"{'C-STS' if has_conditions else 'STS'} ({path.name}{sample})"
         + ("" if split == "test" else f", {split}")
@@ -195,11 +201,12 @@ def read_csts(
     return ConditionalSTS(info, rows, "condition" if has_conditions else "instruction", "label", to_predict=to_predict)
 
 
-def as_question(condition: str) -> str:
+def as_question(condition: str, pattern: str | None = None) -> str:
     """Turn a condition into a question, the form that models of this package were trained on.
 
     Args:
         condition: A condition, such as "The colour of the car."
+        pattern: The question, with ``{condition}``; None for the one in ``prompts/csts.yaml``.
 
     Returns:
         A question, such as "What is the colour of the car?", also for "colour of the car". A condition that starts like a
@@ -212,4 +219,4 @@ def as_question(condition: str) -> str:
     is_name = plain[1:2].isupper()
     words = plain if is_name else plain[:1].lower() + plain[1:]
     needs_article = not is_name and words.split(" ")[0].lower() not in prompts["determiners"]
-    return str(prompts["question"]).format(condition=f"the {words}" if needs_article else words)
+    return str(pattern or prompts["question"]).format(condition=f"the {words}" if needs_article else words)

@@ -6,7 +6,7 @@ closer; under the intent's instruction, the text with the anchor's intent. The s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ class IntentEmotion:
 
     seeded = False
 
-    def __init__(self, rows: Rows, info: TaskInfo) -> None:
-        """Check the triplets and read the instructions.
+    def __init__(self, rows: Rows, info: TaskInfo, instructions: Mapping[str, str] | None = None) -> None:
+        """Check the triplets.
 
         Args:
             rows: Triplets with criterion, anchor, positive, negative.
             info: Name and provenance of the task.
+            instructions: Instruction by criterion; None for those of the paper.
 
         Raises:
             InputError: When a criterion has no triplets.
@@ -41,7 +42,7 @@ class IntentEmotion:
         for criterion in CRITERIA:
             if not self._of(criterion):
                 raise InputError(f"IntentEmotion needs triplets of criterion {criterion!r}; there are none.")
-        self.instructions = read_instructions("intent_emotion")
+        self.instructions = instructions or read_instructions("intent_emotion")
 
     def _of(self, criterion: str) -> Rows:
         return [row for row in self.rows if row["criterion"] == criterion]

@@ -1,4 +1,4 @@
-"""The registry of evaluation sets: ``sets.yaml``."""
+"""The registry of evaluation sets and of the tables that choose and report models: ``sets.yaml``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -53,11 +54,38 @@ class KnownSet:
         return self.hub, self.revision
 
 
+@dataclass(frozen=True)
+class TableRow:
+    """A set in a table of scores, measured under every wording of its questions."""
+
+    kind: str
+    """Kind of the set."""
+    set: str
+    """Name of the set."""
+    scores: tuple[str, ...] = ()
+    """For corpora: "clustering", "triplets" or both."""
+    has_question: bool = True
+    """Whether models get the questions; otherwise they encode texts without one."""
+
+
+@cache
+def _read_file() -> dict[str, Any]:
+    return dict(yaml.safe_load(Path(__file__).with_name("sets.yaml").read_text(encoding="utf-8")))
+
+
 @cache
 def read_sets() -> tuple[KnownSet, ...]:
     """Read all sets of ``sets.yaml``, in file order."""
-    content = yaml.safe_load(Path(__file__).with_name("sets.yaml").read_text(encoding="utf-8"))
-    return tuple(KnownSet(name, kind, **fields) for kind, sets in content.items() for name, fields in sets.items())
+    kinds = {kind: sets for kind, sets in _read_file().items() if kind != "tables"}
+    return tuple(KnownSet(name, kind, **fields) for kind, sets in kinds.items() for name, fields in sets.items())
+
+
+def read_tables() -> dict[str, list[TableRow]]:
+    """Read the rows of each table of ``sets.yaml``, by the table's name."""
+    return {
+        name: [TableRow(**row | {"scores": tuple(row.get("scores", ()))}) for row in rows]
+        for name, rows in _read_file()["tables"].items()
+    }
 
 
 def find_set(kind: str, name: str) -> KnownSet:

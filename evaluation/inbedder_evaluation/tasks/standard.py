@@ -52,7 +52,7 @@ class StandardTask:
 
     def get_first_input(self) -> tuple[str, str]:
         """Return the first text and the instruction."""
-        texts = self._texts()
+        texts = self.list_texts()
         return texts[0] if texts else "", self.instruction
 
     def evaluate(self, encode: Encode, seed: int = 0) -> Scores:
@@ -78,7 +78,7 @@ class StandardTask:
 
         self._load()
         encoder = FunctionEncoder(lambda texts: encode(texts, self.instruction))
-        encoder.remember(self._texts())
+        encoder.remember(self.list_texts())
         self.task.seed = seed if self.seeded else 42
         split = self.task.metadata.eval_splits[0]
         seeds = {"seed": seed} if self.seeded else {}
@@ -107,7 +107,7 @@ class StandardTask:
                 f"Cannot read {name} from the hub ({type(error).__name__}: {error}). This task needs a network."
             ) from error
 
-    def _texts(self) -> list[str]:
+    def list_texts(self) -> list[str]:
         """List all texts of loaded data, so that one call encodes (and centres) them together."""
         if not self.task.data_loaded:
             return []
@@ -122,7 +122,9 @@ class StandardTask:
         return list(dict.fromkeys(texts))
 
 
-def load_standard_task(kind: str, name: str, folder: Path | None = None, limit: int | None = None) -> StandardTask:
+def load_standard_task(
+    kind: str, name: str, folder: Path | None = None, limit: int | None = None, instruction: str | None = None
+) -> StandardTask:
     """Load a standard set from a local folder, or from the hub at its pinned revision.
 
     Args:
@@ -130,12 +132,13 @@ def load_standard_task(kind: str, name: str, folder: Path | None = None, limit: 
         name: A name of this kind in ``sets.yaml``.
         folder: Folder of the sets that have a file, with one subfolder each.
         limit: Maximum number of rows per split of a file, sampled with seed 0.
+        instruction: The instruction; None for the one in ``prompts/evaluation.yaml``.
 
     Returns:
         The task.
     """
     known_set = find_set(kind, name)
-    instruction = read_instructions("standard")[name.split(" ")[0]]
+    instruction = read_instructions("standard")[name.split(" ")[0]] if instruction is None else instruction
     sample = ""
     if known_set.hub:
         source, commit = known_set.pinned

@@ -69,13 +69,28 @@ class Itemised(Protocol):
         ...
 
 
+@runtime_checkable
+class AsksSeveral(Protocol):
+    """A task that asks several questions about the same texts."""
+
+    texts: Sequence[str]
+    """The texts, as passed to ``encode``."""
+    questions: Sequence[str]
+    """The questions, each asked of all texts."""
+
+
 class NothingToMeasureError(InputError):
     """Raised when the data do not support this task, but may support others."""
 
 
+def read_wordings(task: str) -> dict[str, list[str]]:
+    """Read all wordings of the instructions of a task by criterion from ``prompts/evaluation.yaml``."""
+    return {key: [value] if isinstance(value, str) else list(value) for key, value in read_prompts("evaluation")[task].items()}
+
+
 def read_instructions(task: str) -> dict[str, str]:
-    """Read the instructions of a task by criterion from ``prompts/evaluation.yaml``."""
-    return dict(read_prompts("evaluation")[task])
+    """Read the instructions of a task by criterion from ``prompts/evaluation.yaml``: the first wording of each."""
+    return {key: wordings[0] for key, wordings in read_wordings(task).items()}
 
 
 def add_protocol(name: str, protocol: str) -> str:
