@@ -143,7 +143,7 @@ def test_many_instructions_read_each_text_and_each_question_once(model, monkeypa
     )
     assert_close(model.encode_many(TEXTS, INSTRUCTIONS), separate)
     tokenize = model.backbone.tokenizer
-    texts, questions = (len(sum(tokenize(parts, split_special_tokens=True)["input_ids"], [])) for parts in (TEXTS, INSTRUCTIONS))
+    texts, questions = (sum(map(len, tokenize(parts, split_special_tokens=True)["input_ids"])) for parts in (TEXTS, INSTRUCTIONS))
     assert np.sum(tokens, axis=0).tolist() == [texts, questions - len(INSTRUCTIONS)]
 
 

@@ -11,8 +11,13 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 
 from inbedder import InBedder
 from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator
-from inbedder_finetune.answering.forward_pass import forward_causal, forward_late_interaction,
-    forward_masked, forward_seq2seq, pool_states
+from inbedder_finetune.answering.forward_pass import (
+    forward_causal,
+    forward_late_interaction,
+    forward_masked,
+    forward_seq2seq,
+    pool_states,
+)
 
 
 def test_masked_logits_equal_those_of_the_full_pass(make_model):
