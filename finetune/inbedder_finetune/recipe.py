@@ -120,7 +120,8 @@ def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
     """Expand the sources of a recipe's section ``data`` to tables.
 
     Args:
-        data: The section; a source may be just a file name.
+        data: The section; a source may be just a file name. Its ``sources`` are followed by those of its named ``groups``, whose
+            caps ``shares`` multiplies: a share of 0 leaves a group out.
         values: The whole recipe, including its ``SHARED_TABLES``.
 
     Returns:
@@ -148,16 +149,23 @@ def _take_groups(section: dict[str, Any]) -> list[Any]:
     groups, shares = (section.pop(name, None) or {} for name in ("groups", "shares"))
     if not isinstance(groups, Mapping) or not all(isinstance(group, (list, tuple)) for group in groups.values()):
         raise RecipeError("data.groups must be a table of named lists of sources.")
-    if not isinstance(shares, Mapping) or (unknown := shares.keys() - groups.keys()):
-        named = f"; it has no {sorted(unknown)[0]!r}" if isinstance(shares, Mapping) else ""
-        raise RecipeError(f"data.shares must name groups of the recipe ({', '.join(groups) or 'none'}){named}.")
+    if not isinstance(shares, Mapping) or (unknown := sorted(shares.keys() - groups.keys())):
+        found = f"; it has no {unknown[0]!r}" if isinstance(shares, Mapping) else ""
+        raise RecipeError(f"data.shares must name groups ({', '.join(groups) or 'none'}){found}.")
     grouped = [
-        {**source, "cap": round(source["cap"] * shares[name])} if name in shares else source
-        for name, group in groups.items()
-        if shares.get(name, 1) > 0
-        for source in group
+        _scale_cap(source, shares.get(name, 1)) for name, group in groups.items() for source in group if shares.get(name, 1)
     ]
     return [*sources, *grouped]
+
+
+def _scale_cap(source: Mapping[str, Any] | str, share: float) -> dict[str, Any]:
+    """Multiply the cap of a source by the share of its group."""
+    table = {"path": source} if isinstance(source, str) else dict(source)
+    if share != 1:
+        if "cap" not in table:
+            raise RecipeError(f"data.shares scales caps, and {table.get('path')} has no cap. Add one.")
+        table["cap"] = max(1, round(table["cap"] * share))
+    return table
 
 
 def _resolve_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
