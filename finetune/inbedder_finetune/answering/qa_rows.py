@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -69,7 +70,13 @@ def _read_records(source: Source, folder: Path) -> Any:
         return read_hub_records(source)
     shipped_path = WRITTEN_FOLDER / source.path
     path = shipped_path if shipped_path.exists() and not (folder / source.path).exists() else folder / source.path
-    return read_records(path, source.questions_per_text, long_texts=source.long_texts)
+    return _read_file(path, source.questions_per_text, source.long_texts)
+
+
+@cache
+def _read_file(path: Path, questions_per_text: int, long_texts: bool) -> tuple[tuple[int, Any], ...]:
+    """Read the records of a file once for all sources that take rows of it (``load_rows`` empties this cache)."""
+    return tuple(read_records(path, questions_per_text, long_texts=long_texts))
 
 
 def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False) -> list[Row]:
@@ -253,6 +260,7 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
                 "lengths."
             )
         rows += source_rows
+    _read_file.cache_clear()
     if data.strip_stopwords:
         rows = [replace(row, answer=strip_stopwords(row.answer, data.stopwords)) for row in rows]
     return rows
