@@ -43,7 +43,8 @@ def compose(
 
     Args:
         path: A YAML file of phrases, such as ``written/opinions.yaml``. Its keys decide what is composed: captions with
-            ``animals``, abstracts with ``designs``, titles with ``titles``, requests with ``areas``, contents in many forms with ``forms``, opinions otherwise.
+            ``animals``, abstracts with ``designs``, titles with ``titles``, requests with ``areas``, contents in many forms with
+            ``forms``, opinions otherwise.
         rows: Number of rows; None takes the file's ``rows``.
         seed: Random seed.
         questions_per_text: Maximum number of questions per text.

@@ -34,7 +34,7 @@ def compose_form(phrases: Phrases, rng: random.Random) -> tuple[str, dict[str, s
     if rng.random() < FRAMED_SHARE:
         form = rng.choice(sorted(forms))
         slots = {name: content[name] for name in ("do", "matter", "fact")}
-        text = rng.choice(forms[form]["says"]).format(**slots, **{name.capitalize(): _capitalize(slots[name]) for name in slots})
+        text = rng.choice(forms[form]["says"]).format(**slots, **{name.capitalize(): _start_sentence(slots[name]) for name in slots})
     else:
         form = rng.choice([name for name in sorted(forms) if name in content])
         text = content[form]
@@ -57,5 +57,5 @@ def read_wordings(questions: Mapping[str, str | list[str]]) -> dict[str, list[st
     return {aspect: wordings[question] if isinstance(question, str) else question for aspect, question in questions.items()}
 
 
-def _capitalize(text: str) -> str:
+def _start_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -16,9 +16,9 @@ def compose_texts(count):
 def test_every_content_is_written_out_in_twelve_forms_or_more():
     for content in PHRASES["contents"]:
         assert set(content) >= CONTENT_KEYS
-        written = set(content) - CONTENT_KEYS
-        assert len(written) >= 12
-        assert written <= set(PHRASES["forms"])
+        names = set(content) - CONTENT_KEYS
+        assert len(names) >= 12
+        assert names <= set(PHRASES["forms"])
 
 
 def test_no_text_is_written_twice():
