@@ -34,7 +34,8 @@ def compose_form(phrases: Phrases, rng: random.Random) -> tuple[str, dict[str, s
     if rng.random() < FRAMED_SHARE:
         form = rng.choice(sorted(forms))
         slots = {name: content[name] for name in ("do", "matter", "fact")}
-        text = rng.choice(forms[form]["says"]).format(**slots, **{name.capitalize(): _start_sentence(slots[name]) for name in slots})
+        slots |= {name.capitalize(): _start_sentence(words) for name, words in slots.items()}
+        text = rng.choice(forms[form]["says"]).format(**slots)
     else:
         form = rng.choice([name for name in sorted(forms) if name in content])
         text = content[form]
