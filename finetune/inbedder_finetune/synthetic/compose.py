@@ -6,7 +6,7 @@ feeling, the request and the facts are sampled independently, and several questi
 
 The phrases are in ``finetune/written``: reviews and letters (``opinions.yaml``), reviews of services (``services.yaml``),
 complaints to transport companies (``complaints.yaml``), short requests (``requests.yaml``), captions (``scenes.yaml``), abstracts
-(``studies.yaml``) and titles (``titles.yaml``).
+(``studies.yaml``), titles (``titles.yaml``), and everyday contents in many forms (``forms.yaml``).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from inbedder.package_data import find_data_folder
 from inbedder_finetune.synthetic.abstracts import compose_abstract
 from inbedder_finetune.synthetic.captions import compose_caption
 from inbedder_finetune.synthetic.captions import make_question as make_caption_question
+from inbedder_finetune.synthetic.forms import compose_form, read_wordings
 
 WRITTEN_FOLDER = find_data_folder("inbedder_finetune", "written")
 OPENINGS = (
@@ -42,7 +43,8 @@ def compose(
 
     Args:
         path: A YAML file of phrases, such as ``written/opinions.yaml``. Its keys decide what is composed: captions with
-            ``animals``, abstracts with ``designs``, titles with ``titles``, requests with ``areas``, opinions otherwise.
+            ``animals``, abstracts with ``designs``, titles with ``titles``, requests with ``areas``, contents in many forms with
+            ``forms``, opinions otherwise.
         rows: Number of rows; None takes the file's ``rows``.
         seed: Random seed.
         questions_per_text: Maximum number of questions per text.
@@ -57,6 +59,7 @@ def compose(
         (4, ['input', 'instruction', 'output'])
     """
     phrases = read_phrases(path)
+    phrases["questions"] = read_wordings(phrases["questions"])
     rng = random.Random(f"{seed} {path.name}")
     remaining = phrases["rows"] if rows is None else rows
     while remaining > 0:
@@ -69,6 +72,8 @@ def compose(
             text, answers = _compose_title(phrases, rng)
         elif "areas" in phrases:
             text, answers = _compose_request(phrases, rng)
+        elif "forms" in phrases:
+            text, answers = compose_form(phrases, rng)
         else:
             text, answers = _compose_opinion(phrases, rng, long_texts)
         aspects = rng.sample(sorted(answers), min(questions_per_text, len(answers), remaining))
