@@ -71,6 +71,9 @@ class AnsweringSchedule(Schedule):
     """Maximum number of neighbouring rows with the same text, or the same question, as hard negatives; 1 disables grouping."""
     share_texts: bool = False
     """Causal LMs: read a text once for all of its neighbouring questions (``packing``); ``group`` limits their number."""
+    average: DropoutRate | None = None
+    """Decay of an exponential moving average of the weights, which is saved in their place, such as 0.99; None saves the last
+    weights."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -142,13 +145,8 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError("Each of data.sources needs either a path or a hub id.")
     if recipe.mask_length != "answer" and not (isinstance(recipe.mask_length, int) and recipe.mask_length >= 1):
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
-    if recipe.late_interaction and (recipe.mask_length == "answer" or recipe.training.attention):
-        raise RecipeError(
-            "late_interaction needs a fixed mask_length and has its own attention: set mask_length to a number, and remove "
-            "training.attention."
-        )
-    if recipe.late_interaction and not get_template(recipe.template).text_first:
-        raise RecipeError("late_interaction needs a template with {input} before {instruction}.")
+    if recipe.late_interaction:
+        _check_late_interaction(recipe)
     objectives = make_objectives(recipe.objective)
     if not any(objective.is_active for objective in objectives):
         raise RecipeError("No objective has a weight: set objective.token_weight or objective.reencode_weight above 0.")
@@ -156,6 +154,18 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained: add a lora section to the recipe (QLoRA).")
+    if recipe.training.average is not None and recipe.training.fsdp:
+        raise RecipeError("training.average needs whole weights, and fsdp shards them. Leave one of them out.")
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:
         raise RecipeError("training.batch_size must be a multiple of training.micro_batch.")
     return recipe
+
+
+def _check_late_interaction(recipe: AnsweringRecipe) -> None:
+    if recipe.mask_length == "answer" or recipe.training.attention:
+        raise RecipeError(
+            "late_interaction needs a fixed mask_length and has its own attention: set mask_length to a number, and remove "
+            "training.attention."
+        )
+    if not get_template(recipe.template).text_first:
+        raise RecipeError("late_interaction needs a template with {input} before {instruction}.")

@@ -66,7 +66,7 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     plan = replace(plan, micro_batch=micro_batch)
     trainer = AnsweringTrainer(model, loaded.tokenizer, family, data, plan)
     started = time.time()
-    train(trainer, output, checkpoint, MEMORY_HINT)
+    train(trainer, output, checkpoint, MEMORY_HINT, recipe.training.average)
     trainer.save_model(str(output))
     if trainer.is_world_process_zero():
         save_result(trainer, recipe, micro_batch, rows, time.time() - started, output)

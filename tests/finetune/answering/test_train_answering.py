@@ -102,19 +102,26 @@ def test_frozen_parameters_do_not_change(make_model, data, tmp_path):
         finetune(make_recipe(make_model("bert"), data, tmp_path / "other", training={"freeze": "nothing"}))
 
 
-def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_path):
+@pytest.mark.parametrize("average", [None, 0.9])
+def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_path, average):
     lora = {"r": 4, "alpha": 8, "dropout": 0.1}
-    uninterrupted = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora))
+    uninterrupted = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora, training={"average": average}))
     interrupted = tmp_path / "broken"
-    recipe = make_recipe(make_model("bert"), data, interrupted, lora=lora)
+    recipe = make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"average": average})
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(AnsweringTrainer, "_forward", interrupt_after(4, AnsweringTrainer._forward))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"belong to a run with another training. Resume with the original"):
-        finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "seed": 5}))
-    resumed = finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True}))
+        finetune(
+            make_recipe(
+                make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "seed": 5, "average": average}
+            )
+        )
+    resumed = finetune(
+        make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "average": average})
+    )
     assert losses(uninterrupted) == losses(resumed)
     first, second = (load_file(one / "adapter_model.safetensors") for one in (uninterrupted, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
