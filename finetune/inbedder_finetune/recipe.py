@@ -13,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from inbedder.errors import RecipeError
 from inbedder.package_data import find_data_folder
 from inbedder.user_paths import expand_name, expand_path
+from inbedder_finetune.questions import read_questions
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -119,7 +120,8 @@ def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
     """Expand the sources of a recipe's section ``data`` to tables.
 
     Args:
-        data: The section; a source may be just a file name.
+        data: The section; a source may be just a file name. Its ``sources`` are followed by those of its named ``groups``, whose
+            caps ``shares`` multiplies: a share of 0 leaves a group out.
         values: The whole recipe, including its ``SHARED_TABLES``.
 
     Returns:
@@ -131,26 +133,51 @@ def expand_sources(data: object, values: Mapping[str, Any]) -> dict[str, Any]:
     if data is not None and not isinstance(data, Mapping):
         raise RecipeError(f"data must be a table of settings, not {data!r}.")
     section = dict(data or {})
-    sources = section.get("sources") or []
-    if not isinstance(sources, (list, tuple)):
-        raise RecipeError(f"data.sources must be a list of files or tables, not {sources!r}.")
+    sources = _take_groups(section)
     if not sources:
-        raise RecipeError("The recipe names no data: set data.sources to a list of files.")
+        raise RecipeError("The recipe names no data: set data.sources to a list of files, or data.groups to named lists.")
     tables = [{"path": source} if isinstance(source, str) else source for source in sources]
     section["sources"] = [_resolve_tables(table, values) if isinstance(table, Mapping) else table for table in tables]
     return section
 
 
+def _take_groups(section: dict[str, Any]) -> list[Any]:
+    """Take the groups out of a section ``data``, and return their sources with those outside of groups."""
+    sources = section.pop("sources", None) or []
+    if not isinstance(sources, (list, tuple)):
+        raise RecipeError(f"data.sources must be a list of files or tables, not {sources!r}.")
+    groups, shares = (section.pop(name, None) or {} for name in ("groups", "shares"))
+    if not isinstance(groups, Mapping) or not all(isinstance(group, (list, tuple)) for group in groups.values()):
+        raise RecipeError("data.groups must be a table of named lists of sources.")
+    if not isinstance(shares, Mapping) or (unknown := sorted(shares.keys() - groups.keys())):
+        found = f"; it has no {unknown[0]!r}" if isinstance(shares, Mapping) else ""
+        raise RecipeError(f"data.shares must name groups ({', '.join(groups) or 'none'}){found}.")
+    grouped = [
+        _scale_cap(source, shares.get(name, 1)) for name, group in groups.items() for source in group if shares.get(name, 1)
+    ]
+    return [*sources, *grouped]
+
+
+def _scale_cap(source: Mapping[str, Any] | str, share: float) -> dict[str, Any]:
+    """Multiply the cap of a source by the share of its group."""
+    table: dict[str, Any] = {"path": source} if isinstance(source, str) else dict(source)
+    if share != 1:
+        if "cap" not in table:
+            raise RecipeError(f"data.shares scales caps, and {table.get('path')} has no cap. Add one.")
+        table["cap"] = max(1, round(table["cap"] * share))
+    return table
+
+
 def _resolve_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the table names in a source by the recipe's tables."""
+    """Replace the names of questions and answers in a source by the recipe's tables, or by those of ``finetune/questions``."""
     resolved = dict(source)
     for key, section in (("instructions", "questions"), ("keep_instructions", "questions"), ("answers", "answers")):
         if isinstance(name := resolved.get(key), str):
-            tables = values.get(section) or {}
+            field = "ask" if section == "questions" else "answers"
+            shipped = {question: table for question in read_questions() if (table := getattr(read_questions()[question], field))}
+            tables = {**shipped, **(values.get(section) or {})}
             if name not in tables:
-                raise RecipeError(
-                    f"data.sources: {key} names {name!r}; the recipe's {section} are: {', '.join(tables) or 'none'}."
-                )
+                raise RecipeError(f"data.sources: {key} names {name!r}; the known {section} are: {', '.join(tables)}.")
             resolved[key] = tables[name]
     return resolved
 

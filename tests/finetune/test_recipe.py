@@ -4,11 +4,14 @@ import pytest
 
 from inbedder.errors import RecipeError
 from inbedder_finetune.answering.answering_recipe import parse_recipe
+from inbedder_finetune.questions import read_questions
 from inbedder_finetune.recipe import find_recipe, read_settings
 from inbedder_finetune.registry import read_method
 
 RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
 SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}
+LATE = {"late_interaction": True, "template": "compact", "lora": {}}
+GROUPS = {"facts": [{"path": "a.jsonl", "cap": 10}, {"path": "b.jsonl", "cap": 4}], "form": ["form.jsonl"]}
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
@@ -26,8 +29,14 @@ def test_settings_are_changed_by_key(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({**SMALL, "late_interaction": True, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
-        ({**SMALL, "late_interaction": True, "template": "alpaca"}, "late_interaction needs a template"),
+        ({**SMALL, **LATE, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
+        ({**SMALL, **LATE, "template": "alpaca"}, "late_interaction needs a template"),
+        ({**SMALL, "training": {"average": 0.9, "fsdp": True}}, "fsdp shards them"),
+        ({"model": "m", "data": {"groups": ["a"]}}, "data.groups must be a table of named lists"),
+        ({"model": "m", "data": {"groups": {"facts": "a"}}}, "data.groups must be a table of named lists"),
+        ({"model": "m", "data": {"groups": GROUPS, "shares": {"fact": 2}}}, "name groups .facts, form.; it has no 'fact'"),
+        ({"model": "m", "data": {"groups": GROUPS, "shares": 2}}, "data.shares must name groups"),
+        ({"model": "m", "data": {"groups": GROUPS, "shares": {"form": 0.5}}}, "form.jsonl has no cap"),
         ({**SMALL, "models": 1}, "The recipe has no setting models. Known settings: model, data"),
         ({**SMALL, "training": {"lr": 1}}, "training has no setting lr. Known settings: output"),
         ({"model": "m"}, "names no data"),
@@ -114,8 +123,27 @@ def test_a_source_may_name_a_table_of_the_recipe():
     tables = {"questions": {"mood": ["How?"]}, "answers": {"moods": {"joy": "glad"}}}
     first = parse_recipe({"model": "m", "data": {"sources": [source]}, **tables}).data.sources[0]
     assert (first.instructions, first.keep_instructions, first.answers) == (("How?",), ("How?",), {"joy": "glad"})
-    with pytest.raises(RecipeError, match="instructions names 'mood'; the recipe's questions are: none"):
+    with pytest.raises(RecipeError, match="instructions names 'mood'; the known questions are: "):
         parse_recipe({"model": "m", "data": {"sources": [source]}})
+
+
+def test_groups_of_sources_are_scaled_by_their_shares():
+    def paths_and_caps(**shares):
+        recipe = parse_recipe({"model": "m", "data": {"sources": ["own.jsonl"], "groups": GROUPS, "shares": shares}})
+        return {source.path: source.cap for source in recipe.data.sources}
+
+    assert paths_and_caps() == {"own.jsonl": None, "a.jsonl": 10, "b.jsonl": 4, "form.jsonl": None}
+    assert paths_and_caps(facts=1.5) == {"own.jsonl": None, "a.jsonl": 15, "b.jsonl": 6, "form.jsonl": None}
+    assert paths_and_caps(facts=0, form=0) == {"own.jsonl": None}
+
+
+def test_a_source_may_name_shipped_questions_and_a_recipe_may_replace_them():
+    source = {"path": "a", "instructions": "emotion", "answers": "emotion"}
+    (shipped,) = parse_recipe({"model": "m", "data": {"sources": [source]}}).data.sources
+    assert list(shipped.instructions) == read_questions()["emotion"].ask
+    assert shipped.answers == read_questions()["emotion"].answers
+    (own,) = parse_recipe({"model": "m", "questions": {"emotion": ["Why?"]}, "data": {"sources": [source]}}).data.sources
+    assert own.instructions == ("Why?",)
 
 
 def test_an_unknown_target_is_refused():

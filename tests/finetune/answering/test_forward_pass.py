@@ -1,5 +1,8 @@
 """Forward passes of each family in training, compared with the full logits."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
