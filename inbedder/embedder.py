@@ -142,9 +142,9 @@ class InBedder:
         return self.parts.template
 
     @property
-    def precision(self) -> str:
+    def compute_dtype(self) -> str:
         """The compute dtype."""
-        return self.backbone.precision
+        return self.backbone.compute_dtype
 
     @property
     def device(self) -> torch.device:
@@ -545,7 +545,7 @@ class InBedder:
 
     def __repr__(self) -> str:
         settings = {"backbone": self.backbone.kind, "pooling": self.pooling, "layer": self.layer}
-        settings |= {"device": str(self.device), "dtype": self.precision}
+        settings |= {"device": str(self.device), "dtype": self.compute_dtype}
         return f"{type(self).__name__}({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 

@@ -58,7 +58,7 @@ class CausalBackbone:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:
         """Wrap a loaded model; ``padding_side``, "left" or "right", is for poolings without an answer and changes no vector."""
         self.model = model.eval()
-        self.precision = get_dtype_name(model)
+        self.compute_dtype = get_dtype_name(model)
         self.body = get_body(model)
         self.tokenizer = tokenizer
         self.pad_id = get_pad_id(tokenizer)

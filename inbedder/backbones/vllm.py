@@ -157,7 +157,7 @@ class VllmBackbone:
         self.num_layers: int = settings.num_hidden_layers
         self.position_limit: int | None = options.get("max_model_len", getattr(settings, "max_position_embeddings", None))
         dtype = str(model.dtype).removeprefix("torch.")
-        self.precision = " ".join(
+        self.compute_dtype = " ".join(
             [f"{dtype} in vLLM {_find_version()}", *([json.dumps(options, sort_keys=True, default=str)] if options else [])]
         )
         self.arguments: dict[str, Any] = {

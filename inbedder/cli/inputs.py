@@ -24,7 +24,7 @@ def load_embedder(model: str, **options: Any) -> InBedder:
     from inbedder.embedder import InBedder
 
     embedder = InBedder(model, **options)
-    print_message(f"{model} computes in {embedder.precision} on {embedder.backbone.model.device}.")
+    print_message(f"{model} computes in {embedder.compute_dtype} on {embedder.backbone.model.device}.")
     return embedder
 
 

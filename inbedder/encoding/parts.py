@@ -163,7 +163,7 @@ class Parts:
             None if base is None else partial(_get_on_device, self.backbone, base),
             self.second_model if combines else None,
             self.question_cache,
-            MIN_RELATIVE_SUM if self.backbone.precision.startswith("float32") else MIN_RELATIVE_COARSE_SUM,
+            MIN_RELATIVE_SUM if self.backbone.compute_dtype.startswith("float32") else MIN_RELATIVE_COARSE_SUM,
         )
 
     @property
@@ -187,7 +187,7 @@ class Parts:
         if (
             not isinstance(weights, torch.nn.Module)
             or self.options.model.quantization
-            or self.backbone.precision != get_dtype_name(weights)
+            or self.backbone.compute_dtype != get_dtype_name(weights)
         ):
             raise ModelError(
                 f"{name} cannot be moved after loading. Load it on the device: InBedder({name!r}, device={str(device)!r})."
@@ -215,7 +215,7 @@ def describe_model(options: Options, settings: Settings, backbone: Backbone, sec
         quantization=model.quantization,
         weights=get_weights_revision(backbone),
         files=hash_settings(backbone),
-        precision=backbone.precision,
+        compute_dtype=backbone.compute_dtype,
         encoding=encoding,
         base_encoder=None if settings.base_encoder is None else get_files_revision(settings.base_encoder),
         reencoder=None if encoding.reencoding is None else find_reencoder_revision(encoding.reencoding.encoder),
