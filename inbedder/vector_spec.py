@@ -187,7 +187,7 @@ class VectorSpec:
         raise InputError(f"{reason}. Their vectors cannot be compared. {advice}")
 
     def of_pooled_states(self, filter_words: Sequence[str] = ()) -> VectorSpec:
-        """Return the spec of the pooled states, before anything is subtracted, added or appended.
+        """Return the spec of the pooled states, before anything is subtracted, added, appended or cut.
 
         Args:
             filter_words: Words whose hidden states are left out.
@@ -196,6 +196,7 @@ class VectorSpec:
             The spec of their cache entries.
         """
         neutral: dict[str, Any] = {"subtract_instruction": False, "add_generic": False, "beside": None, "normalize": False}
+        neutral["truncate_dim"] = None
         neutral["constrained_decoding"] = True  # vectors of states read no answer
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,8 @@ class Settings:
     """The second model, whose vectors are appended; None for none."""
     normalize: bool | None = None
     """Whether vectors have length 1."""
+    matryoshka_dims: Sequence[int] | None = None
+    """The lengths for which truncated vectors were trained (Matryoshka representation learning)."""
     prompts: Mapping[str, str] | None = None
     """An embedding model's default prompts for a "query", a "document" and any other text ("")."""
 
@@ -125,6 +127,7 @@ _SETTING_TYPES: dict[str, type] = {
     "base_encoder": str,
     "beside": str,
     "normalize": bool,
+    "matryoshka_dims": list,
 }
 """The keys of ``inbedder.json`` and the types of their values."""
 
@@ -137,9 +140,11 @@ def read_settings(name: str, revision: str | None) -> Settings:
     table = read_json_object(path)
     values: dict[str, Any] = {key: table[key] for key in _SETTING_TYPES if table.get(key) is not None}
     for key, value in values.items():
-        if type(value) is not _SETTING_TYPES[key] or (_SETTING_TYPES[key] is int and table[key] < 1):
-            expected = {str: "a string", int: "a whole number, at least 1", bool: "true or false"}[_SETTING_TYPES[key]]
-            raise ModelError(f"{key} in {path} is {value!r}; it must be {expected}. Correct or remove it.")
+        kind = _SETTING_TYPES[key]
+        numbers: list[Any] = value if isinstance(value, list) else [value] if kind is int else []
+        if type(value) is not kind or any(type(number) is not int or number < 1 for number in numbers):
+            names = {str: "a string", int: "a whole number, at least 1", bool: "true or false", list: "a list of whole numbers"}
+            raise ModelError(f"{key} in {path} is {value!r}; it must be {names[kind]}. Correct or remove it.")
     return Settings(**values)
 
 

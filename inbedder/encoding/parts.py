@@ -156,6 +156,8 @@ class Parts:
         encoding = self.options.encoding
         combines = uses_default_reading(encoding, self.backbone)
         base = self.base if encoding.add_generic and combines else None
+        if base is not None and encoding.truncate_dim is not None:  # sums are cut, not summands
+            base = base.wrap(lambda model: model.replace(truncate_dim=None))
         return Combiner(
             self.runner.pool,
             encoding,

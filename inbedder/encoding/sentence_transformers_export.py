@@ -9,7 +9,7 @@ Built-in modules of sentence-transformers, which do not need inbedder, express
 
 They cut long texts at the same end, but sometimes a token earlier or later, and they treat special tokens written in a text as
 special. All other models (late interaction, decoded or re-encoded answers, other layers, filtered words,
-``subtract_instruction``, a base encoder, a second model, other templates of embedding models) use
+``subtract_instruction``, ``truncate_dim``, a base encoder, a second model, other templates of embedding models) use
 ``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder and
 ``trust_remote_code=True``.
 """
@@ -122,7 +122,8 @@ def _has_plain_states(parts: Parts) -> bool:
     """Whether a vector is only the last layer's pooled states, which built-in modules compute."""
     encoding = parts.options.encoding
     is_combined = encoding.subtract_instruction or encoding.add_generic or encoding.filter_words or parts.second_model is not None
-    return encoding.layer in (-1, parts.backbone.num_layers) and not is_combined and parts.base is None
+    is_changed = is_combined or encoding.truncate_dim is not None
+    return encoding.layer in (-1, parts.backbone.num_layers) and not is_changed and parts.base is None
 
 
 def _is_late_interaction(parts: Parts) -> bool:
@@ -250,6 +251,7 @@ def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path)
         "max_new_tokens": parts.options.encoding.max_new_tokens,
         "normalize": parts.options.encoding.normalize or None,
         "base_encoder": parts.settings.base_encoder,
+        "matryoshka_dims": parts.settings.matryoshka_dims,
     }
     _write_json(folder / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 

@@ -67,7 +67,7 @@ def _group_cached_vectors(model: ServedModel, fields: ClustersRequest, ids: list
     if not all(re.fullmatch("[0-9a-f]{32}", key) for key in ids):
         raise RefusalError(422, "An id has 32 hexadecimal digits. Use the ids that /v1/embeddings returned.", field="ids")
     encoding = model.embedder.options.encoding
-    if combined := [name for name in ("subtract_instruction", "add_generic") if getattr(encoding, name)]:
+    if combined := [name for name in ("subtract_instruction", "add_generic", "truncate_dim") if getattr(encoding, name)]:
         message = f"Ids stand for vectors before {' and '.join(combined)}. Send texts, or serve the model without these options."
         raise RefusalError(422, message, field="ids")
     keys = [bytes.fromhex(key) for key in ids]
