@@ -217,7 +217,7 @@ class InBedder:
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
             truncate_dim: Number of leading numbers to keep, cut before vectors are normalised; None takes the model's option.
-            precision: "float32", "int8", "uint8", "binary" or "ubinary"; ``inbedder.vectors.quantize_vectors`` explains them.
+            precision: "float32", "int8", "uint8", "binary" or "ubinary"; ``inbedder.precision.quantize_vectors`` explains them.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
             filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
             **kwargs: Keywords of sentence-transformers: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),

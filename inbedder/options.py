@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from inbedder.prompting.templates import PromptTemplate
 
 DTYPES = ("float32", "bfloat16", "float16")
-PRECISIONS = {"float32": "float32", "int8": "int8", "uint8": "uint8", "binary": "int8", "ubinary": "uint8"}
-"""The dtype of finished vectors, by sentence-transformers' name of their precision."""
 TRUNCATION_SIDES = {"right": "end", "left": "start"}
 """Which end of a long text is cut, by transformers' name of the side."""
 NO_SECOND_MODEL = "none"
@@ -107,13 +105,6 @@ def _check_dtype(name: str, value: Any) -> str | None:
     if dtype not in DTYPES:
         raise ModelError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(DTYPES)}.")
     return str(dtype)
-
-
-def check_precision(name: str, value: Any) -> str:
-    """Check the precision of finished vectors: a key of ``PRECISIONS``."""
-    if not isinstance(value, str) or value not in PRECISIONS:
-        raise InputError(f"Unknown {name} {format_value(value)}. Choose one of: {', '.join(PRECISIONS)}.")
-    return value
 
 
 def _check_side(name: str, value: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from inbedder.errors import InputError, ModelError
-from inbedder.options import check_precision
+from inbedder.precision import quantize_vectors
 
 Vectors = NDArray[np.float32]
 V = TypeVar("V", bound=NDArray[np.float32])
@@ -88,36 +88,6 @@ def truncate_vectors(vectors: Vectors, truncate_dim: int | None) -> Vectors:
     if truncate_dim is not None and truncate_dim > vectors.shape[-1]:
         raise InputError(f"truncate_dim={truncate_dim}, but the vectors have {vectors.shape[-1]} numbers. Choose at most that.")
     return vectors[..., :truncate_dim]
-
-
-def quantize_vectors(vectors: NDArray[Any], precision: str) -> Any:
-    """Store vectors in fewer bits. A vector's result does not depend on the other vectors.
-
-    Args:
-        vectors: float, shape (..., d).
-        precision: "int8" scales each vector so that its largest number is 127 or -127, and rounds: cosines stay, lengths are
-            lost. "uint8" is int8 plus 128. "ubinary" packs the signs of eight numbers into a byte, as sentence-transformers
-            does (1 for a number above 0); "binary" is ubinary minus 128. "float32" changes nothing.
-
-    Returns:
-        int8 or uint8, shape (..., d), or (..., ceil(d / 8)) for packed bits.
-
-    Raises:
-        InputError: When the precision is unknown.
-
-    Example:
-        >>> from inbedder.vectors import quantize_vectors
-        >>> quantize_vectors(np.array([[0.3, -0.6, 0.0]]), "int8").tolist()
-        [[64, -127, 0]]
-    """
-    if check_precision("precision", precision) == "float32":
-        return vectors
-    if precision.endswith("binary"):
-        bits = np.packbits(vectors > 0, axis=-1)
-        return bits if precision == "ubinary" else (bits.astype(np.int16) - 128).astype(np.int8)
-    largest = np.maximum(np.abs(vectors).max(axis=-1, keepdims=True), MIN_NORM)
-    integers = np.rint(vectors / largest * 127)
-    return integers.astype(np.int8) if precision == "int8" else (integers + 128).astype(np.uint8)
 
 
 def normalize_vectors(vectors: Any) -> NDArray[Any]:

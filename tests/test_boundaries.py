@@ -48,6 +48,7 @@ CASES = {
     "subtract_instruction": ("masked", {}, {"subtract_instruction": True}),
     "add_generic": ("based", {"add_generic": False}, {"add_generic": True}),
     "beside": ("masked", {}, {"beside": "second"}),
+    "truncate_dim": ("masked", {}, {"truncate_dim": 12}),
     "normalize": ("masked", {}, {"normalize": True}),
 }
 """By option: the kind of model, the fixed options, and a value of the option that changes vectors."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from inbedder.errors import InbedderError
-from inbedder.options import check_precision
+from inbedder.precision import check_precision
 from inbedder.user_paths import expand_path
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"

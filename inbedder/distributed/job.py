@@ -31,7 +31,8 @@ from inbedder.distributed.job_parts import Keys, deduplicate_parts
 from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCutWarning, format_value
 from inbedder.io.files import is_same_file
 from inbedder.models.install import ADAPTERS
-from inbedder.options import Options, check_precision
+from inbedder.options import Options
+from inbedder.precision import check_precision
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.user_paths import expand_name, expand_path
 

@@ -33,7 +33,7 @@ from inbedder.io.columns import explain_missing_text
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
-from inbedder.options import PRECISIONS
+from inbedder.precision import PRECISIONS
 from inbedder.prompting.tokenization import clean_text
 
 READ_BATCH_ROWS = 1024

@@ -16,7 +16,7 @@ from inbedder.backbones.transformer import select_distinct_words
 from inbedder.encoding.default_options import check_truncate_dim
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.reencode import ReencodedVectors, check_encoder, reencode
-from inbedder.options import check_precision
+from inbedder.precision import check_precision
 from inbedder.vectors import VectorFormat, Vectors
 
 if TYPE_CHECKING:
@@ -69,7 +69,8 @@ def embed_states(
         Shape (m, n, d), in the dtype of the precision.
     """
     pooled = parts.runner.pool(texts, questions, filter_words, run_options)
-    return vector_format.apply(parts.combiner.combine(pooled, texts, questions, filter_words, run_options))
+    vectors: Vectors = vector_format.apply(parts.combiner.combine(pooled, texts, questions, filter_words, run_options))
+    return vectors
 
 
 def embed_answers(
