@@ -149,6 +149,18 @@ def test_vectors_written_in_batches_are_one_table(tmp_path, name):
     np.testing.assert_array_equal(np.array([row["embedding"] for row in rows], np.float32), vectors)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_the_dtype_of_vectors_is_kept(tmp_path, dtype):
+    vectors = np.array([[1, 2, 3], [4, 5, 127]], dtype=dtype)
+    for name in ("v.npy", "v.parquet"):
+        with open_vector_writer(tmp_path / name, 2) as writer:
+            writer.add([1, 2], ["a", "b"], vectors)
+    written = np.load(tmp_path / "v.npy")
+    column = parquet.read_table(tmp_path / "v.parquet")["embedding"]
+    assert (written.dtype, str(column.type)) == (dtype, f"list<element: {dtype}>")
+    assert written.tolist() == column.to_pylist() == vectors.tolist()
+
+
 @pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
 def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path, name, monkeypatch):
     def raise_disk_full(*_args):
