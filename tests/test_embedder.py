@@ -50,7 +50,7 @@ def test_a_length_above_that_of_the_vectors_is_refused(model, make_model):
 def test_the_vectors_of_two_models_are_not_cut(make_model):
     pair = InBedder(make_model("bert"), beside=make_model("roberta"))
     for call in (lambda: pair.replace(truncate_dim=8), lambda: pair.encode("a", "What?", truncate_dim=8)):
-        with pytest.raises(InputError, match="truncate_dim cannot cut .* load the model with beside='none'"):
+        with pytest.raises(InputError, match=r"truncate_dim cannot cut .* load the model with beside='none'"):
             call()
     assert pair.replace(truncate_dim=8, beside="none").encode("a", "What?").shape == (8,)
 

@@ -43,5 +43,5 @@ def test_bits_are_those_of_sentence_transformers(precision):
 
 @pytest.mark.parametrize("precision", ["int4", "bfloat16", None, 8])
 def test_an_unknown_precision_is_refused(precision):
-    with pytest.raises(InputError, match="Unknown precision .* Choose one of: float32, int8, uint8, binary, ubinary"):
+    with pytest.raises(InputError, match=r"Unknown precision .* Choose one of: float32, int8, uint8, binary, ubinary"):
         quantize_vectors(VECTORS, precision)

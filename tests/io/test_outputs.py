@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from inbedder.errors import InputError
@@ -156,7 +157,7 @@ def test_the_dtype_of_vectors_is_kept(tmp_path, dtype):
         with open_vector_writer(tmp_path / name, 2) as writer:
             writer.add([1, 2], ["a", "b"], vectors)
     written = np.load(tmp_path / "v.npy")
-    column = parquet.read_table(tmp_path / "v.parquet")["embedding"]
+    column = pyarrow.parquet.read_table(tmp_path / "v.parquet")["embedding"]
     assert (written.dtype, str(column.type)) == (dtype, f"list<element: {dtype}>")
     assert written.tolist() == column.to_pylist() == vectors.tolist()
 
