@@ -55,7 +55,7 @@ def test_the_vectors_of_two_models_are_not_cut(make_model):
     assert pair.replace(truncate_dim=8, beside="none").encode("a", "What?").shape == (8,)
 
 
-def test_the_base_encoder_and_its_sum_are_cut_too(make_model, tmp_path):
+def test_the_vectors_of_the_base_encoder_are_cut_too(make_model, tmp_path):
     folder = shutil.copytree(make_model("bert"), tmp_path / "based")
     (folder / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert"), "normalize": True}))
     whole, short = InBedder(folder), InBedder(folder, truncate_dim=8)
