@@ -26,17 +26,17 @@ def test_one_string_gives_one_vector_and_a_list_gives_rows(model):
 
 
 def test_vectors_are_cut_before_they_are_normalised(model):
-    whole = model.encode(TEXTS, "What?")
+    full_vectors = model.encode(TEXTS, "What?")
     short = model.replace(truncate_dim=8)
     assert short.dimension == short.get_sentence_embedding_dimension() == 8
-    assert_close(short.encode(TEXTS, "What?"), whole[:, :8])
-    assert_close(short.encode(TEXTS, "What?", normalize_embeddings=True), normalize_vectors(whole[:, :8]))
-    assert_close(short.encode_many(TEXTS, ["What?", "Why?"])[0], whole[:, :8])
+    assert_close(short.encode(TEXTS, "What?"), full_vectors[:, :8])
+    assert_close(short.encode(TEXTS, "What?", normalize_embeddings=True), normalize_vectors(full_vectors[:, :8]))
+    assert_close(short.encode_many(TEXTS, ["What?", "Why?"])[0], full_vectors[:, :8])
     assert short.encode([], "What?").shape == (0, 8) and short.encode_many([], ["What?", "Why?"]).shape == (2, 0, 8)
     assert short.nearest_words(short.encode(TEXTS, "What?")) == [[] for _ in TEXTS]
     for call in (model, short):  # an argument overrides the option
-        assert_close(call.encode(TEXTS, "What?", truncate_dim=12), whole[:, :12])
-        assert_close(call.encode_many(TEXTS, ["What?"], truncate_dim=12)[0], whole[:, :12])
+        assert_close(call.encode(TEXTS, "What?", truncate_dim=12), full_vectors[:, :12])
+        assert_close(call.encode_many(TEXTS, ["What?"], truncate_dim=12)[0], full_vectors[:, :12])
 
 
 def test_a_length_above_that_of_the_vectors_is_refused(model, make_model):
@@ -58,9 +58,9 @@ def test_the_vectors_of_two_models_are_not_cut(make_model):
 def test_the_vectors_of_the_base_encoder_are_cut_too(make_model, tmp_path):
     folder = shutil.copytree(make_model("bert"), tmp_path / "based")
     (folder / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert"), "normalize": True}))
-    whole, short = InBedder(folder), InBedder(folder, truncate_dim=8)
+    based, short = InBedder(folder), InBedder(folder, truncate_dim=8)
     for instruction in (None, "What?"):
-        assert_close(short.encode(TEXTS, instruction), normalize_vectors(whole.encode(TEXTS, instruction)[:, :8]))
+        assert_close(short.encode(TEXTS, instruction), normalize_vectors(based.encode(TEXTS, instruction)[:, :8]))
 
 
 def test_a_length_without_training_is_reported_once(make_model, tmp_path, caplog):

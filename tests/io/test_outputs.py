@@ -156,10 +156,10 @@ def test_the_dtype_of_vectors_is_kept(tmp_path, dtype):
     for name in ("v.npy", "v.parquet"):
         with open_vector_writer(tmp_path / name, 2) as writer:
             writer.add([1, 2], ["a", "b"], vectors)
-    written = np.load(tmp_path / "v.npy")
+    array = np.load(tmp_path / "v.npy")
     column = pyarrow.parquet.read_table(tmp_path / "v.parquet")["embedding"]
-    assert (written.dtype, str(column.type)) == (dtype, f"list<element: {dtype}>")
-    assert written.tolist() == column.to_pylist() == vectors.tolist()
+    assert (array.dtype, str(column.type)) == (dtype, f"list<element: {dtype}>")
+    assert array.tolist() == column.to_pylist() == vectors.tolist()
 
 
 @pytest.mark.parametrize("name", ["t.npy", "t.parquet"])
