@@ -150,6 +150,7 @@ def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
         or not _has_plain_states(parts)
         or parts.tokenizer.truncation_side != "right"
         or _is_late_interaction(parts)
+        or getattr(parts.backbone, "text_model", None) is not None
     ):
         return None
     tokenizer = deepcopy(parts.backbone.tokenizer)
