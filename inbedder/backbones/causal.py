@@ -107,7 +107,7 @@ class CausalBackbone:
             past_mask: Attention mask of cached positions before them, bool, shape (batch, past positions).
 
         Returns:
-            input_ids and, if the model takes them, position_ids, shape (batch, positions); attention_mask of the past and the rows.
+            input_ids and, if the model takes them, position_ids, shape (batch, positions); attention_mask, with the past's.
         """
         ids, mask = pad(rows, self.pad_id, side)
         mask = mask if past_mask is None else torch.cat([past_mask, mask], 1)

@@ -9,7 +9,8 @@ the other poolings ("token_embed": the states of prompt and answer, averaged her
 starts on first use and takes 0.4 of the memory; with only one in use, ``gpu_memory_utilization`` can be higher.
 
 The prefix cache is on. The paper's template puts the text first, so further instructions about a text compute only what follows
-it (1st-gen and answers). Engines take no soft tokens (soft-gen), and return only the last layer's states, and no answer head for ``read_vectors``.
+it (1st-gen and answers). Engines take no soft tokens (soft-gen). They return only the last layer's states, and no answer head for
+``read_vectors``.
 """
 
 from __future__ import annotations

@@ -66,10 +66,7 @@ def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamil
     """
     family, pooling = FAMILIES[loaded.kind], recipe.objective.pooling
     if pooling not in (None, *list_poolings(loaded.kind)):
-        choices = [name for name in ("1st-gen", "avg-gen", "soft-gen") if name in list_poolings(loaded.kind)]
-        raise RecipeError(
-            f"{recipe.model} is a {loaded.kind} LM, without the pooling {pooling!r}. Set objective.pooling to {' or '.join(choices)}."
-        )
+        raise RecipeError(f"{recipe.model} is a {loaded.kind} LM, without the pooling {pooling!r}. Choose another objective.pooling.")
     if recipe.has_question_adapter and not (loaded.kind == "causal" and can_read_texts_apart(loaded.model)):
         raise RecipeError(
             f"{recipe.model} ({loaded.model.config.model_type}) cannot read a text without its adapters; causal LMs with a whole "

@@ -15,7 +15,7 @@ from torch import Tensor
 from inbedder.embedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder.vectors import Vectors
-from inbedder_finetune.recipe import PositiveFloat, Section
+from inbedder_finetune.recipe import PositiveFloat, PositiveInt, Section
 from inbedder_finetune.sources import Source
 
 if TYPE_CHECKING:
