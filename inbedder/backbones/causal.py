@@ -24,7 +24,7 @@ from inbedder.backbones.hub import Settings
 from inbedder.backbones.kv_cache import KVCache, read_texts
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import SampledTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
-from inbedder.backbones.soft_tokens import feed_soft_tokens, get_called_body
+from inbedder.backbones.soft_tokens import get_called_body, run_soft_tokens
 from inbedder.backbones.transformer import (
     capture_layer,
     check_layer,
@@ -149,8 +149,8 @@ class CausalBackbone:
             predicted = self._decode(body, inputs, past_key_values, sampling, numbers)
             generated = mask_generated(predicted, list_special_ids(self.tokenizer, filter_ids, prompt_mask.device))
         else:
-            past = {"use_cache": False} if past_key_values is None else {"past_key_values": past_key_values, "use_cache": True}
-            body(**inputs, **past)
+            cache_kwargs = {"use_cache": False} if past_key_values is None else {"past_key_values": past_key_values}
+            body(**inputs, **cache_kwargs)
             generated = prompt_mask[:, :0]
         return masked_mean(torch.cat(states, 1), mask_positions(pooling, prompt_mask, generated))
 
@@ -168,7 +168,7 @@ class CausalBackbone:
         """
         model, states = capture_layer(self.model, get_called_body(self.model), layer, self.num_layers)
         output = model(**inputs, past_key_values=past_key_values, use_cache=True, logits_to_keep=1)
-        feed_soft_tokens(
+        run_soft_tokens(
             model,
             self.model,
             output.logits[:, -1],
@@ -217,8 +217,8 @@ class CausalBackbone:
         """Answer one batch; see ``Backbone.answer``."""
         inputs, past_key_values = self._start(prompts, "left")
         inputs.pop("position_ids", None)
-        past = inputs["attention_mask"].shape[1] - inputs["input_ids"].shape[1]
-        inputs["input_ids"] = F.pad(inputs["input_ids"], (past, 0), value=self.pad_id)  # generate expects ids for the past, too
+        past_length = inputs["attention_mask"].shape[1] - inputs["input_ids"].shape[1]
+        inputs["input_ids"] = F.pad(inputs["input_ids"], (past_length, 0), value=self.pad_id)  # generate takes all ids
         numbers = sample_uniform_numbers(prompts, sampling, sampling.max_new_tokens)
         length = inputs["input_ids"].shape[1]
         return generate_answers(self.model, self.tokenizer, inputs, sampling, numbers, length, past_key_values)

@@ -69,7 +69,7 @@ class ReadTexts:
     """Each prompt's ids from its instruction on."""
 
 
-def caches_whole_texts(model: Any) -> bool:
+def has_full_cache(model: Any) -> bool:
     """Return whether a model's key-value cache keeps all positions; some keep a window."""
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.kv_cache import caches_whole_texts
+from inbedder.backbones.kv_cache import has_full_cache
 from inbedder.backbones.padding_check import is_padding_safe
 from inbedder.backbones.revision import WeightFiles
 from inbedder.backbones.weights import LoadedModel, ResolvedModel
@@ -24,7 +24,7 @@ from inbedder.errors import ModelError
 
 def can_read_texts_apart(model: Any) -> bool:
     """Return whether a causal LM can read a text without its adapter: its cache keeps all positions and it reads no padding."""
-    return is_padding_safe(model, "causal") and caches_whole_texts(model)
+    return is_padding_safe(model, "causal") and has_full_cache(model)
 
 
 def load_text_reader(resolved: ResolvedModel, loaded: LoadedModel, load: Callable[[ResolvedModel], LoadedModel]) -> LoadedModel:

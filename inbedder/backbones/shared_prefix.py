@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from inbedder.backbones.causal import CausalBackbone
-from inbedder.backbones.kv_cache import KVCache, caches_whole_texts
+from inbedder.backbones.kv_cache import KVCache, has_full_cache
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.transformer import capture_layer, check_layer
@@ -42,7 +42,7 @@ def explain_not_shared(backbone: Backbone, pooling: str, template: PromptTemplat
         return f"{pooling} needs more than the prompt's last state"
     if not template.text_first:
         return f"the template {template.name!r} puts the instruction first"
-    if isinstance(backbone, CausalBackbone) and not caches_whole_texts(backbone.model):
+    if isinstance(backbone, CausalBackbone) and not has_full_cache(backbone.model):
         return f"{backbone.model.config.model_type} caches only a window of the text's states"
     return None
 

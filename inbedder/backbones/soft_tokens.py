@@ -22,7 +22,7 @@ def get_called_body(model: Any) -> nn.Module:
     return decoder if isinstance(decoder, nn.Module) else body
 
 
-def feed_soft_tokens(
+def run_soft_tokens(
     model: Any, base_model: Any, logits: Tensor, past_key_values: Any, mask: Tensor, count: int, *, takes_positions: bool
 ) -> None:
     """Feed soft tokens to a causal LM after its prompts; a hook on the model collects their states.

@@ -40,9 +40,9 @@ def continue_plainly(adapted, ids, start):
     row = torch.tensor(ids, dtype=torch.long)[None]
     with torch.no_grad():
         with adapted.disable_adapter():
-            past = adapted(input_ids=row[:, :start], use_cache=True).past_key_values
-        output = adapted(input_ids=row[:, start:], past_key_values=past, use_cache=True, output_hidden_states=True)
-    return output.hidden_states, past
+            text_cache = adapted(input_ids=row[:, :start], use_cache=True).past_key_values
+        output = adapted(input_ids=row[:, start:], past_key_values=text_cache, use_cache=True, output_hidden_states=True)
+    return output.hidden_states, text_cache
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -83,8 +83,8 @@ def test_a_texts_keys_and_values_are_those_of_the_base(make_model, make_adapter)
     base = AutoModelForCausalLM.from_pretrained(make_model("llama")).eval()
     with torch.no_grad():
         ids = torch.tensor(prompt.ids[: prompt.instruction[0]], dtype=torch.long)[None]
-        past = base(input_ids=ids, use_cache=True).past_key_values
-    for (keys, values), layer in zip(cached, past.layers, strict=True):
+        text_cache = base(input_ids=ids, use_cache=True).past_key_values
+    for (keys, values), layer in zip(cached, text_cache.layers, strict=True):
         torch.testing.assert_close(keys, layer.keys[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(values, layer.values[0], atol=1e-5, rtol=1e-5)
 
@@ -135,6 +135,11 @@ def test_the_flag_changes_vectors_and_their_spec(make_adapter, tmp_path):
     assert first.spec.files != second.spec.files
 
 
+def test_a_model_of_two_weights_is_not_exported(make_adapter, tmp_path):
+    with pytest.raises(ModelError, match="one export cannot hold both"):
+        InBedder(make_adapter("llama")).to_sentence_transformers(tmp_path / "out")
+
+
 def test_poolings_of_the_text_are_refused(make_adapter):
     with pytest.raises(ModelError, match="A causal LM with an adapter of the question has no pooling 'avg-ppt'"):
         InBedder(make_adapter("opt"), pooling="avg-ppt")
@@ -145,6 +150,6 @@ def test_a_model_that_cannot_read_texts_apart_is_refused(make_model, make_adapte
     (folder / "inbedder.json").write_text(json.dumps({"question_adapter": True}))
     with pytest.raises(ModelError, match="must be a folder of its own"):
         InBedder(folder)
-    monkeypatch.setattr(question_adapter, "caches_whole_texts", lambda _model: False)
+    monkeypatch.setattr(question_adapter, "has_full_cache", lambda _model: False)
     with pytest.raises(ModelError, match="llama models cannot read the text without it"):
         InBedder(make_adapter("llama"))

@@ -8,7 +8,7 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 from inbedder import InBedder
-from inbedder.backbones.soft_tokens import feed_soft_tokens
+from inbedder.backbones.soft_tokens import run_soft_tokens
 from inbedder.errors import InputError, ModelError
 from tests.conftest import CAUSAL, INSTRUCTIONS, SMALL_SIZES, TEXTS, assert_close
 
@@ -72,7 +72,7 @@ def test_an_embedding_that_scales_its_tokens_scales_soft_ones():
     with torch.no_grad():
         output = model(input_ids=ids, use_cache=True)
         mask = torch.ones_like(ids)
-        feed_soft_tokens(model, model, output.logits[:, -1], output.past_key_values, mask, 2, takes_positions=True)
+        run_soft_tokens(model, model, output.logits[:, -1], output.past_key_values, mask, 2, takes_positions=True)
         fed = torch.cat(states[1:], 1)[0]
         torch.testing.assert_close(fed, compute_soft_states(model, [3, 4, 5], 2), atol=1e-4, rtol=1e-4)
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from inbedder.backbones.kv_cache import find_question
-from inbedder.backbones.soft_tokens import feed_soft_tokens, get_called_body
+from inbedder.backbones.soft_tokens import get_called_body, run_soft_tokens
 from inbedder.prompting.batching import pad
 from inbedder_finetune.answering.examples import IGNORE_INDEX
 from inbedder_finetune.answering.forward_pass import ForwardOutput, collect_last_states
@@ -67,8 +67,8 @@ class CausalPass:
                 is_prompt = has_label.cumsum(1) - has_label.long() == 0
                 prompt_mask = torch.cat([past_mask, batch["attention_mask"] * is_prompt], 1)
                 first_logits = logits[counts.cumsum(0) - counts]
-                past = (output.past_key_values, prompt_mask, self.soft_tokens)
-                feed_soft_tokens(model, base_model, first_logits, *past, takes_positions=takes_positions)
+                prompts = (output.past_key_values, prompt_mask)
+                run_soft_tokens(model, base_model, first_logits, *prompts, self.soft_tokens, takes_positions=takes_positions)
         soft_states = torch.cat(states[1:], 1) if self.soft_tokens else None
         return ForwardOutput(logits, next_label[has_label], states[0][has_label], owner, soft_states)
 

@@ -66,7 +66,7 @@ def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamil
     """
     family, pooling = FAMILIES[loaded.kind], recipe.objective.pooling
     if pooling not in (None, *list_poolings(loaded.kind)):
-        raise RecipeError(f"{recipe.model} is a {loaded.kind} LM, without the pooling {pooling!r}. Choose another objective.pooling.")
+        raise RecipeError(f"{recipe.model} is a {loaded.kind} LM, without the pooling {pooling!r}. Change objective.pooling.")
     if recipe.has_question_adapter and not (loaded.kind == "causal" and can_read_texts_apart(loaded.model)):
         raise RecipeError(
             f"{recipe.model} ({loaded.model.config.model_type}) cannot read a text without its adapters; causal LMs with a whole "

@@ -77,11 +77,11 @@ def test_adapters_of_the_question_read_the_bases_text(make_model, family, soft_t
         start = prompt.instruction[0]
         with torch.no_grad():
             with adapted.disable_adapter():
-                past = adapted(input_ids=ids[:, :start], use_cache=True).past_key_values
-            rest = adapted(input_ids=ids[:, start:], past_key_values=past, output_hidden_states=True)
-        expected = rest.hidden_states[-1][0, len(prompt.ids) - start - 1 : -1]
+                text_cache = adapted(input_ids=ids[:, :start], use_cache=True).past_key_values
+            following = adapted(input_ids=ids[:, start:], past_key_values=text_cache, output_hidden_states=True)
+        expected = following.hidden_states[-1][0, len(prompt.ids) - start - 1 : -1]
         torch.testing.assert_close(output.states[output.owner == number], expected, atol=1e-5, rtol=1e-5)
-        expected_logits = rest.logits[0, len(prompt.ids) - start - 1 : -1]
+        expected_logits = following.logits[0, len(prompt.ids) - start - 1 : -1]
         torch.testing.assert_close(output.logits[output.owner == number], expected_logits, atol=1e-5, rtol=1e-5)
 
 
@@ -99,9 +99,9 @@ def test_the_base_reads_each_text_once_without_gradients_or_dropout(make_model, 
     monkeypatch.setattr(causal_pass, "_run_base", run_base)
     adapted.train()
     output = CausalPass(question_adapter=True)(adapted, model, batch)
-    ((ids, past),) = reads
+    ((ids, text_cache),) = reads
     assert len(ids) == len(set(TEXTS)) and adapted.training
-    keys = past.layers[1].keys
+    keys = text_cache.layers[1].keys
     assert torch.isfinite(keys).all()
     with torch.no_grad():
         text = torch.tensor(prompts[1].ids[: prompts[1].instruction[0]], dtype=torch.long)[None]

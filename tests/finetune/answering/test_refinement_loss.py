@@ -12,7 +12,7 @@ OBJECTIVES = [AmortisedReencoding(reencode_weight=1.0, temperature=1.0)]
 BATCH = {"AmortisedReencoding": torch.eye(4)[:3], "AmortisedReencoding_index": torch.arange(3)}
 
 
-def test_the_loss_is_the_mean_over_soft_tokens_and_the_mean_of_log_increases():
+def test_the_loss_is_the_mean_over_soft_tokens_and_of_log_increases():
     vectors = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(0))
     losses = [compute_vector_loss(OBJECTIVES, vectors[:, step], BATCH).item() for step in range(4)]
     increases = [max(0.0, math.log(after / before)) for before, after in pairwise(losses)]

@@ -92,7 +92,7 @@ def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_pat
     assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
 
 
-def test_a_run_of_soft_tokens_and_adapters_of_the_question_is_read_as_trained(make_model, data, tmp_path):
+def test_soft_tokens_and_adapters_of_the_question_are_read_as_trained(make_model, data, tmp_path):
     objective = {"token_weight": 0, "reencode_weight": 1, "pooling": "soft-gen", "soft_tokens": 2}
     lora = {"r": 8, "alpha": 16, "tokens": "question"}
     recipe = make_recipe(make_model("llama"), data, tmp_path / "out", lora=lora, objective=objective)
