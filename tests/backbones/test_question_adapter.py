@@ -137,7 +137,7 @@ def test_the_flag_changes_vectors_and_their_spec(make_adapter, tmp_path):
 
 def test_a_model_of_two_weights_is_not_exported(make_adapter, tmp_path):
     with pytest.raises(ModelError, match="one export cannot hold both"):
-        InBedder(make_adapter("llama")).to_sentence_transformers(tmp_path / "out")
+        InBedder(make_adapter("llama")).save_sentence_transformer(tmp_path / "out")
 
 
 def test_poolings_of_the_text_are_refused(make_adapter):
