@@ -290,7 +290,7 @@ class ModelOptions(_CheckedOptions):
     text_memory: str | int | None = _make_option(
         None,
         "Maximum memory for a key-value cache of texts, such as 2G. The next question over the same texts then costs little "
-        "more than reading the question (causal LMs, 1st-gen, templates with the text first).",
+        "more than reading the question (causal LMs, 1st-gen and soft-gen, templates with the text first).",
         panel="Speed",
         decides_vectors=False,
     )

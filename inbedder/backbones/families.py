@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
 from inbedder.backbones.padding_check import check_reading
 from inbedder.backbones.protocol import Backbone
+from inbedder.backbones.question_adapter import load_text_reader
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
 from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
@@ -141,6 +143,8 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
+        if loaded.text_reader is not None:
+            prepack(loaded.text_reader.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
     check_reading(backbone, options.model)
@@ -176,7 +180,9 @@ def load_model(options: ModelOptions) -> LoadedModel:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     family.check(resolved, options)
     _check_kind(kind, resolved)
-    return load_weights(resolved, kind, family.model_class(resolved.config), options, headless=family.headless)
+    load = partial(load_weights, kind=kind, model_class=family.model_class(resolved.config), options=options)
+    loaded = load(resolved, headless=family.headless)
+    return replace(loaded, text_reader=load_text_reader(resolved, loaded, load)) if resolved.settings.question_adapter else loaded
 
 
 def _check_kind(kind: str, resolved: ResolvedModel) -> None:

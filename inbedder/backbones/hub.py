@@ -44,6 +44,10 @@ class Settings:
     """"embedding" for an embedding model; None leaves it to the model's configuration."""
     late_interaction: bool | None = None
     """Whether a masked LM was trained to read text and question separately."""
+    question_adapter: bool | None = None
+    """Whether the adapter of a causal LM applies to the question's and the answer's tokens only, and its base reads the text."""
+    pooling: str | None = None
+    """The pooling of the training; None leaves it to the model's family."""
     max_new_tokens: int | None = None
     """Maximum answer length in tokens."""
     subtract_instruction: bool | None = None
@@ -120,6 +124,8 @@ _SETTING_TYPES: dict[str, type] = {
     "template": str,
     "mask_length": int,
     "late_interaction": bool,
+    "question_adapter": bool,
+    "pooling": str,
     "backbone": str,
     "max_new_tokens": int,
     "subtract_instruction": bool,

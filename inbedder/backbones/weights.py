@@ -82,6 +82,8 @@ class LoadedModel:
     """Weights missing from the checkpoint and therefore random: a language-model head, or a pooler."""
     files: WeightFiles
     """The weight files as they were when the model was loaded."""
+    text_reader: LoadedModel | None = None
+    """The adapter's base, if it reads the text without the adapter (``Settings.question_adapter``)."""
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -229,12 +231,10 @@ def load_weights(
         )
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
-    if options.quantization is None:
-        model = model.to(resolve_device(options.device))
+    model = model.to(resolve_device(options.device)) if options.quantization is None else model
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
-    return LoadedModel(
-        model.eval(), resolved.tokenizer, kind, resolved.settings, adapter, resolved.base, untrained, resolved.files
-    )
+    names = (kind, resolved.settings, adapter, resolved.base, untrained, resolved.files)
+    return LoadedModel(model.eval(), resolved.tokenizer, *names)
 
 
 def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[Path]]:

@@ -34,7 +34,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         InputError: When an option does not apply to the model.
         ModelError: When the model lacks the pooling or layer.
     """
-    pooling, layer = check_pooling(backbone, options.pooling, options.layer)
+    pooling, layer = check_pooling(backbone, options.pooling or settings.pooling, options.layer)
     if options.temperature and not needs_decoding(backbone, pooling):
         raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer. Leave temperature at 0.")
     if options.mask_length is not None and backbone.kind != "masked":
@@ -126,7 +126,7 @@ def with_mask_options(backbone: Backbone, encoding: EncodingOptions) -> Backbone
     return variant
 
 
-def uses_default_reading(encoding: EncodingOptions, backbone: Backbone) -> bool:
+def uses_default_reading(encoding: EncodingOptions, backbone: Backbone, settings: Settings) -> bool:
     """Whether vectors are read as in training: with the default pooling, at the last layer, and without filtered words."""
     is_last = encoding.layer in (-1, backbone.num_layers)
-    return encoding.pooling == backbone.poolings[0] and is_last and not encoding.filter_words
+    return encoding.pooling == (settings.pooling or backbone.poolings[0]) and is_last and not encoding.filter_words

@@ -18,9 +18,9 @@ import torch
 
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.kv_cache import make_kv_cache
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.revision import get_files_revision, get_weights_revision, hash_settings
+from inbedder.backbones.shared_prefix import make_kv_cache
 from inbedder.backbones.transformer import get_dtype_name
 from inbedder.cache.store import Store
 from inbedder.encoding.combiner import Combiner, QuestionCache
@@ -154,7 +154,7 @@ class Parts:
     def combiner(self) -> Combiner:
         """The combiner, which computes vectors from pooled states."""
         encoding = self.options.encoding
-        combines = uses_default_reading(encoding, self.backbone)
+        combines = uses_default_reading(encoding, self.backbone, self.settings)
         base = self.base if encoding.add_generic and combines else None
         if base is not None and encoding.truncate_dim is not None:  # sums are cut, not summands
             base = base.wrap(lambda model: model.replace(truncate_dim=None))
@@ -195,7 +195,7 @@ class Parts:
                 f"{name} cannot be moved after loading. Load it on the device: InBedder({name!r}, device={str(device)!r})."
             )
         try:
-            for part in (weights, getattr(self.backbone, "output_layers", None)):
+            for part in (weights, *(getattr(self.backbone, name, None) for name in ("output_layers", "text_model"))):
                 if isinstance(part, torch.nn.Module):
                     part.to(device)
         except (RuntimeError, AssertionError) as error:

@@ -77,7 +77,7 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
 
     Raises:
         InputError: When the folder is not empty.
-        ModelError: When the weights cannot be written.
+        ModelError: When the weights cannot be written, or are two models'.
         MissingExtraError: When sentence-transformers is not installed.
     """
     target = expand_path(folder)
@@ -91,6 +91,11 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
     if not isinstance(weights, nn.Module) or parts.options.model.quantization or parts.options.model.is_onnx:
         raise ModelError(
             f"The weights of {parts.options.model.model} cannot be written. Load it with its usual backbone and no quantization."
+        )
+    if getattr(parts.backbone, "text_model", None) is not None:
+        raise ModelError(
+            f"{parts.options.model.model} is an adapter of the question, whose base reads the text: one export cannot hold "
+            "both. Use the adapter's folder itself."
         )
     with atomic_folder(target) as temporary:
         _write_folder(parts, temporary, library_version)

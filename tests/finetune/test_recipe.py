@@ -26,6 +26,10 @@ def test_settings_are_changed_by_key(tmp_path):
     assert (recipe.training.seed, recipe.lora.r, recipe.data.folder, recipe.mask_length) == (3, 8, "x", "answer")
 
 
+QUESTION = {"tokens": "question"}
+SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -50,7 +54,7 @@ def test_settings_are_changed_by_key(tmp_path):
         ({**SMALL, "training": {"resume": "perhaps"}}, "training.resume must be a valid boolean, .*not 'perhaps'"),
         ({"model": "m", "data": {"sources": [{"path": "a", "hub": "b"}]}}, "needs either a path or a hub id"),
         ({**SMALL, "objective": {"reencode_loss": "l2"}}, "objective.reencode_loss is 'l2'; choose one of: info_nce or cosine"),
-        ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen or avg-gen"),
+        ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen, avg-gen or soft-gen"),
         ({**SMALL, "objective": {"token_weight": 0}}, "No objective has a weight"),
         ({**SMALL, "quantization": "nf4"}, "Quantized weights cannot be trained: add a lora"),
         ({**SMALL, "quantization": "nf3", "lora": {}}, "quantization is 'nf3'"),
@@ -71,6 +75,22 @@ def test_settings_are_changed_by_key(tmp_path):
         ({**SMALL, "objective": {"reencode_weight": float("inf")}}, "objective.reencode_weight must be a finite number, not inf"),
         ({**SMALL, "training": {"seed": -1}}, "training.seed must be greater than or equal to 0, not -1"),
         ({**SMALL, "training": {"seed": 2**32}}, "training.seed must be less than 4294967296, not 4294967296"),
+        ({**SMALL, "lora": {"tokens": "text"}}, "lora.tokens is 'text'; choose one of: all or question"),
+        ({**SMALL, "lora": QUESTION, "template": "alpaca"}, "lora.tokens=question needs a template with {input} before"),
+        ({**SMALL, "lora": {**QUESTION, "bias": "all"}}, "whose biases lora.bias would train: set it to none"),
+        (
+            {**SMALL, "lora": QUESTION, "training": {"share_texts": True}},
+            "lora.tokens=question .*share_texts to false",
+        ),
+        (
+            {**SMALL, "lora": QUESTION, "training": {"gradient_checkpointing": True}},
+            "training.gradient_checkpointing to false",
+        ),
+        (
+            {**SMALL, "objective": SOFT, "training": {"share_texts": True}},
+            "soft-gen reads .*share_texts to false",
+        ),
+        ({**SMALL, "objective": {"pooling": "soft-gen"}}, "pooling=soft-gen trains a vector: set objective.reencode_weight"),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
     ],

@@ -35,6 +35,8 @@ class ForwardOutput:
     """The last layer's states that predict the labels, shape (labels, d)."""
     owner: Tensor
     """Index of each label's example, shape (labels,); the labels of an example are neighbours, in order."""
+    soft_states: Tensor | None = None
+    """The last layer's states of soft tokens, shape (batch, K, d); None without soft tokens."""
 
 
 @contextmanager
@@ -182,11 +184,15 @@ def pool_states(output: ForwardOutput, pooling: str | None) -> Tensor:
 
     Args:
         output: Output of a forward pass.
-        pooling: "1st-gen" takes the first state of an example, any other value their mean.
+        pooling: "1st-gen" takes the first state of an example, "soft-gen" those of its soft tokens, any other value their mean.
 
     Returns:
-        float32, shape (batch, d).
+        float32, shape (batch, d); for "soft-gen" the vectors after 1 .. K soft tokens, shape (batch, K, d).
     """
+    if pooling == "soft-gen":
+        assert output.soft_states is not None
+        soft_states = output.soft_states.float()
+        return soft_states.cumsum(1) / torch.arange(1, soft_states.shape[1] + 1, device=soft_states.device).unsqueeze(1)
     states, counts = output.states.float(), output.owner.bincount()
     if pooling == "1st-gen":
         return states[counts.cumsum(0) - counts]

@@ -35,11 +35,15 @@ def save_result(
     (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
     if recipe.lora:
         _set_base_name(output, recipe.model)
+    is_soft = recipe.objective.pooling == "soft-gen"
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
         "mask_length": recipe.mask_length if isinstance(recipe.mask_length, int) else None,
         "late_interaction": recipe.late_interaction or None,
+        "question_adapter": recipe.has_question_adapter or None,
+        "pooling": "soft-gen" if is_soft else None,
+        "max_new_tokens": recipe.objective.soft_tokens if is_soft else None,
         "recipe": asdict(recipe),
     }
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}

@@ -19,7 +19,7 @@ from inbedder_finetune.answering.memory import choose_micro_batch, measure_memor
 from inbedder_finetune.answering.plan import resolve_plan
 from inbedder_finetune.answering.qa_rows import hold_out, load_rows
 from inbedder_finetune.answering.saved_result import save_result
-from inbedder_finetune.answering.trainable_families import FAMILIES
+from inbedder_finetune.answering.trainable_families import choose_family
 from inbedder_finetune.answering.trainable_model import load_trainable, prepare_model
 from inbedder_finetune.answering.training_data import make_training_data
 from inbedder_finetune.preflight import MEMORY_HINT, check_disk_space
@@ -55,12 +55,12 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     set_seed(seed)
     rows, held_out = hold_out(load_rows(recipe.data, seed), recipe.data.held_out, seed)
     loaded = load_trainable(recipe, plan.processes)
+    family = choose_family(loaded, recipe)
     model = prepare_model(loaded.model, recipe)
     check_disk_space(output, model)
     record_run(output, run)
     logger.info("%d rows of %d sources", len(rows), len(recipe.data.sources))
     data = make_training_data(loaded, rows, held_out, plan)
-    family = FAMILIES[loaded.kind]
     estimate = measure_memory(model, loaded.model, family, data.collator, bf16=plan.bf16, shards=plan.shards)
     micro_batch = choose_micro_batch(plan, estimate, data.collator, data.train, data.train["length"][:])
     plan = replace(plan, micro_batch=micro_batch)
