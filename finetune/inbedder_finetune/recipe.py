@@ -150,8 +150,8 @@ def _take_groups(section: dict[str, Any]) -> list[Any]:
     if not isinstance(groups, Mapping) or not all(isinstance(group, (list, tuple)) for group in groups.values()):
         raise RecipeError("data.groups must be a table of named lists of sources.")
     if not isinstance(shares, Mapping) or (unknown := sorted(shares.keys() - groups.keys())):
-        found = f"; it has no {unknown[0]!r}" if isinstance(shares, Mapping) else ""
-        raise RecipeError(f"data.shares must name groups ({', '.join(groups) or 'none'}){found}.")
+        hint = f"; it has no {unknown[0]!r}" if isinstance(shares, Mapping) else ""
+        raise RecipeError(f"data.shares must name groups ({', '.join(groups) or 'none'}){hint}.")
     grouped = [
         _scale_cap(source, shares.get(name, 1)) for name, group in groups.items() for source in group if shares.get(name, 1)
     ]

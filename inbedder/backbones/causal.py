@@ -94,7 +94,7 @@ class CausalBackbone:
     @property
     def text_revision(self) -> str:
         """What the keys and values of a text depend on besides its tokens; "" if that is this model."""
-        return "" if self.text_files is None else f"{self.text_files.revision} {self.precision}"
+        return "" if self.text_files is None else f"{self.text_files.revision} {self.compute_dtype}"
 
     def make_inputs(
         self, rows: Sequence[NDArray[np.int32]], side: str = "left", past_mask: Tensor | None = None

@@ -10,7 +10,7 @@ from inbedder_finetune.registry import read_method
 
 RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
 SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}
-LATE = {"late_interaction": True, "template": "compact", "lora": {}}
+LATE_INTERACTION = {"late_interaction": True, "template": "compact", "lora": {}}
 GROUPS = {"facts": [{"path": "a.jsonl", "cap": 10}, {"path": "b.jsonl", "cap": 4}], "form": ["form.jsonl"]}
 
 
@@ -33,8 +33,8 @@ SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({**SMALL, **LATE, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
-        ({**SMALL, **LATE, "template": "alpaca"}, "late_interaction needs a template"),
+        ({**SMALL, **LATE_INTERACTION, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
+        ({**SMALL, **LATE_INTERACTION, "template": "alpaca"}, "late_interaction needs a template"),
         ({**SMALL, "training": {"average": 0.9, "fsdp": True}}, "fsdp shards them"),
         ({"model": "m", "data": {"groups": ["a"]}}, "data.groups must be a table of named lists"),
         ({"model": "m", "data": {"groups": {"facts": "a"}}}, "data.groups must be a table of named lists"),
@@ -162,8 +162,8 @@ def test_a_source_may_name_shipped_questions_and_a_recipe_may_replace_them():
     (shipped,) = parse_recipe({"model": "m", "data": {"sources": [source]}}).data.sources
     assert list(shipped.instructions) == read_questions()["emotion"].ask
     assert shipped.answers == read_questions()["emotion"].answers
-    (own,) = parse_recipe({"model": "m", "questions": {"emotion": ["Why?"]}, "data": {"sources": [source]}}).data.sources
-    assert own.instructions == ("Why?",)
+    (replaced,) = parse_recipe({"model": "m", "questions": {"emotion": ["Why?"]}, "data": {"sources": [source]}}).data.sources
+    assert replaced.instructions == ("Why?",)
 
 
 def test_an_unknown_target_is_refused():
