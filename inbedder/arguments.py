@@ -201,8 +201,8 @@ def check_vectors(name: str, values: Any, texts: Sequence[str]) -> NDArray[Any]:
         The vectors, float32 or float64, shape (len(texts), d), as the same object if the dtype allows.
 
     Raises:
-        InputError: When ``values`` is not numeric, contains NaN or infinite numbers, has another number of rows, or has a zero
-            row for a text that is not blank.
+        InputError: When ``values`` is not numeric, is uint8, contains NaN or infinite numbers, has another number of rows, or has
+            a zero row for a text that is not blank.
     """
     import numpy as np
 

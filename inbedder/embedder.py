@@ -1,7 +1,8 @@
 """``InBedder``: a text's vector under an instruction is the hidden state of the answer that a language model would give.
 
 ``encode`` renders and tokenizes the prompts (``prompting``), pools the backbone's states in batches and through the cache
-(``encoding.prompt_runner``), subtracts, adds and appends vectors (``encoding.combiner``), and normalises on request.
+(``encoding.prompt_runner``), subtracts, adds and appends vectors (``encoding.combiner``), and truncates, normalises and quantizes
+them on request.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from inbedder.encoding.guided import GuidedVectors, encode_guided
 from inbedder.encoding.parts import Parts
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.sentence_transformers_kwargs import encode_with_kwargs, has_prompt
-from inbedder.encoding.vector_pipeline import decode_words, embed_answers, embed_states
+from inbedder.encoding.vector_pipeline import choose_format, decode_words, embed_answers, embed_states
 from inbedder.errors import InputError
 from inbedder.options import Options, Reencoding, Sampling, make_signature
 from inbedder.prompting.templates import PromptTemplate, check_strings, check_texts, resolve_instruction
@@ -58,6 +59,8 @@ class InBedder:
             InputError: When an option is unknown, an option does not apply to the model, or the cache folder cannot be used.
         """
         self._set_parts(Parts.load(Options.parse(model=model, **options), type(self)))
+        if self.options.encoding.truncate_dim is not None:
+            _ = self.dimension  # refuses a length above that of the vectors
 
     def _set_parts(self, parts: Parts) -> None:
         """Set the parts, and an attribute for each part that other modules read."""
@@ -142,9 +145,9 @@ class InBedder:
         return self.parts.template
 
     @property
-    def precision(self) -> str:
+    def compute_dtype(self) -> str:
         """The compute dtype."""
-        return self.backbone.precision
+        return self.backbone.compute_dtype
 
     @property
     def device(self) -> torch.device:
@@ -198,6 +201,8 @@ class InBedder:
         *,
         batch_size: int = 32,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        precision: str = "float32",
         show_progress_bar: bool | None = None,
         filter_words: Sequence[str] = (),
         **kwargs: Any,
@@ -211,6 +216,8 @@ class InBedder:
                 checkpoint's default prompt for embedding models, and under ``@generic`` for all others.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
+            truncate_dim: Number of leading numbers to keep, cut before vectors are normalised; None takes the model's option.
+            precision: "float32", "int8", "uint8", "binary" or "ubinary"; ``inbedder.precision.quantize_vectors`` explains them.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
             filter_words: Words whose hidden states are left out of an answer's mean (paper, section 4.3).
             **kwargs: Keywords of sentence-transformers: ``sentences``, ``prompt`` and ``prompt_name`` (instructions),
@@ -218,17 +225,20 @@ class InBedder:
 
         Returns:
             float32, shape (n, d), or (d,) for one string. Row i is the vector of text i. "re-enc" returns ``ReencodedVectors``.
+            int8 or uint8 under another precision, and of binary ones a byte for eight numbers.
 
         Raises:
-            InputError: When a text is not a string, the numbers of instructions and texts differ, or a keyword is unknown.
+            InputError: When a text is not a string, the numbers of instructions and texts differ, a keyword is unknown, or
+                vectors cannot be cut to ``truncate_dim``.
             ModelError: When the model returns NaN or infinite values.
 
         Example:
             >>> InBedder().encode("The soup was cold.", "What is the complaint about?").shape
             (384,)
         """
+        vector_format = choose_format(self.parts, normalize_embeddings, truncate_dim, precision)
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        options["normalize_embeddings"] = normalize_embeddings or bool(self.options.encoding.normalize)
+        options |= {"normalize_embeddings": vector_format.normalize, "truncate_dim": truncate_dim, "precision": precision}
         if kwargs:
             with_kwargs: Vectors = encode_with_kwargs(self, texts, instruction, kwargs, {**options, "filter_words": filter_words})
             return with_kwargs
@@ -240,14 +250,14 @@ class InBedder:
                 )
             return self.base_encoder.encode(texts, **options)
         rows, instructions = check_texts(texts, self.defaults.any if instruction is None else instruction)
-        run_options, normalize = RunOptions(batch_size, show_progress_bar), bool(options["normalize_embeddings"])
+        run_options = RunOptions(batch_size, show_progress_bar)
         if self.pooling == "re-enc":
-            reencoded = embed_answers(self.parts, rows, instructions, words, run_options, normalize)
+            reencoded = embed_answers(self.parts, rows, instructions, words, run_options, vector_format)
             return reencoded.select_first() if isinstance(texts, str) else reencoded
         if not rows:
-            return np.empty((0, self.dimension), dtype=np.float32)
+            return self.encode([""], self.defaults.any, **options)[:0]
         questions = [(question,) for question in instructions]
-        vectors: Vectors = embed_states(self.parts, rows, questions, words, run_options, normalize)[0]
+        vectors: Vectors = embed_states(self.parts, rows, questions, words, run_options, vector_format)[0]
         return vectors[0] if isinstance(texts, str) else vectors
 
     def encode_many(
@@ -257,6 +267,8 @@ class InBedder:
         *,
         batch_size: int = 32,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        precision: str = "float32",
         show_progress_bar: bool | None = None,
     ) -> Vectors:
         """Embed the same texts under several instructions. Causal models that read the text first read each text once.
@@ -266,13 +278,16 @@ class InBedder:
             instructions: m instructions.
             batch_size: Maximum number of texts in one pass.
             normalize_embeddings: Scale vectors to length 1. Bundled models always do.
+            truncate_dim: Number of leading numbers to keep; None takes the model's option.
+            precision: The precision of the vectors, as in ``encode``.
             show_progress_bar: Whether to show a progress bar; None shows it for long runs in a terminal.
 
         Returns:
-            float32, shape (m, n, d), or (m, d) for one string.
+            Shape (m, n, d), or (m, d) for one string; float32, or the dtype of the precision.
 
         Raises:
-            InputError: When a text is not a string, or ``instructions`` is not a list or empty.
+            InputError: When a text is not a string, ``instructions`` is not a list or empty, or vectors cannot be cut to
+                ``truncate_dim``.
 
         Example:
             >>> InBedder().encode_many(["Cats purr.", "Dogs bark."], ["Which animal?", "Which sound?", "@topic"]).shape
@@ -283,15 +298,16 @@ class InBedder:
         if not questions:
             raise InputError("instructions is empty. Pass at least one instruction.")
         if not rows:
-            return np.empty((len(questions), 0, self.dimension), dtype=np.float32)
+            empty = self.encode([], self.defaults.any, truncate_dim=truncate_dim, precision=precision)
+            return np.repeat(empty[None], len(questions), axis=0)
         run_options, words = RunOptions(batch_size, show_progress_bar), self.options.encoding.filter_words
-        normalize = normalize_embeddings or bool(self.options.encoding.normalize)
+        vector_format = choose_format(self.parts, normalize_embeddings, truncate_dim, precision)
         if self.pooling == "re-enc":
             per_question = ([question] * len(rows) for question in questions)
-            reencoded = (embed_answers(self.parts, rows, repeated, words, run_options, normalize) for repeated in per_question)
-            vectors: Vectors = np.stack([np.asarray(array) for array in reencoded])
+            arrays = (embed_answers(self.parts, rows, repeated, words, run_options, vector_format) for repeated in per_question)
+            vectors: Vectors = np.stack([np.asarray(array) for array in arrays])
         else:
-            vectors = embed_states(self.parts, rows, [questions] * len(rows), words, run_options, normalize)
+            vectors = embed_states(self.parts, rows, [questions] * len(rows), words, run_options, vector_format)
         return vectors[:, 0] if isinstance(texts, str) else vectors
 
     def encode_query(self, texts: str | Sequence[str] | None = None, instruction: Instruction = None, **options: Any) -> Vectors:
@@ -545,7 +561,7 @@ class InBedder:
 
     def __repr__(self) -> str:
         settings = {"backbone": self.backbone.kind, "pooling": self.pooling, "layer": self.layer}
-        settings |= {"device": str(self.device), "dtype": self.precision}
+        settings |= {"device": str(self.device), "dtype": self.compute_dtype}
         return f"{type(self).__name__}({self.name!r}, {', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 

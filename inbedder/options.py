@@ -290,7 +290,7 @@ class ModelOptions(_CheckedOptions):
     text_memory: str | int | None = _make_option(
         None,
         "Maximum memory for a key-value cache of texts, such as 2G. The next question over the same texts then costs little "
-        "more than reading the question (causal LMs, 1st-gen, templates with the text first).",
+        "more than reading the question (causal LMs, 1st-gen and soft-gen, templates with the text first).",
         panel="Speed",
         decides_vectors=False,
     )
@@ -414,6 +414,13 @@ class EncodingOptions(_CheckedOptions):
         "A second model that reads the same prompts. Both vectors are normalised and concatenated, so that a cosine is the mean "
         "of theirs; none turns it off; default: the model's settings.",
         check=_check_second_model,
+    )
+    truncate_dim: int | None = _make_option(
+        None,
+        "Cut vectors to their first d numbers, before they are normalised (not with a second model); default: all numbers.",
+        check=check_positive_integer,
+        kind=int,
+        shared=True,
     )
     normalize: bool | None = _make_option(
         None,

@@ -12,6 +12,8 @@ generated tokens y_0 .. y_{G-1}, position N-1 predicts y_0 and position N-1+j pr
 where the generated positions are those N-1+j, j >= 1, whose predicted y_j is not a special token; the first of them when
 none remains; none at all when G = 1 (then last-gen is N-1). This matches the authors' code.
 
+GIRCSE's pooling "soft-gen" generates no tokens but reads soft ones; see ``backbones/soft_tokens.py``.
+
 Embedding models, which do not answer, have their own poolings: sentence-transformers' "mean", "cls" and "last-token", and
 INSTRUCTOR's "text-mean" (its section 2.1); see ``backbones/embedding.py``.
 """
@@ -87,6 +89,7 @@ POOLINGS = {
     ),
     "avg-ppt": Pooling("the mean over the prompt", ("causal", "seq2seq", "masked"), keep=_keep_prompt),
     "avg-all": Pooling("the mean over prompt and answer", ("causal", "masked"), reads_answer=True, keep=_join),
+    "soft-gen": Pooling("the mean over max_new_tokens soft tokens, expected embeddings of the next token (GIRCSE)", ("causal",)),
     "re-enc": Pooling("the answers themselves, embedded", ()),
     "text-mean": Pooling("the mean over the text without its instruction", ("embedding",)),
     "mean": Pooling("the mean over all tokens", ("embedding",)),

@@ -17,13 +17,13 @@ from inbedder.options import EncodingOptions, get_option_info
 
 LOCATION_FIELDS = ("model", "hub_revision", "base_revision")
 """Fields that locate the files, whatever they contain: they are not part of the key and are never compared."""
-ROUNDING_FIELDS = ("precision",)
+ROUNDING_FIELDS = ("compute_dtype",)
 """Fields that change only the last digits of a vector: part of the key, but vectors that differ in them are comparable."""
 
 
 @dataclass(frozen=True)
 class VectorSpec:
-    """The identity of a model's vectors: weights, files, precision and encoding options.
+    """The identity of a model's vectors: weights, files, compute dtype and encoding options.
 
     Example:
         >>> from inbedder import InBedder
@@ -44,7 +44,7 @@ class VectorSpec:
     """The weights' revision: the hub's commit, or a hash of the files."""
     files: str
     """A hash of tokenizer, configuration and adapter settings."""
-    precision: str
+    compute_dtype: str
     """The compute dtype."""
     encoding: EncodingOptions
     """How a text becomes a vector, with every default filled in."""
@@ -155,7 +155,7 @@ class VectorSpec:
 
         Args:
             current: The other spec.
-            exact: Whether fields that change only the last digits, such as the precision, count too.
+            exact: Whether fields that change only the last digits, such as the compute dtype, count too.
 
         Returns:
             One phrase per difference, such as "pooling was 'avg-gen' and is 'avg-all'"; empty if there is none.
@@ -187,7 +187,7 @@ class VectorSpec:
         raise InputError(f"{reason}. Their vectors cannot be compared. {advice}")
 
     def of_pooled_states(self, filter_words: Sequence[str] = ()) -> VectorSpec:
-        """Return the spec of the pooled states, before anything is subtracted, added or appended.
+        """Return the spec of the pooled states, before anything is subtracted, added, appended or cut.
 
         Args:
             filter_words: Words whose hidden states are left out.
@@ -195,7 +195,7 @@ class VectorSpec:
         Returns:
             The spec of their cache entries.
         """
-        neutral: dict[str, Any] = {"subtract_instruction": False, "beside": None, "normalize": False}
+        neutral: dict[str, Any] = {"subtract_instruction": False, "truncate_dim": None, "beside": None, "normalize": False}
         neutral["constrained_decoding"] = True  # vectors of states read no answer
         encoding = replace(self.encoding, filter_words=tuple(filter_words), reencoding=None, **neutral)
         return replace(self, encoding=encoding, base_encoder=None, second_model=None, reencoder=None)

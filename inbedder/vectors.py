@@ -1,13 +1,15 @@
-"""Vectors: type, normalisation, cosines, serialisation, and arrays with metadata."""
+"""Vectors: type, length, normalisation, precision, cosines, serialisation, and arrays with metadata."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from inbedder.errors import ModelError
+from inbedder.errors import InputError, ModelError
+from inbedder.precision import quantize_vectors
 
 Vectors = NDArray[np.float32]
 V = TypeVar("V", bound=NDArray[np.float32])
@@ -20,7 +22,7 @@ MIN_RELATIVE_COARSE_SUM = 0.04
 
 
 class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
-    """Vectors, float32, with metadata of the whole array.
+    """Vectors with metadata of the whole array.
 
     The metadata of derived arrays (a slice, a copy, a product, a pickle) is None.
     """
@@ -34,6 +36,58 @@ class AnnotatedArray(np.ndarray[Any, np.dtype[np.float32]]):
 
     def __reduce__(self) -> Any:
         return np.asarray(self).__reduce__()
+
+    def with_values(self, vectors: NDArray[Any]) -> Any:
+        """Return other vectors of the same texts, with this array's metadata."""
+        array: Any = np.asarray(vectors).view(type(self))
+        for name in self.metadata:
+            setattr(array, name, getattr(self, name))
+        return array
+
+
+@dataclass(frozen=True)
+class VectorFormat:
+    """What is done to the combined vectors before they are returned."""
+
+    truncate_dim: int | None = None
+    """Number of leading numbers to keep; None keeps all."""
+    normalize: bool = False
+    """Whether to scale the vectors to length 1."""
+    precision: str = "float32"
+    """A key of ``PRECISIONS``."""
+
+    def apply(self, vectors: Vectors) -> Any:
+        """Truncate, normalise and quantize vectors, in this order.
+
+        Args:
+            vectors: float32, shape (..., d).
+
+        Returns:
+            Shape (..., truncate_dim), or (..., ceil(truncate_dim / 8)) for packed bits.
+
+        Raises:
+            InputError: When the vectors are shorter than ``truncate_dim``.
+        """
+        vectors = truncate_vectors(vectors, self.truncate_dim)
+        return quantize_vectors(normalize_vectors(vectors) if self.normalize else vectors, self.precision)
+
+
+def truncate_vectors(vectors: Vectors, truncate_dim: int | None) -> Vectors:
+    """Cut vectors to their first numbers.
+
+    Args:
+        vectors: Shape (..., d).
+        truncate_dim: Number of numbers to keep, at least 1; None keeps all.
+
+    Returns:
+        A view of shape (..., truncate_dim).
+
+    Raises:
+        InputError: When ``truncate_dim`` is larger than d.
+    """
+    if truncate_dim is not None and truncate_dim > vectors.shape[-1]:
+        raise InputError(f"truncate_dim={truncate_dim}, but the vectors have {vectors.shape[-1]} numbers. Choose at most that.")
+    return vectors[..., :truncate_dim]
 
 
 def normalize_vectors(vectors: Any) -> NDArray[Any]:
@@ -50,8 +104,13 @@ def normalize_vectors(vectors: Any) -> NDArray[Any]:
 
 
 def as_float_vectors(vectors: Any) -> NDArray[Any]:
-    """Convert vectors of any numbers to float32; float32 and float64 are returned as they are, with an array's subclass."""
+    """Convert vectors to float32, and refuse uint8; float32 and float64 stay as they are, with an array's subclass."""
     array: NDArray[Any] = np.asanyarray(vectors)
+    if array.dtype == np.uint8:
+        raise InputError(
+            "The vectors are uint8, whose numbers are shifted or packed bits. Undo precision='uint8' with "
+            "vectors.astype('int16') - 128, and 'ubinary' with numpy.unpackbits(vectors, axis=-1) * 2.0 - 1."
+        )
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
@@ -125,11 +184,14 @@ def similarity(a: Any, b: Any) -> Vectors:
     """Compute the matrix of cosine similarities.
 
     Args:
-        a: Vectors, shape (n, d) or (d,).
-        b: Vectors, shape (m, d) or (d,).
+        a: Vectors, float or int8, shape (n, d) or (d,).
+        b: Vectors, float or int8, shape (m, d) or (d,).
 
     Returns:
         float32, shape (n, m); 0 for a zero vector.
+
+    Raises:
+        InputError: When vectors are uint8.
 
     Example:
         >>> from inbedder import InBedder

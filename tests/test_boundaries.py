@@ -47,6 +47,7 @@ CASES = {
     "filter_words": ("causal", DECODED, {"filter_words": ("answer",)}),
     "subtract_instruction": ("masked", {}, {"subtract_instruction": True}),
     "beside": ("masked", {}, {"beside": "second"}),
+    "truncate_dim": ("masked", {}, {"truncate_dim": 12}),
     "normalize": ("masked", {}, {"normalize": True}),
 }
 """By option: the kind of model, the fixed options, and a value of the option that changes vectors."""

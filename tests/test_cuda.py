@@ -70,7 +70,7 @@ def test_half_precision_is_near_float32(gpu, make_model, family, dtype):
 
 def test_a_gpu_computes_in_half_precision_by_default(gpu, make_model):
     model = InBedder(make_model("opt"), device=gpu)
-    assert model.precision == ("float32" if gpu == "cpu" else "bfloat16" if torch.cuda.is_bf16_supported() else "float16")
+    assert model.compute_dtype == ("float32" if gpu == "cpu" else "bfloat16" if torch.cuda.is_bf16_supported() else "float16")
 
 
 @pytest.mark.parametrize("family", ["opt", "llama", "qwen2"])

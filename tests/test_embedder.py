@@ -7,6 +7,9 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.errors import InputError, ModelError, TemplateError
+from inbedder.options import Reencoding
+from inbedder.precision import PRECISIONS, quantize_vectors
+from inbedder.vectors import normalize_vectors
 from tests.conftest import TEXTS, assert_close
 
 
@@ -20,6 +23,76 @@ def test_one_string_gives_one_vector_and_a_list_gives_rows(model):
     assert model.encode(["a"], "What?").shape == (1, model.dimension)
     assert model.encode([], "What?").shape == (0, model.dimension)
     assert model.encode(TEXTS, "What?").dtype == np.float32
+
+
+def test_vectors_are_cut_before_they_are_normalised(model):
+    full_vectors = model.encode(TEXTS, "What?")
+    short = model.replace(truncate_dim=8)
+    assert short.dimension == short.get_sentence_embedding_dimension() == 8
+    assert_close(short.encode(TEXTS, "What?"), full_vectors[:, :8])
+    assert_close(short.encode(TEXTS, "What?", normalize_embeddings=True), normalize_vectors(full_vectors[:, :8]))
+    assert_close(short.encode_many(TEXTS, ["What?", "Why?"])[0], full_vectors[:, :8])
+    assert short.encode([], "What?").shape == (0, 8) and short.encode_many([], ["What?", "Why?"]).shape == (2, 0, 8)
+    assert short.nearest_words(short.encode(TEXTS, "What?")) == [[] for _ in TEXTS]
+    for call in (model, short):  # an argument overrides the option
+        assert_close(call.encode(TEXTS, "What?", truncate_dim=12), full_vectors[:, :12])
+        assert_close(call.encode_many(TEXTS, ["What?"], truncate_dim=12)[0], full_vectors[:, :12])
+
+
+def test_a_length_above_that_of_the_vectors_is_refused(model, make_model):
+    message = f"truncate_dim={model.dimension + 1}, but the vectors have {model.dimension} numbers"
+    with pytest.raises(InputError, match=message):
+        InBedder(make_model("opt"), truncate_dim=model.dimension + 1)
+    with pytest.raises(InputError, match=message):
+        model.encode("a", "What?", truncate_dim=model.dimension + 1)
+
+
+def test_the_vectors_of_two_models_are_not_cut(make_model):
+    pair = InBedder(make_model("bert"), beside=make_model("roberta"))
+    for call in (lambda: pair.replace(truncate_dim=8), lambda: pair.encode("a", "What?", truncate_dim=8)):
+        with pytest.raises(InputError, match=r"truncate_dim cannot cut .* load the model with beside='none'"):
+            call()
+    assert pair.replace(truncate_dim=8, beside="none").encode("a", "What?").shape == (8,)
+
+
+def test_the_vectors_of_the_base_encoder_are_cut_too(make_model, tmp_path):
+    folder = shutil.copytree(make_model("bert"), tmp_path / "based")
+    (folder / "inbedder.json").write_text(json.dumps({"base_encoder": make_model("headless-bert"), "normalize": True}))
+    based, short = InBedder(folder), InBedder(folder, truncate_dim=8)
+    for instruction in (None, "What?"):
+        assert_close(short.encode(TEXTS, instruction), normalize_vectors(based.encode(TEXTS, instruction)[:, :8]))
+
+
+def test_a_length_without_training_is_reported_once(make_model, tmp_path, caplog):
+    folder = shutil.copytree(make_model("bert"), tmp_path / "nested")
+    (folder / "inbedder.json").write_text(json.dumps({"matryoshka_dims": [8, 16, 32]}))
+    model = InBedder(folder, truncate_dim=16)
+    assert not caplog.records
+    for _ in range(2):
+        assert model.encode("a", "What?", truncate_dim=9).shape == (9,)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{folder} was trained for vectors of 8, 16, 32 numbers, not for truncate_dim=9."
+    ]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_text_has_the_same_bits_alone_and_in_a_batch(model, precision):
+    batch = model.encode(TEXTS, "What?", precision=precision)
+    np.testing.assert_array_equal(batch, quantize_vectors(model.encode(TEXTS, "What?"), precision))
+    assert batch.dtype == PRECISIONS[precision]
+    many = model.encode_many(TEXTS, ["What?", "Why?"], precision=precision)
+    assert many.dtype == batch.dtype and many[0].shape == batch.shape
+    empty = model.encode([], "What?", precision=precision)
+    assert (empty.dtype, empty.shape) == (batch.dtype, (0, *batch.shape[1:]))
+    np.testing.assert_array_equal(model.encode_query(TEXTS, "What?", precision=precision), batch)
+    assert model.encode(TEXTS, "What?", precision=precision, convert_to_tensor=True).numpy().dtype == batch.dtype
+
+
+def test_short_reencoded_vectors_keep_their_answers(make_model):
+    model = InBedder(make_model("opt"), pooling="re-enc", reencoding=Reencoding(n=1, temperature=0), truncate_dim=16)
+    vectors = model.encode(TEXTS, "What?", precision="int8")
+    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), 16), np.int8)
+    assert len(vectors.answers) == len(TEXTS)
 
 
 def test_an_empty_text_is_embedded_as_such(model):

@@ -30,7 +30,7 @@ def test_its_dimension_has_the_name_of_sentence_transformers(model):
 def test_a_dtype_of_numpy_is_accepted(make_model):
     names = ("float16", "float32")
     dtypes = [np.float16, np.float32, np.dtype("float16"), torch.float16]
-    assert [InBedder(make_model("opt"), dtype=dtype).precision for dtype in dtypes] == [*names, names[0], names[0]]
+    assert [InBedder(make_model("opt"), dtype=dtype).compute_dtype for dtype in dtypes] == [*names, names[0], names[0]]
     with pytest.raises(ModelError, match=r"Unknown dtype <class 'numpy.int64'>"):
         InBedder(make_model("opt"), dtype=np.int64)
 
@@ -49,7 +49,7 @@ def test_a_model_that_cannot_move_is_reported(make_model, monkeypatch):
     model = InBedder(make_model("bert"))
     with pytest.raises(ModelError, match=r"There is no device 'nowhere'"):
         model.to("nowhere")
-    monkeypatch.setattr(model.backbone, "precision", "int8")
+    monkeypatch.setattr(model.backbone, "compute_dtype", "int8")
     with pytest.raises(ModelError, match=r"cannot be moved after loading. Load it on the device: InBedder"):
         model.to("meta")
     assert model.device.type == "cpu"

@@ -64,7 +64,7 @@ def test_another_model_is_refused_with_advice(spec):
     changed = replace(spec, encoding=replace(spec.encoding, layer=1))
     with pytest.raises(InputError, match=r"It was made with .* read in another way: layer was -1 and is 1. .* Do this."):
         spec.check(changed, "It was made", "Do this.")
-    spec.check(replace(spec, precision="bfloat16"), "It was made", "Do this.")
+    spec.check(replace(spec, compute_dtype="bfloat16"), "It was made", "Do this.")
 
 
 @pytest.mark.parametrize(("name", "value"), [("model", 5), ("weights", None), ("base_encoder", ["a"]), ("encoding", {})])

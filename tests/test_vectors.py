@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inbedder import InBedder
-from inbedder.vectors import add_vectors, compute_row_cosines, normalize_vectors, similarity
+from inbedder.errors import InputError
+from inbedder.vectors import VectorFormat, add_vectors, compute_row_cosines, normalize_vectors, similarity
 from tests.conftest import blobs
 
-DTYPES = ["int8", "int16", "int32", "int64", "uint8", "float16", "float32", "float64"]
+DTYPES = ["int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 BLANKS = ["", " ", "\n\t", "\u200b", "\ufeff", "\u2060\u200d", "\x00"]
 WORDS = ["I love cats", "I love cats", "I love dogs", "The delivery was late and the box was crushed, but the lamp works."]
 QUESTION = "What is it about?"
@@ -31,6 +32,21 @@ def test_directions_are_those_of_float32_whatever_the_dtype(dtype):
 def test_a_zero_vector_stays_zero_whatever_the_dtype(dtype):
     assert not normalize_vectors(np.zeros((2, 3), dtype=dtype)).any()
     assert similarity(np.zeros(3, dtype=dtype), np.ones(3, dtype=dtype)) == 0
+
+
+def test_shifted_or_packed_bytes_have_no_direction():
+    with pytest.raises(InputError, match="The vectors are uint8"):
+        similarity(np.ones((1, 2), dtype=np.uint8), np.ones((1, 2)))
+
+
+def test_vectors_are_cut_before_they_are_scaled_and_packed():
+    vectors = np.array([[[3.0, 4.0, 12.0]]], dtype=np.float32)
+    assert np.allclose(VectorFormat(2, True).apply(vectors), [[[0.6, 0.8]]])
+    assert VectorFormat(2).apply(vectors).tolist() == [[[3.0, 4.0]]]
+    assert VectorFormat(2, True, "int8").apply(vectors).tolist() == [[[95, 127]]]
+    assert np.array_equal(VectorFormat().apply(vectors), vectors)
+    with pytest.raises(InputError, match="truncate_dim=4, but the vectors have 3 numbers"):
+        VectorFormat(4).apply(vectors)
 
 
 def test_lengths_beyond_half_precision_do_not_overflow():

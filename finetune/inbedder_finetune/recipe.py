@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -14,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from inbedder.errors import RecipeError
 from inbedder.package_data import find_data_folder
 from inbedder.user_paths import expand_name, expand_path
+from inbedder_finetune.questions import read_questions
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -150,8 +150,8 @@ def _take_groups(section: dict[str, Any]) -> list[Any]:
     if not isinstance(groups, Mapping) or not all(isinstance(group, (list, tuple)) for group in groups.values()):
         raise RecipeError("data.groups must be a table of named lists of sources.")
     if not isinstance(shares, Mapping) or (unknown := sorted(shares.keys() - groups.keys())):
-        found = f"; it has no {unknown[0]!r}" if isinstance(shares, Mapping) else ""
-        raise RecipeError(f"data.shares must name groups ({', '.join(groups) or 'none'}){found}.")
+        hint = f"; it has no {unknown[0]!r}" if isinstance(shares, Mapping) else ""
+        raise RecipeError(f"data.shares must name groups ({', '.join(groups) or 'none'}){hint}.")
     grouped = [
         _scale_cap(source, shares.get(name, 1)) for name, group in groups.items() for source in group if shares.get(name, 1)
     ]
@@ -160,7 +160,7 @@ def _take_groups(section: dict[str, Any]) -> list[Any]:
 
 def _scale_cap(source: Mapping[str, Any] | str, share: float) -> dict[str, Any]:
     """Multiply the cap of a source by the share of its group."""
-    table = {"path": source} if isinstance(source, str) else dict(source)
+    table: dict[str, Any] = {"path": source} if isinstance(source, str) else dict(source)
     if share != 1:
         if "cap" not in table:
             raise RecipeError(f"data.shares scales caps, and {table.get('path')} has no cap. Add one.")
@@ -173,27 +173,13 @@ def _resolve_tables(source: Mapping[str, Any], values: Mapping[str, Any]) -> dic
     resolved = dict(source)
     for key, section in (("instructions", "questions"), ("keep_instructions", "questions"), ("answers", "answers")):
         if isinstance(name := resolved.get(key), str):
-            tables = {**read_questions()[section], **(values.get(section) or {})}
+            field = "ask" if section == "questions" else "answers"
+            shipped = {question: table for question in read_questions() if (table := getattr(read_questions()[question], field))}
+            tables = {**shipped, **(values.get(section) or {})}
             if name not in tables:
                 raise RecipeError(f"data.sources: {key} names {name!r}; the known {section} are: {', '.join(tables)}.")
             resolved[key] = tables[name]
     return resolved
-
-
-@cache
-def read_questions() -> dict[str, dict[str, Any]]:
-    """Read the shipped wordings of questions, and the words for the labels that answer them.
-
-    Returns:
-        Under "questions" the wordings by name, under "answers" the words by name and label.
-    """
-    tables: dict[str, dict[str, Any]] = {"questions": {}, "answers": {}}
-    for path in sorted(find_data_folder("inbedder_finetune", "questions").glob("*.yaml")):
-        for name, question in yaml.safe_load(path.read_text(encoding="utf-8")).items():
-            tables["questions"][name] = question["ask"]
-            if "answers" in question:
-                tables["answers"][name] = question["answers"]
-    return tables
 
 
 def _explain_error(error: ErrorDetails, kind: type) -> str:

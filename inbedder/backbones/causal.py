@@ -1,7 +1,10 @@
 """Causal LMs (OPT, Llama, GPT-2, Qwen, Mistral, ...): the answer continues the prompt.
 
-1st-gen and avg-ppt take one pass of the model without its head. The other poolings generate an answer, greedy or sampled, with a
-key-value cache, and keep the states of one layer only.
+1st-gen and avg-ppt take one pass of the model without its head. soft-gen feeds soft tokens (``soft_tokens``). The other poolings
+generate an answer, greedy or sampled, with a key-value cache, and keep the states of one layer only.
+
+An adapter of the question leaves the text to its base (``question_adapter``): ``text_model`` reads what precedes the instruction,
+and the adapted model reads the rest with those keys and values (``kv_cache.read_texts``).
 """
 
 from __future__ import annotations
@@ -10,13 +13,18 @@ import inspect
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import LogitsProcessor, LogitsProcessorList
 
 from inbedder.backbones.hub import Settings
+from inbedder.backbones.kv_cache import KVCache, read_texts
 from inbedder.backbones.padding_check import split_by_length, split_by_prompt
 from inbedder.backbones.sampling import SampledTokenProcessor, choose_tokens, iterate_numbers, sample_uniform_numbers
+from inbedder.backbones.soft_tokens import get_called_body, run_soft_tokens
 from inbedder.backbones.transformer import (
     capture_layer,
     check_layer,
@@ -37,11 +45,15 @@ from inbedder.prompting.tokenization import PromptTokens
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from inbedder.backbones.revision import WeightFiles
+
 
 def build_causal_backbone(loaded: LoadedModel, _options: ModelOptions) -> tuple[CausalBackbone, Settings]:
     """Build the backbone of a loaded causal LM."""
     backbone = CausalBackbone(loaded.model, loaded.tokenizer)
     backbone.answers = not loaded.untrained
+    if loaded.text_reader is not None:
+        backbone.set_text_reader(loaded.text_reader)
     return backbone, loaded.settings
 
 
@@ -58,7 +70,7 @@ class CausalBackbone:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, padding_side: str = "left") -> None:
         """Wrap a loaded model; ``padding_side``, "left" or "right", is for poolings without an answer and changes no vector."""
         self.model = model.eval()
-        self.precision = get_dtype_name(model)
+        self.compute_dtype = get_dtype_name(model)
         self.body = get_body(model)
         self.tokenizer = tokenizer
         self.pad_id = get_pad_id(tokenizer)
@@ -66,40 +78,117 @@ class CausalBackbone:
         self.reads_padding = False
         self.adapter: str | None = None
         self.weight_files: Any = None
+        self.text_model: PreTrainedModel | None = None
+        self.text_files: WeightFiles | None = None
         self.padding_side = padding_side
         self.num_layers: int = model.config.get_text_config().num_hidden_layers
         self.position_limit = find_position_limit(model)
         self.takes_positions = "position_ids" in inspect.signature(self.body.forward).parameters
 
-    def _make_inputs(self, prompts: Sequence[PromptTokens], side: str) -> dict[str, Tensor]:
-        ids, attention = pad([prompt.ids for prompt in prompts], self.pad_id, side)
-        inputs = {"input_ids": ids, "attention_mask": attention.long()}
+    def set_text_reader(self, reader: LoadedModel) -> None:
+        """Let the adapter's base read what precedes the instruction; no pooling reads these states."""
+        self.text_model, self.text_files = reader.model, reader.files
+        self.display_name = "A causal LM with an adapter of the question"
+        self.poolings = tuple(pooling for pooling in self.poolings if pooling not in ("avg-ppt", "avg-all"))
+
+    @property
+    def text_revision(self) -> str:
+        """What the keys and values of a text depend on besides its tokens; "" if that is this model."""
+        return "" if self.text_files is None else f"{self.text_files.revision} {self.compute_dtype}"
+
+    def make_inputs(
+        self, rows: Sequence[NDArray[np.int32]], side: str = "left", past_mask: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Make the inputs of a pass.
+
+        Args:
+            rows: Token ids, one array per row.
+            side: Padding side, "left" or "right".
+            past_mask: Attention mask of cached positions before them, bool, shape (batch, past positions).
+
+        Returns:
+            input_ids and, if the model takes them, position_ids, shape (batch, positions); attention_mask, with the past's.
+        """
+        ids, mask = pad(rows, self.pad_id, side)
+        mask = mask if past_mask is None else torch.cat([past_mask, mask], 1)
+        inputs = {"input_ids": ids, "attention_mask": mask.long()}
         if self.takes_positions:
-            inputs["position_ids"] = (attention.cumsum(1) - 1).clamp(min=0)
+            inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
+
+    def _start(
+        self, prompts: Sequence[PromptTokens], side: str, kv_cache: KVCache | None = None
+    ) -> tuple[dict[str, Tensor], Any]:
+        """Make the inputs of prompts; with a cache, or if the base reads texts, of what follows the texts, and their states."""
+        if kv_cache is None and self.text_model is None:
+            return self.make_inputs([prompt.ids for prompt in prompts], side), None
+        texts = read_texts(self, prompts, kv_cache or KVCache(0))
+        return self.make_inputs(texts.following_ids, side, texts.mask), texts.past_key_values
 
     @split_by_length
     @torch.inference_mode()
     def embed(
-        self, prompts: Sequence[PromptTokens], pooling: str, layer: int, sampling: Sampling, filter_ids: Sequence[int] = ()
+        self,
+        prompts: Sequence[PromptTokens],
+        pooling: str,
+        layer: int,
+        sampling: Sampling,
+        filter_ids: Sequence[int] = (),
+        kv_cache: KVCache | None = None,
     ) -> Tensor:
-        """Pool one batch; see ``Backbone.embed``."""
+        """Pool one batch; see ``Backbone.embed``. With ``kv_cache`` only what follows each cached text is computed."""
         layer = check_layer(layer, self.num_layers)
-        needs_answer = pooling in ("avg-gen", "last-gen", "avg-all")
-        inputs = self._make_inputs(prompts, "left" if needs_answer else self.padding_side)
-        prompt_mask = inputs["attention_mask"].bool()
+        has_answer = pooling not in ("1st-gen", "avg-ppt")
+        inputs, past_key_values = self._start(prompts, "left" if has_answer else self.padding_side, kv_cache)
+        if pooling == "soft-gen":
+            return self.pool_soft_tokens(inputs, past_key_values, layer, sampling.max_new_tokens)
+        prompt_mask = inputs["attention_mask"][:, -inputs["input_ids"].shape[1] :].bool()
         body, states = capture_layer(self.body, self.body, layer, self.num_layers)
-        if needs_answer:
-            predicted = self._decode(body, inputs, sampling, iterate_numbers(prompts, sampling, self.model.device))
+        if has_answer:
+            numbers = iterate_numbers(prompts, sampling, self.model.device)
+            predicted = self._decode(body, inputs, past_key_values, sampling, numbers)
             generated = mask_generated(predicted, list_special_ids(self.tokenizer, filter_ids, prompt_mask.device))
         else:
-            body(**inputs, use_cache=False)
+            cache_kwargs = {"use_cache": False} if past_key_values is None else {"past_key_values": past_key_values}
+            body(**inputs, **cache_kwargs)
             generated = prompt_mask[:, :0]
         return masked_mean(torch.cat(states, 1), mask_positions(pooling, prompt_mask, generated))
 
-    def _decode(self, body: nn.Module, inputs: dict[str, Tensor], sampling: Sampling, numbers: Iterator[Tensor]) -> Tensor:
+    def pool_soft_tokens(self, inputs: dict[str, Tensor], past_key_values: Any, layer: int, count: int) -> Tensor:
+        """Pool one batch by soft-gen.
+
+        Args:
+            inputs: Left-padded prompts, from ``make_inputs``.
+            past_key_values: Keys and values of the positions before them, or None.
+            layer: 0 .. L.
+            count: Number of soft tokens.
+
+        Returns:
+            float32, shape (batch, d).
+        """
+        model, states = capture_layer(self.model, get_called_body(self.model), layer, self.num_layers)
+        output = model(**inputs, past_key_values=past_key_values, use_cache=True, logits_to_keep=1)
+        run_soft_tokens(
+            model,
+            self.model,
+            output.logits[:, -1],
+            output.past_key_values,
+            inputs["attention_mask"],
+            count,
+            takes_positions=self.takes_positions,
+        )
+        return torch.cat(states[1:], 1).float().mean(1)
+
+    def _decode(
+        self,
+        body: nn.Module,
+        inputs: dict[str, Tensor],
+        past_key_values: Any,
+        sampling: Sampling,
+        numbers: Iterator[Tensor],
+    ) -> Tensor:
         """Generate one answer per left-padded prompt: y_0 .. y_{G-1}, shape (batch, G), padding after the end token."""
-        step_inputs, past_key_values = dict(inputs), None
+        step_inputs = dict(inputs)
         head = self.model.get_output_embeddings()
         stops = torch.tensor(self._list_stop_ids(), device=self.model.device)
         is_finished = torch.zeros(len(inputs["input_ids"]), dtype=torch.bool, device=self.model.device)
@@ -126,10 +215,13 @@ class CausalBackbone:
     @torch.inference_mode()
     def answer(self, prompts: Sequence[PromptTokens], sampling: Sampling) -> list[list[str]]:
         """Answer one batch; see ``Backbone.answer``."""
-        inputs = self._make_inputs(prompts, "left")
+        inputs, past_key_values = self._start(prompts, "left")
         inputs.pop("position_ids", None)
+        past_length = inputs["attention_mask"].shape[1] - inputs["input_ids"].shape[1]
+        inputs["input_ids"] = F.pad(inputs["input_ids"], (past_length, 0), value=self.pad_id)  # generate takes all ids
         numbers = sample_uniform_numbers(prompts, sampling, sampling.max_new_tokens)
-        return generate_answers(self.model, self.tokenizer, inputs, sampling, numbers, inputs["input_ids"].shape[1])
+        length = inputs["input_ids"].shape[1]
+        return generate_answers(self.model, self.tokenizer, inputs, sampling, numbers, length, past_key_values)
 
     @torch.inference_mode()
     def read_vectors(self, vectors: Tensor, top: int) -> list[list[str]]:
@@ -145,6 +237,7 @@ def generate_answers(
     sampling: Sampling,
     numbers: Tensor,
     prompt_length: int,
+    past_key_values: Any = None,
 ) -> list[list[str]]:
     """Generate answers with transformers, and decode them.
 
@@ -155,6 +248,7 @@ def generate_answers(
         sampling: Length, number, temperature and top_p of the answers.
         numbers: The random numbers that decide sampled tokens, from ``sample_uniform_numbers``.
         prompt_length: Number of leading output positions that belong to the prompt.
+        past_key_values: Keys and values of the first positions, or None.
 
     Returns:
         ``sampling.n`` answers per prompt.
@@ -163,8 +257,11 @@ def generate_answers(
     answers_per_prompt = 1
     if sampling.temperature > 0:
         processors, answers_per_prompt = [SampledTokenProcessor(sampling, numbers.to(model.device))], sampling.n
+    if past_key_values is not None:
+        past_key_values.batch_repeat_interleave(answers_per_prompt)
     sequences = model.generate(
         **{name: tensor.repeat_interleave(answers_per_prompt, 0) for name, tensor in inputs.items()},
+        past_key_values=past_key_values,
         max_new_tokens=sampling.max_new_tokens,
         do_sample=False,
         num_beams=1,

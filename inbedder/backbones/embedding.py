@@ -122,7 +122,7 @@ class EmbeddingBackbone:
     ) -> None:
         """Wrap a loaded encoder or decoder without a head, and the modules that follow it; the padding side changes no vector."""
         self.model = model.eval()
-        self.precision = get_dtype_name(model)
+        self.compute_dtype = get_dtype_name(model)
         self.tokenizer = tokenizer
         self.output_layers = modules.output_layers.to(model.device).eval().requires_grad_(False)
         self.poolings: tuple[str, ...] = tuple(sorted(list_poolings("embedding"), key=lambda pooling: pooling != modules.pooling))

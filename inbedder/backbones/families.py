@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 from transformers.models.auto import modeling_auto
 
@@ -19,11 +19,12 @@ from inbedder.backbones.causal import build_causal_backbone
 from inbedder.backbones.embedding import build_embedding_backbone, choose_encoder_class, refuse_answering
 from inbedder.backbones.file_checks import find_adapter_weights, find_pickled_weights
 from inbedder.backbones.hub import MODULES_FILE, SETTINGS_FILE, Settings, find_model_file, read_settings
-from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate, copy_body
+from inbedder.backbones.late_interaction import LateInteractionBackbone, add_gate
 from inbedder.backbones.masked import MaskedBackbone
 from inbedder.backbones.onednn_linear import prepack
 from inbedder.backbones.padding_check import check_reading
 from inbedder.backbones.protocol import Backbone
+from inbedder.backbones.question_adapter import load_text_reader
 from inbedder.backbones.revision import record_revision
 from inbedder.backbones.seq2seq import build_seq2seq_backbone
 from inbedder.backbones.weights import LoadedModel, ResolvedModel, find_model, load_weights
@@ -51,7 +52,7 @@ class Family:
     """Whether it is loaded without its language-model head."""
     check: Callable[[ResolvedModel, ModelOptions], None] = lambda _resolved, _options: None
     """Refuses a model of another kind before its weights are read."""
-    prepare: Callable[[Any, ResolvedModel], nn.Module | None] | None = None
+    prepare: Callable[[Any, ResolvedModel], None] | None = None
     """Changes a model before an adapter is merged (``load_weights``)."""
 
 
@@ -66,10 +67,10 @@ def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[B
         )
     mask_length = loaded.settings.mask_length or MASK_LENGTH
     backbone: MaskedBackbone
-    if loaded.text_body is not None:
+    if loaded.text_reader is not None:
         if options.is_onnx:
             raise ModelError(f"{options.model} reads texts by its base, which has no int8 graph. Leave backbone out.")
-        backbone = LateInteractionBackbone(loaded.model, loaded.tokenizer, loaded.text_body, mask_length)
+        backbone = LateInteractionBackbone(loaded.model, loaded.tokenizer, loaded.text_reader.model, mask_length)
     elif options.is_onnx:
         from inbedder.backbones.onnx import OnnxMaskedBackbone
 
@@ -80,16 +81,15 @@ def build_masked_backbone(loaded: LoadedModel, options: ModelOptions) -> tuple[B
     return backbone, loaded.settings
 
 
-def prepare_masked(model: Any, resolved: ResolvedModel) -> nn.Module | None:
-    """Add the gate of late interaction and copy the base that reads texts; None for other masked LMs."""
+def prepare_masked(model: Any, resolved: ResolvedModel) -> None:
+    """Add the gate of late interaction; leave other masked LMs unchanged."""
     if not resolved.settings.late_interaction:
-        return None
+        return
     if resolved.adapter is None:
         raise ModelError(
             f"late_interaction is for adapters, whose base reads the texts. Remove it from {SETTINGS_FILE} of {resolved.base}."
         )
     add_gate(model)
-    return copy_body(model)
 
 
 FAMILIES = {
@@ -161,8 +161,8 @@ def load_backbone(options: ModelOptions) -> tuple[Backbone, Settings]:
     loaded = load_model(replace(options, backbone="embedding") if is_sentence_model else options)
     if not options.is_onnx:  # that graph is made from torch's own layers
         prepack(loaded.model)
-        if loaded.text_body is not None:
-            prepack(loaded.text_body)
+        if loaded.text_reader is not None:
+            prepack(loaded.text_reader.model)
     backbone, settings = FAMILIES[loaded.kind].backbone(loaded, options)
     backbone.adapter = loaded.adapter
     check_reading(backbone, options.model)
@@ -198,9 +198,11 @@ def load_model(options: ModelOptions) -> LoadedModel:
         raise ModelError(f"Unknown backbone {kind!r}. Choose one of: {', '.join(FAMILIES)}, onnx, vllm.")
     family.check(resolved, options)
     _check_kind(kind, resolved)
-    return load_weights(
-        resolved, kind, family.model_class(resolved.config), options, headless=family.headless, prepare=family.prepare
-    )
+    load = partial(load_weights, kind=kind, model_class=family.model_class(resolved.config), options=options)
+    loaded = load(resolved, headless=family.headless, prepare=family.prepare)
+    if resolved.settings.question_adapter or resolved.settings.late_interaction:
+        return replace(loaded, text_reader=load_text_reader(resolved, loaded, load))
+    return loaded
 
 
 def _check_kind(kind: str, resolved: ResolvedModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class Settings:
     """"embedding" for an embedding model; None leaves it to the model's configuration."""
     late_interaction: bool | None = None
     """Whether a masked LM was trained to read text and question separately."""
+    question_adapter: bool | None = None
+    """Whether the adapter of a causal LM applies to the question's and the answer's tokens only, and its base reads the text."""
+    pooling: str | None = None
+    """The pooling of the training; None leaves it to the model's family."""
     max_new_tokens: int | None = None
     """Maximum answer length in tokens."""
     subtract_instruction: bool | None = None
@@ -54,6 +58,8 @@ class Settings:
     """The second model, whose vectors are appended; None for none."""
     normalize: bool | None = None
     """Whether vectors have length 1."""
+    matryoshka_dims: Sequence[int] | None = None
+    """The lengths for which truncated vectors were trained (Matryoshka representation learning)."""
     prompts: Mapping[str, str] | None = None
     """An embedding model's default prompts for a "query", a "document" and any other text ("")."""
 
@@ -116,12 +122,15 @@ _SETTING_TYPES: dict[str, type] = {
     "template": str,
     "mask_length": int,
     "late_interaction": bool,
+    "question_adapter": bool,
+    "pooling": str,
     "backbone": str,
     "max_new_tokens": int,
     "subtract_instruction": bool,
     "base_encoder": str,
     "beside": str,
     "normalize": bool,
+    "matryoshka_dims": list,
 }
 """The keys of ``inbedder.json`` and the types of their values."""
 
@@ -134,9 +143,11 @@ def read_settings(name: str, revision: str | None) -> Settings:
     table = read_json_object(path)
     values: dict[str, Any] = {key: table[key] for key in _SETTING_TYPES if table.get(key) is not None}
     for key, value in values.items():
-        if type(value) is not _SETTING_TYPES[key] or (_SETTING_TYPES[key] is int and table[key] < 1):
-            expected = {str: "a string", int: "a whole number, at least 1", bool: "true or false"}[_SETTING_TYPES[key]]
-            raise ModelError(f"{key} in {path} is {value!r}; it must be {expected}. Correct or remove it.")
+        kind = _SETTING_TYPES[key]
+        numbers: list[Any] = value if isinstance(value, list) else [value] if kind is int else []
+        if type(value) is not kind or any(type(number) is not int or number < 1 for number in numbers):
+            names = {str: "a string", int: "a whole number, at least 1", bool: "true or false", list: "a list of whole numbers"}
+            raise ModelError(f"{key} in {path} is {value!r}; it must be {names[kind]}. Correct or remove it.")
     return Settings(**values)
 
 

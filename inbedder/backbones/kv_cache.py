@@ -1,33 +1,29 @@
 """A cache of a causal LM's keys and values of texts, for the next question about them.
 
 The paper's template puts the text first, so its keys and values serve every later question about it. The cache is in memory, with
-the token ids as keys, so that no other prompt can use them. Above its limit it drops the least recently used texts.
+the token ids as keys, so that no other prompt can use them. Above its limit it drops the least recently used texts. Models whose
+adapters apply to the question only share the keys and values of their base: its revision is part of the keys.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
 
-from inbedder.backbones.causal import CausalBackbone
-from inbedder.backbones.protocol import Backbone
-from inbedder.backbones.shared_prefix import explain_not_shared, extend_key_values
-from inbedder.backbones.transformer import capture_layer, check_layer
-from inbedder.cache.size_limit import parse_size
-from inbedder.errors import InputError
-from inbedder.options import Sampling
-from inbedder.prompting.batching import pad
-from inbedder.prompting.templates import PromptTemplate
+from inbedder.backbones.transformer import get_body
 
 if TYPE_CHECKING:
+    from inbedder.backbones.causal import CausalBackbone
     from inbedder.prompting.tokenization import PromptTokens
 
 
@@ -61,52 +57,62 @@ class KVCache:
                 self.size -= dropped.numel() * dropped.element_size()
 
 
-def make_kv_cache(backbone: Backbone, pooling: str, template: PromptTemplate, size: str | int) -> KVCache:
-    """Make an empty cache of a size in bytes or such as "2G"; refuse a model, pooling or template that cannot share a text."""
-    limit = parse_size(size)
-    reason = explain_not_shared(backbone, pooling, template)
-    if reason or not isinstance(backbone, CausalBackbone):
-        raise InputError(f"text_memory is for causal LMs and 1st-gen: {reason or 'this model has its own cache'}.")
-    if limit is None:
-        raise InputError("text_memory needs a limit, such as 2G.")
-    return KVCache(limit)
+@dataclass(frozen=True)
+class ReadTexts:
+    """The keys and values of what precedes each prompt's instruction."""
+
+    past_key_values: Any
+    """Keys and values of the texts, left-padded; None if every prompt begins with its instruction."""
+    mask: Tensor | None
+    """Attention mask of these positions, bool, shape (batch, longest text)."""
+    following_ids: list[NDArray[np.int32]]
+    """Each prompt's ids from its instruction on."""
 
 
-@torch.inference_mode()
-def embed_with_kv_cache(backbone: CausalBackbone, prompts: Sequence[PromptTokens], layer: int, cache: KVCache) -> Tensor:
-    """Pool one batch by 1st-gen, computing only what follows each cached text.
+def has_full_cache(model: Any) -> bool:
+    """Return whether a model's key-value cache keeps all positions; some keep a window."""
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+
+
+def find_question(instruction_start: int, length: int) -> int:
+    """Return the index at which a prompt's question begins; its last token, which predicts the answer, is never the text's."""
+    return min(instruction_start, length - 1)
+
+
+def read_texts(backbone: CausalBackbone, prompts: Sequence[PromptTokens], cache: KVCache) -> ReadTexts:
+    """Look up or compute the keys and values of texts, each distinct one once.
 
     Args:
-        backbone: A model for which ``shared_prefix.explain_not_shared`` gives None.
-        prompts: Tokenized prompts, the text first.
-        layer: 0 .. L, or negative from the end.
+        backbone: A model whose cache keeps all positions; its ``text_model``, if any, reads the texts.
+        prompts: Tokenized prompts.
         cache: The cached texts; the other texts of the batch are added.
 
     Returns:
-        float32, shape (batch, d), equal to a pass over full prompts up to rounding.
+        The texts' keys and values, and the ids that follow them.
     """
-    prefixes = [prompt.ids[: prompt.instruction[0]] for prompt in prompts]
-    if not all(map(len, prefixes)):  # a prompt begins with the instruction
-        return backbone.embed(prompts, "1st-gen", layer, Sampling())
-    texts = {ids.tobytes(): ids for ids in prefixes}
+    starts = [find_question(prompt.instruction[0], len(prompt.ids)) for prompt in prompts]
+    prefixes = [prompt.ids[:start] for prompt, start in zip(prompts, starts, strict=True)]
+    following_ids = [prompt.ids[start:] for prompt, start in zip(prompts, starts, strict=True)]
+    revision = backbone.text_revision.encode()
+    keys = [revision + ids.tobytes() for ids in prefixes]
+    texts = {key: ids for key, ids in zip(keys, prefixes, strict=True) if len(ids)}
+    if not texts:
+        return ReadTexts(None, None, following_ids)
     key_values = {key: tensor for key in texts if (tensor := cache.find(key)) is not None}
     if missing_keys := [key for key in texts if key not in key_values]:
         new_tensors = _compute_key_values(backbone, [texts[key] for key in missing_keys])
         for key, new_tensor in zip(missing_keys, new_tensors, strict=True):
             cache.keep(key, new_tensor)
             key_values[key] = new_tensor
-    past_key_values, past_mask = _batch_key_values(backbone, [key_values[ids.tobytes()] for ids in prefixes])
-    ids, new_mask = pad([prompt.ids[prompt.instruction[0] :] for prompt in prompts], backbone.pad_id)
-    body, states = capture_layer(backbone.body, backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers)
-    extend_key_values(backbone, body, ids, new_mask, torch.cat([past_mask, new_mask], 1), past_key_values)
-    last = (new_mask.sum(1) - 1).to(states[0].device)
-    return states[0][torch.arange(len(prompts), device=last.device), last].float()
+    nothing = next(iter(key_values.values()))[:, :, :, :0]  # before a prompt that begins with its instruction
+    past_key_values, mask = _batch_key_values(backbone, [key_values.get(key, nothing) for key in keys])
+    return ReadTexts(past_key_values, mask, following_ids)
 
 
 def _compute_key_values(backbone: CausalBackbone, rows: Sequence[NDArray[np.int32]]) -> list[Tensor]:
     """Compute the keys and values of each row."""
-    ids, mask = pad(rows, backbone.pad_id)
-    past_key_values = extend_key_values(backbone, backbone.body, ids, mask, mask, None)
+    body = backbone.body if backbone.text_model is None else get_body(backbone.text_model)
+    past_key_values = body(**backbone.make_inputs(rows, "right"), use_cache=True).past_key_values
     stacked = torch.stack([torch.stack([layer.keys, layer.values]) for layer in past_key_values.layers])
     return [stacked[:, :, row, :, : len(ids)].clone() for row, ids in enumerate(rows)]
 

@@ -109,11 +109,12 @@ class LateInteractionBackbone(MaskedBackbone):
     """A masked LM trained to read text and question separately."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text_body: nn.Module, mask_length: int = 3
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, text_model: PreTrainedModel, mask_length: int = 3
     ) -> None:
-        """Wrap a prepared BERT masked LM, and the base that reads texts."""
+        """Wrap a BERT masked LM with a gate, and its base, which reads texts."""
         super().__init__(model, tokenizer, mask_length)
-        self.text_body = text_body
+        text_model.set_attn_implementation(ATTENTION)
+        self.text_model, self.text_body = text_model, get_body(text_model)
 
     def _pack(self, prompts: Sequence[PromptTokens]) -> PackedBatch:
         if any(prompt.instruction[0] < prompt.text[1] for prompt in prompts):

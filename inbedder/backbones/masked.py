@@ -99,7 +99,7 @@ class MaskedBackbone:
         if mask_length < 1:
             raise ModelError(f"mask_length must be at least 1 for a masked LM, not {mask_length}.")
         self.model = model.eval()
-        self.precision = get_dtype_name(model)
+        self.compute_dtype = get_dtype_name(model)
         self.body = get_body(model)
         self.tokenizer = tokenizer
         self.mask_length = mask_length

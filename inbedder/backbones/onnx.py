@@ -47,7 +47,7 @@ class OnnxMaskedBackbone(MaskedBackbone):
         super().__init__(model, tokenizer, mask_length)
         if model.device.type != "cpu":
             raise ModelError("ONNX Runtime's int8 needs a CPU. Choose device='cpu', or quantization='int8' (bitsandbytes).")
-        self.precision = "int8"
+        self.compute_dtype = "int8"
         example, _ = self._make_inputs(make_example_prompts(tokenizer, mask_length))
         self.graph = GraphSession(get_int8_graph(self.body, example))
 

@@ -38,7 +38,7 @@ EXAMPLE_TEXTS = ("a b c", "a b c d e f g h " * 6)
 MAX_DIFFERENCE = 1e-3
 """Maximum difference of a vector in a batch, relative to its length, in float32."""
 MAX_ROUGH_DIFFERENCE = 5e-2
-"""The same in any other precision."""
+"""The same in any other dtype."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -122,7 +122,7 @@ def check_reading(backbone: Backbone, name: str) -> None:
     if backbone.answers:
         try:
             answers, first_answers = backbone.answer(prompts, Sampling()), backbone.answer(prompts[:1], Sampling())
-            backbone.reads_padding |= backbone.precision == "float32" and answers[0] != first_answers[0]
+            backbone.reads_padding |= backbone.compute_dtype == "float32" and answers[0] != first_answers[0]
         except Exception as error:
             _describe_failure(error)
             backbone.answers = False
@@ -131,7 +131,7 @@ def check_reading(backbone: Backbone, name: str) -> None:
 def _compare_vectors(backbone: Backbone, pooling: str, prompts: Sequence[PromptTokens], batch: Sequence[PromptTokens]) -> bool:
     """Compare the first prompt's vectors in two batches that begin with it; return whether they differ."""
     first, second = (backbone.embed(rows, pooling, -1, Sampling())[0].float() for rows in (prompts, batch))
-    is_float32 = backbone.precision == "float32"
+    is_float32 = backbone.compute_dtype == "float32"
     if POOLINGS[pooling].reads_answer and not is_float32:  # rounding can change a generated token
         return False
     limit = MAX_DIFFERENCE if is_float32 else MAX_ROUGH_DIFFERENCE

@@ -66,7 +66,7 @@ class Backbone(Protocol):
     """Number of mask tokens after a prompt; 0 except for masked LMs."""
     position_limit: int | None
     """Maximum number of positions, or None."""
-    precision: str
+    compute_dtype: str
     """The dtype, such as "float32", and everything else that changes a vector's last digits."""
     model: Model
     """The language model, or a handle if an engine holds it."""

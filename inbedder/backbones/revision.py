@@ -118,6 +118,7 @@ def hash_settings(backbone: Backbone) -> str:
         json.dumps(config, sort_keys=True, default=str),
         _get_files(backbone).adapter_config,
         *(["one length at a time"] if backbone.reads_padding else []),
+        *(["adapter of the question"] if getattr(backbone, "text_model", None) is not None else []),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 

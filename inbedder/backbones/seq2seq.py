@@ -56,7 +56,7 @@ class Seq2SeqBackbone:
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Wrap a loaded model."""
         self.model = model.eval()
-        self.precision = get_dtype_name(model)
+        self.compute_dtype = get_dtype_name(model)
         self.encoder, self.decoder = model.get_encoder(), model.get_decoder()
         self.tokenizer = tokenizer
         self.pad_id = get_pad_id(tokenizer)

@@ -1,22 +1,27 @@
 """Shared prefixes: the keys and values of a text are computed once for several instructions.
 
 The paper's template puts the text first, so a causal LM's prompts of one text differ only after it. Their token ids determine the
-shared prefix. Late-interaction models share texts without this module.
+shared prefix; if the adapter's base reads the text, the prefix ends where the instruction begins. Late-interaction models share
+texts without this module.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from inbedder.backbones.causal import CausalBackbone
+from inbedder.backbones.kv_cache import KVCache, has_full_cache
 from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.transformer import capture_layer, check_layer
+from inbedder.cache.size_limit import parse_size
+from inbedder.errors import InputError
 from inbedder.options import Sampling
 from inbedder.prompting.batching import TOKEN_BUDGET, pad
 from inbedder.prompting.templates import PromptTemplate
@@ -28,35 +33,48 @@ if TYPE_CHECKING:
 
 def explain_not_shared(backbone: Backbone, pooling: str, template: PromptTemplate) -> str | None:
     """Explain why prompts of one text cannot share its states under a pooling and template; None when they can."""
-    from transformers import DynamicCache
-    from transformers.cache_utils import DynamicLayer
-
     if backbone.reads_padding:
         return "the model reads padding, so that prompts of different lengths cannot share a batch"
     is_late_interaction = isinstance(backbone, LateInteractionBackbone) and pooling == "avg-gen"
     if not backbone.continues_prompt and not is_late_interaction:
         return f"in a {backbone.kind} model the text's states depend on the instruction"
-    if pooling != "1st-gen" and not is_late_interaction:
+    if pooling not in ("1st-gen", "soft-gen") and not is_late_interaction:
         return f"{pooling} needs more than the prompt's last state"
     if not template.text_first:
         return f"the template {template.name!r} puts the instruction first"
-    if isinstance(backbone, CausalBackbone) and any(
-        type(layer) is not DynamicLayer for layer in DynamicCache(config=backbone.model.config).layers
-    ):
+    if isinstance(backbone, CausalBackbone) and not has_full_cache(backbone.model):
         return f"{backbone.model.config.model_type} caches only a window of the text's states"
     return None
 
 
+def make_kv_cache(backbone: Backbone, pooling: str, template: PromptTemplate, size: str | int) -> KVCache:
+    """Make an empty cache of a size in bytes or such as "2G"; refuse a model, pooling or template that cannot share a text."""
+    limit = parse_size(size)
+    reason = explain_not_shared(backbone, pooling, template)
+    if reason or not isinstance(backbone, CausalBackbone):
+        raise InputError(f"text_memory is for causal LMs, 1st-gen and soft-gen: {reason or 'this model has its own cache'}.")
+    if limit is None:
+        raise InputError("text_memory needs a limit, such as 2G.")
+    return KVCache(limit)
+
+
 @torch.inference_mode()
 def embed_shared(
-    backbone: Backbone, prompts: Sequence[Sequence[PromptTokens]], layer: int, token_budget: int = TOKEN_BUDGET
+    backbone: Backbone,
+    prompts: Sequence[Sequence[PromptTokens]],
+    pooling: str,
+    layer: int,
+    sampling: Sampling,
+    token_budget: int = TOKEN_BUDGET,
 ) -> Tensor:
-    """Embed one batch of texts under several instructions with the default pooling.
+    """Embed one batch of texts under several instructions.
 
     Args:
         backbone: A model for which ``explain_not_shared`` gives None.
         prompts: For each text its prompts, one per instruction.
+        pooling: The pooling of that check.
         layer: 0 .. L, or negative from the end.
+        sampling: ``max_new_tokens`` is the number of soft tokens of soft-gen.
         token_budget: Maximum number of tokens whose keys and values are held at once; it limits the instructions per pass.
 
     Returns:
@@ -64,55 +82,47 @@ def embed_shared(
     """
     if not isinstance(backbone, CausalBackbone):  # vLLM's prefix cache, or late interaction, shares the states
         flat = [prompt for text_prompts in prompts for prompt in text_prompts]
-        pooled = backbone.embed(flat, backbone.poolings[0], layer, Sampling())
+        pooled = backbone.embed(flat, pooling, layer, sampling)
         return pooled.view(len(prompts), -1, pooled.shape[1])
-    prefix_lengths = [count_common_ids([prompt.ids for prompt in text_prompts]) for text_prompts in prompts]
-    ids, prefix_mask = pad(
-        [text_prompts[0].ids[:length] for text_prompts, length in zip(prompts, prefix_lengths, strict=True)],
-        backbone.pad_id,
-        "left",
-    )
     count, longest = len(prompts[0]), max(len(prompt.ids) for text_prompts in prompts for prompt in text_prompts)
     group_size = max(1, min(count, token_budget // (len(prompts) * longest)))
+    groups = [[row[start : start + group_size] for row in prompts] for start in range(0, count, group_size)]
+    if backbone.text_model is not None:
+        kv_cache = KVCache(sys.maxsize)
+        flat_groups = [[prompt for row in group for prompt in row] for group in groups]
+        vectors = [backbone.embed(flat, pooling, layer, sampling, (), kv_cache) for flat in flat_groups]
+    else:
+        vectors = _embed_groups(backbone, prompts, groups, pooling, layer, sampling)
+    return torch.cat([rows.view(len(prompts), -1, rows.shape[1]) for rows in vectors], 1)
+
+
+def _embed_groups(
+    backbone: CausalBackbone,
+    prompts: Sequence[Sequence[PromptTokens]],
+    groups: Sequence[Sequence[Sequence[PromptTokens]]],
+    pooling: str,
+    layer: int,
+    sampling: Sampling,
+) -> list[Tensor]:
+    """Embed groups of prompts after the ids that all prompts of a text share."""
+    layer = check_layer(layer, backbone.num_layers)
+    prefix_lengths = [count_common_ids([prompt.ids for prompt in text_prompts]) for text_prompts in prompts]
+    prefixes = [text_prompts[0].ids[:length] for text_prompts, length in zip(prompts, prefix_lengths, strict=True)]
+    _, prefix_mask = pad(prefixes, backbone.pad_id, "left")
     past_key_values = None
     if prefix_mask.any():
-        past_key_values = extend_key_values(backbone, backbone.body, ids, prefix_mask, prefix_mask, None)
-    vector_groups = []
-    for start in range(0, count, group_size):
-        group = [row[start : start + group_size] for row in prompts]
-        suffixes = [prompt.ids[length:] for row, length in zip(group, prefix_lengths, strict=True) for prompt in row]
-        ids, suffix_mask = pad(suffixes, backbone.pad_id)
-        group_count = len(group[0])
-        cache = deepcopy(past_key_values) if start + group_size < count else past_key_values
+        past_key_values = backbone.body(**backbone.make_inputs(prefixes), use_cache=True).past_key_values
+    vectors = []
+    for number, group in enumerate(groups):
+        cache = deepcopy(past_key_values) if number < len(groups) - 1 else past_key_values
         if cache is not None:
-            cache.batch_repeat_interleave(group_count)
-        mask = torch.cat([prefix_mask.repeat_interleave(group_count, 0), suffix_mask], 1)
-        body, states = capture_layer(backbone.body, backbone.body, check_layer(layer, backbone.num_layers), backbone.num_layers)
-        extend_key_values(backbone, body, ids, suffix_mask, mask, cache)
-        last = suffix_mask.sum(1).to(states[0].device) - 1
-        vectors = states[0][torch.arange(len(suffixes), device=last.device), last].float()
-        vector_groups.append(vectors.view(len(prompts), group_count, -1))
-    return torch.cat(vector_groups, 1)
-
-
-def extend_key_values(
-    backbone: CausalBackbone, body: nn.Module, ids: Tensor, new_mask: Tensor, mask: Tensor, past_key_values: Any
-) -> Any:
-    """Compute the keys and values of new positions after those of the past.
-
-    Args:
-        backbone: The model.
-        body: Its body, or a copy of it that captures states.
-        ids: Token ids, shape (batch, new positions).
-        new_mask: Attention mask of the new positions, bool, the same shape.
-        mask: Attention mask of all positions, the past first.
-        past_key_values: Keys and values of the past, or None.
-
-    Returns:
-        Keys and values of all positions.
-    """
-    device = backbone.model.device
-    inputs = {"input_ids": ids.to(device), "attention_mask": mask.long().to(device)}
-    if backbone.takes_positions:
-        inputs["position_ids"] = (mask.cumsum(1) - 1).clamp(min=0)[:, -new_mask.shape[1] :].to(device)
-    return body(**inputs, past_key_values=past_key_values, use_cache=True).past_key_values
+            cache.batch_repeat_interleave(len(group[0]))
+        suffixes = [prompt.ids[length:] for row, length in zip(group, prefix_lengths, strict=True) for prompt in row]
+        inputs = backbone.make_inputs(suffixes, "left", prefix_mask.repeat_interleave(len(group[0]), 0))
+        if pooling == "soft-gen":
+            vectors.append(backbone.pool_soft_tokens(inputs, cache, layer, sampling.max_new_tokens))
+        else:
+            body, states = capture_layer(backbone.body, backbone.body, layer, backbone.num_layers)
+            body(**inputs, past_key_values=cache, use_cache=True)
+            vectors.append(states[0][:, -1].float())
+    return vectors

@@ -9,7 +9,8 @@ the other poolings ("token_embed": the states of prompt and answer, averaged her
 starts on first use and takes 0.4 of the memory; with only one in use, ``gpu_memory_utilization`` can be higher.
 
 The prefix cache is on. The paper's template puts the text first, so further instructions about a text compute only what follows
-it (1st-gen and answers). Engines return only the last layer's states, and no answer head for ``read_vectors``.
+it (1st-gen and answers). Engines take no soft tokens (soft-gen). They return only the last layer's states, and no answer head for
+``read_vectors``.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ def build_vllm_backbone(resolved: ResolvedModel, kind: str, options: ModelOption
     engine_options = read_options(options.backbone or "vllm")
     if kind != "causal":
         raise ModelError(f"{resolved.base} is a {kind} LM; inbedder uses vLLM for causal LMs only. Leave out backbone.")
+    if resolved.settings.question_adapter:
+        raise ModelError(f"{resolved.adapter} is an adapter of the question, which vLLM cannot apply. Leave out backbone.")
     if options.device not in (None, "cpu", "cuda"):
         raise ModelError(f"vLLM uses all visible devices, so it cannot use {options.device!r}. Set CUDA_VISIBLE_DEVICES instead.")
     if options.quantization == "int8":
@@ -116,10 +119,10 @@ class VllmBackbone:
     """A decoder-only language model in vLLM's engines."""
 
     kind: str = "causal"
-    display_name = "A causal LM"
+    display_name = "A causal LM in vLLM"
     continues_prompt = True
     without_template = False
-    poolings: tuple[str, ...] = list_poolings("causal")
+    poolings: tuple[str, ...] = tuple(pooling for pooling in list_poolings("causal") if pooling != "soft-gen")
     reads_padding = False
     mask_length = 0
 
@@ -157,7 +160,7 @@ class VllmBackbone:
         self.num_layers: int = settings.num_hidden_layers
         self.position_limit: int | None = options.get("max_model_len", getattr(settings, "max_position_embeddings", None))
         dtype = str(model.dtype).removeprefix("torch.")
-        self.precision = " ".join(
+        self.compute_dtype = " ".join(
             [f"{dtype} in vLLM {_find_version()}", *([json.dumps(options, sort_keys=True, default=str)] if options else [])]
         )
         self.arguments: dict[str, Any] = {

@@ -82,8 +82,8 @@ class LoadedModel:
     """Weights missing from the checkpoint and therefore random: a language-model head, or a pooler."""
     files: WeightFiles
     """The weight files as they were when the model was loaded."""
-    text_body: nn.Module | None = None
-    """The base without its head as it was before the adapter, if texts are read by it (``late_interaction``)."""
+    text_reader: LoadedModel | None = None
+    """The adapter's base, if it reads the text without the adapter (``Settings.question_adapter``)."""
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -202,7 +202,7 @@ def load_weights(
     options: ModelOptions,
     *,
     headless: bool = False,
-    prepare: Callable[[Any, ResolvedModel], nn.Module | None] | None = None,
+    prepare: Callable[[Any, ResolvedModel], None] | None = None,
 ) -> LoadedModel:
     """Load the weights of a resolved model, merging an adapter unless its base is quantized.
 
@@ -212,7 +212,7 @@ def load_weights(
         model_class: The class that loads it with ``from_pretrained``.
         options: Device, dtype and quantization.
         headless: Whether the checkpoint may contain weights of a head that the model does not have.
-        prepare: Changes the model before an adapter is merged; returns the body that reads texts, if another one does.
+        prepare: Changes the model before an adapter is merged.
 
     Returns:
         The loaded model.
@@ -236,16 +236,14 @@ def load_weights(
             f"{resolved.base} lacks weights of its {'encoder' if headless else 'body'} ({', '.join(gaps[:3])}; {len(gaps)} in "
             "all), so its vectors would be random. Download it again, or correct its config.json."
         )
-    text_body = None if prepare is None else prepare(model, resolved)
+    if prepare is not None:
+        prepare(model, resolved)
     if adapter is not None:
         model = with_adapter(model, adapter, merge=options.quantization is None)
-    if options.quantization is None:
-        model = model.to(resolve_device(options.device))
-        text_body = text_body and text_body.to(model.device)
+    model = model.to(resolve_device(options.device)) if options.quantization is None else model
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
-    return LoadedModel(
-        model.eval(), resolved.tokenizer, kind, resolved.settings, adapter, resolved.base, untrained, resolved.files, text_body
-    )
+    names = (kind, resolved.settings, adapter, resolved.base, untrained, resolved.files)
+    return LoadedModel(model.eval(), resolved.tokenizer, *names)
 
 
 def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[Path]]:

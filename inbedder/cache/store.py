@@ -1,7 +1,7 @@
 """The cache of vectors and answers on disk: crash-safe, checked, and shared by processes.
 
 A folder contains one SQLite file (write-ahead log, one transaction per batch), which ``database`` describes. Results are stored
-by *space*, text and instruction. A space is described by everything else that determines a result: model, weights, precision,
+by *space*, text and instruction. A space is described by everything else that determines a result: model, weights, compute dtype,
 layer, pooling, template, lengths, sampling, and the version of this format. If any of these changes, the space is a new one and
 no old result is found. An entry's key is a hash of its text and instruction. A damaged entry is never returned: a warning counts
 it, and it is computed again, as are all results if the file cannot be read or written. Warnings contain no text, no key

@@ -24,7 +24,7 @@ def load_embedder(model: str, **options: Any) -> InBedder:
     from inbedder.embedder import InBedder
 
     embedder = InBedder(model, **options)
-    print_message(f"{model} computes in {embedder.precision} on {embedder.backbone.model.device}.")
+    print_message(f"{model} computes in {embedder.compute_dtype} on {embedder.backbone.model.device}.")
     return embedder
 
 
@@ -58,7 +58,9 @@ def stream_texts(
         yield texts
 
 
-def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int) -> int:
+def embed_stream(
+    embedder: InBedder, texts: TextStream, instruction: str | None, writer: VectorWriter, batch_size: int, precision: str
+) -> int:
     """Embed texts window by window and write the vectors; return their dimension."""
     from tqdm.auto import tqdm
 
@@ -66,6 +68,7 @@ def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None,
     from inbedder.encoding.prompt_runner import MIN_PROGRESS_TEXTS, PROMPTS_PER_WINDOW
     from inbedder.errors import TextCutWarning
 
+    options: dict[str, Any] = {"batch_size": batch_size, "precision": precision, "show_progress_bar": False}
     stream, width, truncated_count = iter(texts), 0, 0
     with tqdm(total=texts.count, desc="Embedding", unit=" texts", disable=texts.count < MIN_PROGRESS_TEXTS or None) as bar:
         while window := list(islice(stream, PROMPTS_PER_WINDOW)):
@@ -74,7 +77,7 @@ def embed_stream(embedder: InBedder, texts: TextStream, instruction: str | None,
                 warn_of_unreadable(strings, embedder)
             with warnings.catch_warnings(record=True) as caught_warnings:
                 warnings.simplefilter("always")
-                vectors = embedder.encode(strings, instruction, batch_size=batch_size, show_progress_bar=False)
+                vectors = embedder.encode(strings, instruction, **options)
             for warning in caught_warnings:
                 if isinstance(warning.message, TextCutWarning):
                     truncated_count += warning.message.count

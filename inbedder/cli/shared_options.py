@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
+from inbedder.errors import InbedderError
+from inbedder.precision import check_precision
 from inbedder.user_paths import expand_path
 
 INPUT, OUTPUT, ANSWERS, SPEED, JOBS = "Input", "Output", "Answers", "Speed", "Jobs with Ray"
@@ -60,6 +62,15 @@ VectorsOutput = Annotated[
     Path,
     typer.Option("-o", "--output", help="A .npy or .parquet file; with --engine ray, a folder."),
 ]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help="Number format of the vectors: float32, int8 or uint8 (a quarter of the size), binary or ubinary (one bit per "
+        "number, packed into bytes).",
+        callback=lambda value: _check_precision(value),
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip unreadable rows instead of stopping.", rich_help_panel=INPUT)]
 IdColumn = Annotated[
@@ -103,6 +114,14 @@ def _parse_delimiter(value: str | None) -> str | None:
     if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
         raise typer.BadParameter("give one character, such as ';', or tab.", param_hint="--delimiter")
     return delimiter
+
+
+def _check_precision(value: str) -> str:
+    """Check the precision of vectors before the model is loaded."""
+    try:
+        return check_precision("precision", value)
+    except InbedderError as error:
+        raise typer.BadParameter(str(error), param_hint="--precision") from error
 
 
 DIRECTION_MARKS = (0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))

@@ -32,6 +32,7 @@ from inbedder.errors import InbedderError, InputError, MissingExtraError, TextCu
 from inbedder.io.files import is_same_file
 from inbedder.models.install import ADAPTERS
 from inbedder.options import Options
+from inbedder.precision import check_precision
 from inbedder.prompting.templates import resolve_instruction
 from inbedder.user_paths import expand_name, expand_path
 
@@ -99,11 +100,12 @@ def embed_job(
     id_column: str | None = None,
     batch_size: int = 32,
     normalize_embeddings: bool = False,
+    precision: str = "float32",
     shard_rows: int | None = None,
     show_progress_bar: bool | None = None,
     **options: Any,
 ) -> JobResult:
-    """Embed a table into a folder of parquet parts with the columns id, text and embedding (float32, d numbers per row).
+    """Embed a table into a folder of parquet parts with the columns id, text and embedding (a list of d numbers).
 
     Args:
         source: A .csv, .tsv, .jsonl, .parquet or .txt file, or a folder of such files.
@@ -115,6 +117,7 @@ def embed_job(
         id_column: A column of distinct whole numbers or texts; None takes the row number, from 1.
         batch_size: Maximum number of texts in one pass of a model.
         normalize_embeddings: Scale vectors to length 1.
+        precision: The precision of the vectors, as in ``InBedder.encode``.
         shard_rows: Maximum number of rows in a part, and thus the work that a kill can cost each worker; None depends on the
             number of rows.
         show_progress_bar: Whether to show Ray's progress bars; None shows them in a terminal.
@@ -146,7 +149,7 @@ def embed_job(
     name, folder = expand_name(model), expand_path(output).absolute()
     name = str(Path(name).absolute()) if name not in ADAPTERS and Path(name).is_dir() else name
     model_description = _describe_options(name, options)
-    encode: dict[str, Any] = {"batch_size": batch_size}
+    encode: dict[str, Any] = {"batch_size": batch_size, "precision": check_precision("precision", precision)}
     encode["instruction"] = None if instruction is None else resolve_instruction(instruction)
     encode["normalize_embeddings"] = normalize_embeddings
     scanned = scan_source(os.fspath(source), text_column, id_column)
@@ -157,6 +160,7 @@ def embed_job(
         "id_column": id_column,
         "instruction": encode["instruction"],
         "normalize_embeddings": normalize_embeddings,
+        "precision": precision,
         **model_description,
     }
     part_rows = shard_rows or max(batch_size, min(MAX_PART_ROWS, -(-scanned.rows // (8 * machines.workers))))

@@ -33,6 +33,7 @@ from inbedder.io.columns import explain_missing_text
 from inbedder.io.files import atomic_write
 from inbedder.io.formats import BadRow
 from inbedder.io.tables import stream_rows
+from inbedder.precision import PRECISIONS
 from inbedder.prompting.tokenization import clean_text
 
 READ_BATCH_ROWS = 1024
@@ -147,6 +148,8 @@ class Embedder:
 
         torch.set_num_threads(min(threads, os.cpu_count() or 1))
         self.options, self.cut_texts = encode, 0
+        dtype = PRECISIONS[encode.get("precision", "float32")]
+        self.vector_type = pyarrow.list_(pyarrow.from_numpy_dtype(dtype))
         self.problem: InbedderError | None = None
         try:
             self.model = InBedder(**model)
@@ -174,7 +177,7 @@ class Embedder:
             "row": table["row"],
             "id": table["id"],
             "text": table["text"],
-            "embedding": pyarrow.array(vectors, pyarrow.list_(pyarrow.float32())),
+            "embedding": pyarrow.array(vectors, self.vector_type),
             "reason": pyarrow.array(reasons, pyarrow.string()),
             "cut_texts": cut_texts,
         }

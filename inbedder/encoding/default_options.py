@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from copy import copy
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+from inbedder.arguments import check_positive_integer
 from inbedder.backbones.hub import Settings
 from inbedder.backbones.protocol import Backbone, check_pooling, needs_decoding
 from inbedder.errors import InputError
 from inbedder.options import NO_SECOND_MODEL, EncodingOptions, Reencoding, Sampling
 from inbedder.prompting.templates import get_template
+
+logger = logging.getLogger(__name__)
 
 
 def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Settings, name: str) -> EncodingOptions:
@@ -29,7 +34,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         InputError: When an option does not apply to the model.
         ModelError: When the model lacks the pooling or layer.
     """
-    pooling, layer = check_pooling(backbone, options.pooling, options.layer)
+    pooling, layer = check_pooling(backbone, options.pooling or settings.pooling, options.layer)
     if options.temperature and not needs_decoding(backbone, pooling):
         raise InputError(f"{pooling!r} of a {backbone.kind} model reads no decoded answer. Leave temperature at 0.")
     if options.mask_length is not None and backbone.kind != "masked":
@@ -38,6 +43,8 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         raise InputError(f"constrained_decoding is for masked LMs, and {name} is a {backbone.kind} model. Leave it out.")
     template = get_template(options.template if options.template is not None else settings.template)
     max_new_tokens = options.max_new_tokens or settings.max_new_tokens or Sampling.max_new_tokens
+    beside = _choose_first(options.beside, settings.beside, NO_SECOND_MODEL)
+    check_truncate_dim(options.truncate_dim, beside, backbone, settings, name)
     return replace(
         options,
         pooling=pooling,
@@ -50,7 +57,7 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
         else None,
         reencoding=(options.reencoding or Reencoding()) if pooling == "re-enc" else None,
         subtract_instruction=_choose_first(options.subtract_instruction, settings.subtract_instruction, False),
-        beside=_choose_first(options.beside, settings.beside, NO_SECOND_MODEL),
+        beside=beside,
         normalize=_choose_first(options.normalize, settings.normalize, False),
     )
 
@@ -58,6 +65,39 @@ def resolve_encoding(options: EncodingOptions, backbone: Backbone, settings: Set
 def _choose_first(*values: Any) -> Any:
     """Return the first value that is not None."""
     return next(value for value in values if value is not None)
+
+
+def check_truncate_dim(truncate_dim: int | None, beside: str | None, backbone: Backbone, settings: Settings, name: str) -> None:
+    """Check a length to which vectors are cut, and warn once of one that the model was not trained for.
+
+    Args:
+        truncate_dim: The requested length; None keeps all numbers.
+        beside: The second model's name.
+        backbone: The model.
+        settings: The settings that training stored with the weights.
+        name: The model's name, for messages.
+
+    Raises:
+        InputError: When the length is below 1, or the vectors are those of two models.
+    """
+    if check_positive_integer("truncate_dim", truncate_dim) is None:
+        return
+    assert truncate_dim is not None
+    if beside != NO_SECOND_MODEL:
+        raise InputError(
+            f"truncate_dim cannot cut the vectors of {name}, which end with those of a second model, {beside}. Leave it out, or "
+            "load the model with beside='none'."
+        )
+    config = getattr(backbone.model, "config", None)
+    trained_dims = settings.matryoshka_dims or getattr(config, "matryoshka_dimensions", None) or ()
+    if trained_dims and truncate_dim not in trained_dims:
+        _warn_of_untrained_dim(name, truncate_dim, ", ".join(str(trained_dim) for trained_dim in trained_dims))
+
+
+@lru_cache(maxsize=256)
+def _warn_of_untrained_dim(name: str, truncate_dim: int, trained_dims: str) -> None:
+    """Warn once per model and length."""
+    logger.warning("%s was trained for vectors of %s numbers, not for truncate_dim=%d.", name, trained_dims, truncate_dim)
 
 
 def _limit_prompt_length(max_length: int, max_new_tokens: int, backbone: Backbone) -> int:
@@ -82,7 +122,7 @@ def with_mask_options(backbone: Backbone, encoding: EncodingOptions) -> Backbone
     return variant
 
 
-def uses_default_reading(encoding: EncodingOptions, backbone: Backbone) -> bool:
+def uses_default_reading(encoding: EncodingOptions, backbone: Backbone, settings: Settings) -> bool:
     """Whether vectors are read as in training: with the default pooling, at the last layer, and without filtered words."""
     is_last = encoding.layer in (-1, backbone.num_layers)
-    return encoding.pooling == backbone.poolings[0] and is_last and not encoding.filter_words
+    return encoding.pooling == (settings.pooling or backbone.poolings[0]) and is_last and not encoding.filter_words

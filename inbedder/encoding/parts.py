@@ -18,9 +18,9 @@ import torch
 
 from inbedder.backbones.families import load_backbone
 from inbedder.backbones.hub import Settings
-from inbedder.backbones.kv_cache import make_kv_cache
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.revision import get_files_revision, get_weights_revision, hash_settings
+from inbedder.backbones.shared_prefix import make_kv_cache
 from inbedder.backbones.transformer import get_dtype_name
 from inbedder.cache.store import Store
 from inbedder.encoding.combiner import Combiner, QuestionVectors
@@ -154,14 +154,14 @@ class Parts:
     def combiner(self) -> Combiner:
         """The combiner, which computes vectors from pooled states."""
         encoding = self.options.encoding
-        combines = uses_default_reading(encoding, self.backbone)
+        combines = uses_default_reading(encoding, self.backbone, self.settings)
         return Combiner(
             self.runner.pool,
             encoding,
             resolve_instruction(self.defaults.any),
             self.second_model if combines else None,
             self.question_vectors,
-            MIN_RELATIVE_SUM if self.backbone.precision.startswith("float32") else MIN_RELATIVE_COARSE_SUM,
+            MIN_RELATIVE_SUM if self.backbone.compute_dtype.startswith("float32") else MIN_RELATIVE_COARSE_SUM,
         )
 
     @property
@@ -185,13 +185,13 @@ class Parts:
         if (
             not isinstance(weights, torch.nn.Module)
             or self.options.model.quantization
-            or self.backbone.precision != get_dtype_name(weights)
+            or self.backbone.compute_dtype != get_dtype_name(weights)
         ):
             raise ModelError(
                 f"{name} cannot be moved after loading. Load it on the device: InBedder({name!r}, device={str(device)!r})."
             )
         try:
-            for part in (weights, *(getattr(self.backbone, name, None) for name in ("output_layers", "text_body"))):
+            for part in (weights, *(getattr(self.backbone, name, None) for name in ("output_layers", "text_model"))):
                 if isinstance(part, torch.nn.Module):
                     part.to(device)
         except (RuntimeError, AssertionError) as error:
@@ -213,7 +213,7 @@ def describe_model(options: Options, settings: Settings, backbone: Backbone, sec
         quantization=model.quantization,
         weights=get_weights_revision(backbone),
         files=hash_settings(backbone),
-        precision=backbone.precision,
+        compute_dtype=backbone.compute_dtype,
         encoding=encoding,
         base_encoder=None if settings.base_encoder is None else get_files_revision(settings.base_encoder),
         reencoder=None if encoding.reencoding is None else find_reencoder_revision(encoding.reencoding.encoder),

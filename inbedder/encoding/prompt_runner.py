@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from inbedder.arguments import check_integer
 from inbedder.backbones.causal import CausalBackbone
-from inbedder.backbones.kv_cache import KVCache, embed_with_kv_cache
+from inbedder.backbones.kv_cache import KVCache
 from inbedder.backbones.protocol import Backbone
 from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
 from inbedder.cache.store import CacheSpace, Pair, Store
@@ -209,7 +209,7 @@ class PromptRunner:
             encoding: How a text becomes a vector, with every default filled in.
             store: The cache on disk, or None.
             make_spec: Returns the spec of the vectors; called only with a cache on disk.
-            kv_cache: The key-value cache of texts, for 1st-gen of a causal LM.
+            kv_cache: The key-value cache of texts, for 1st-gen and soft-gen of a causal LM.
         """
         self.backbone, self.tokenizer, self.encoding = backbone, tokenizer, encoding
         self.store, self._make_spec, self.kv_cache = store, make_spec, kv_cache
@@ -263,15 +263,17 @@ class PromptRunner:
 
     def _embed(self, batch: Sequence[Sequence[PromptTokens]], filter_ids: Sequence[int]) -> Any:
         prompts, encoding = [prompt for (prompt,) in batch], self.encoding
-        if self.kv_cache is not None and not filter_ids:
+        arguments = (prompts, str(encoding.pooling), encoding.layer, encoding.sampling, filter_ids)
+        if self.kv_cache is not None:
             assert isinstance(self.backbone, CausalBackbone)
-            states = embed_with_kv_cache(self.backbone, prompts, encoding.layer, self.kv_cache)
+            states = self.backbone.embed(*arguments, self.kv_cache)
         else:
-            states = self.backbone.embed(prompts, str(encoding.pooling), encoding.layer, encoding.sampling, filter_ids)
+            states = self.backbone.embed(*arguments)
         return states.cpu().numpy()[:, None]
 
     def _embed_shared(self, batch: Sequence[Sequence[PromptTokens]]) -> Any:
-        return embed_shared(self.backbone, batch, self.encoding.layer).cpu().numpy()
+        encoding = self.encoding
+        return embed_shared(self.backbone, batch, str(encoding.pooling), encoding.layer, encoding.sampling).cpu().numpy()
 
     def answer(
         self, texts: Sequence[str], instructions: Sequence[str], sampling: Sampling, run_options: RunOptions

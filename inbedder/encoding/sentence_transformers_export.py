@@ -9,7 +9,7 @@ Built-in modules of sentence-transformers, which do not need inbedder, express
 
 They cut long texts at the same end, but sometimes a token earlier or later, and they treat special tokens written in a text as
 special. All other models (late interaction, decoded or re-encoded answers, other layers, filtered words,
-``subtract_instruction``, a base encoder, a second model, other templates of embedding models) use
+``subtract_instruction``, ``truncate_dim``, a base encoder, a second model, other templates of embedding models) use
 ``integrations/sentence_transformers.py``: the folder names that module, so that loading it needs inbedder and
 ``trust_remote_code=True``.
 """
@@ -30,7 +30,6 @@ from torch import nn
 
 from inbedder.backbones.file_checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
-from inbedder.backbones.late_interaction import LateInteractionBackbone
 from inbedder.errors import InputError, MissingExtraError, ModelError, format_value
 from inbedder.io.files import atomic_folder
 from inbedder.pooling import POOLINGS
@@ -79,7 +78,7 @@ def export_model(parts: Parts, folder: str | os.PathLike[str]) -> None:
 
     Raises:
         InputError: When the folder is not empty.
-        ModelError: When the weights cannot be written.
+        ModelError: When the weights cannot be written, or are two models'.
         MissingExtraError: When sentence-transformers is not installed.
     """
     target = expand_path(folder)
@@ -124,12 +123,13 @@ def _has_plain_states(parts: Parts) -> bool:
     """Whether a vector is only the last layer's pooled states, which built-in modules compute."""
     encoding = parts.options.encoding
     is_combined = encoding.subtract_instruction or encoding.filter_words or parts.second_model is not None
-    return encoding.layer in (-1, parts.backbone.num_layers) and not is_combined and parts.base is None
+    is_changed = is_combined or encoding.truncate_dim is not None
+    return encoding.layer in (-1, parts.backbone.num_layers) and not is_changed and parts.base is None
 
 
-def _is_late_interaction(parts: Parts) -> bool:
-    """Whether a masked LM reads text and question separately, which no module of sentence-transformers does."""
-    return isinstance(parts.backbone, LateInteractionBackbone)
+def _has_text_model(parts: Parts) -> bool:
+    """Whether the base of an adapter reads the text, which no module of sentence-transformers does."""
+    return getattr(parts.backbone, "text_model", None) is not None
 
 
 def _is_prefix(parts: Parts) -> bool:
@@ -151,7 +151,7 @@ def _make_chat_tokenizer(parts: Parts) -> PreTrainedTokenizerBase | None:
         str(parts.options.encoding.pooling) != pooling
         or not _has_plain_states(parts)
         or parts.tokenizer.truncation_side != "right"
-        or _is_late_interaction(parts)
+        or _has_text_model(parts)
     ):
         return None
     tokenizer = deepcopy(parts.backbone.tokenizer)
@@ -241,7 +241,7 @@ def _write_built_in_modules(parts: Parts, folder: Path) -> list[tuple[str, str, 
 def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write weights, tokenizer and settings that ``InBedder(folder)`` loads."""
     weights: Any = parts.backbone.model
-    if _is_late_interaction(parts):  # two models share the base, so the adapter is written; the base is loaded by its name
+    if _has_text_model(parts):  # two models share the base, so the adapter is written; the base is loaded by its name
         for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
             shutil.copy(Path(str(parts.backbone.adapter)) / name, folder)
     else:
@@ -251,12 +251,14 @@ def _write_model(parts: Parts, tokenizer: PreTrainedTokenizerBase, folder: Path)
     settings = {
         "template": parts.template.pattern if parts.template.name == "custom" else parts.template.name,
         "backbone": "embedding" if parts.backbone.kind == "embedding" else None,
-        "base": parts.settings.base if _is_late_interaction(parts) else None,
+        "base": parts.settings.base if _has_text_model(parts) else None,
         "mask_length": parts.backbone.mask_length or None,
-        "late_interaction": _is_late_interaction(parts) or None,
+        "late_interaction": parts.settings.late_interaction,
+        "question_adapter": parts.settings.question_adapter,
         "max_new_tokens": parts.options.encoding.max_new_tokens,
         "normalize": parts.options.encoding.normalize or None,
         "base_encoder": parts.settings.base_encoder,
+        "matryoshka_dims": parts.settings.matryoshka_dims,
     }
     _write_json(folder / SETTINGS_FILE, {name: value for name, value in settings.items() if value is not None})
 

@@ -10,19 +10,17 @@ import torch
 from inbedder.encoding.protocols import Encoder
 from inbedder.errors import InputError, format_names, format_value
 
+ENCODE_KWARGS = ("batch_size", "normalize_embeddings", "truncate_dim", "precision", "show_progress_bar", "filter_words")
+"""Keywords of ``encode`` itself."""
 SUPPORTED_KWARGS = ("sentences", "inputs", "prompt", "prompt_name", "convert_to_tensor", "convert_to_numpy", "device")
 DEFAULT_KWARGS = {
     "output_value": "sentence_embedding",
-    "precision": "float32",
-    "truncate_dim": None,
     "pool": None,
     "chunk_size": None,
 }
 """Keywords that are accepted with the value that ``encode`` uses anyway."""
 ALTERNATIVES = {
     "output_value": "There is one vector per text.",
-    "precision": "Vectors are float32. Quantize them afterwards with sentence_transformers.quantize_embeddings.",
-    "truncate_dim": "Truncate the vectors: vectors[:, :truncate_dim].",
     "pool": "For several processes use inbedder.distributed.",
     "chunk_size": "For several processes use inbedder.distributed.",
     "task": "Pass an instruction.",
@@ -104,7 +102,7 @@ def _check_kwargs(kwargs: Mapping[str, Any]) -> None:
         if name in ALTERNATIVES:
             raise InputError(f"encode has no {name}={format_value(value)}. {ALTERNATIVES[name]}")
         if name not in SUPPORTED_KWARGS:
-            names = format_names(("batch_size", "normalize_embeddings", "show_progress_bar", "filter_words", *SUPPORTED_KWARGS))
+            names = format_names((*ENCODE_KWARGS, *SUPPORTED_KWARGS))
             raise InputError(f"encode has no keyword {format_value(name)}. It takes texts, instruction and: {names}.")
         if name == "device" and isinstance(value, (list, tuple)):
             raise InputError("encode uses one device. For several use inbedder.distributed.")

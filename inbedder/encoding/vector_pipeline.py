@@ -1,4 +1,7 @@
-"""From prompts to vectors: pooled states are combined, sampled answers are re-encoded, and the answer head reads words."""
+"""From prompts to vectors: pooled states are combined, sampled answers are re-encoded, and the answer head reads words.
+
+Both kinds of vectors are then truncated, normalised and quantized (``VectorFormat``).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,38 @@ import torch
 
 from inbedder.backbones.protocol import check_answers
 from inbedder.backbones.transformer import select_distinct_words
+from inbedder.encoding.default_options import check_truncate_dim
 from inbedder.encoding.prompt_runner import RunOptions
 from inbedder.encoding.reencode import ReencodedVectors, check_encoder, reencode
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.precision import check_precision
+from inbedder.vectors import VectorFormat, Vectors
 
 if TYPE_CHECKING:
     from inbedder.encoding.parts import Parts
+
+
+def choose_format(parts: Parts, normalize_embeddings: bool, truncate_dim: int | None, precision: str) -> VectorFormat:
+    """Choose the format of vectors from the arguments of ``encode`` and the model's options.
+
+    Args:
+        parts: The model.
+        normalize_embeddings: Whether the caller wants vectors of length 1; the model may always return them.
+        truncate_dim: The caller's length of vectors; None takes the model's.
+        precision: The precision of the vectors.
+
+    Returns:
+        The format, checked.
+
+    Raises:
+        InputError: When the model's vectors cannot be truncated, or an argument is out of range.
+    """
+    encoding = parts.options.encoding
+    if truncate_dim is None:
+        truncate_dim = encoding.truncate_dim
+    else:
+        check_truncate_dim(truncate_dim, encoding.beside, parts.backbone, parts.settings, parts.options.model.model)
+    normalize = normalize_embeddings or bool(encoding.normalize)
+    return VectorFormat(truncate_dim, normalize, check_precision("precision", precision))
 
 
 def embed_states(
@@ -24,7 +53,7 @@ def embed_states(
     questions: Sequence[tuple[str, ...]],
     filter_words: Sequence[str],
     run_options: RunOptions,
-    normalize: bool,
+    vector_format: VectorFormat,
 ) -> Vectors:
     """Embed texts by their pooled states.
 
@@ -34,14 +63,14 @@ def embed_states(
         questions: n tuples of m questions.
         filter_words: Words whose hidden states are left out.
         run_options: Batch size and progress bar.
-        normalize: Whether to scale the vectors to length 1.
+        vector_format: Length, normalisation and precision of the vectors.
 
     Returns:
-        float32, shape (m, n, d).
+        Shape (m, n, d), in the dtype of the precision.
     """
     pooled = parts.runner.pool(texts, questions, filter_words, run_options)
-    vectors = parts.combiner.combine(pooled, texts, questions, filter_words, run_options)
-    return normalize_vectors(vectors) if normalize else vectors
+    vectors: Vectors = vector_format.apply(parts.combiner.combine(pooled, texts, questions, filter_words, run_options))
+    return vectors
 
 
 def embed_answers(
@@ -50,7 +79,7 @@ def embed_answers(
     instructions: Sequence[str],
     filter_words: Sequence[str],
     run_options: RunOptions,
-    normalize: bool,
+    vector_format: VectorFormat,
 ) -> ReencodedVectors:
     """Embed texts by the mean vectors of their sampled answers.
 
@@ -60,10 +89,10 @@ def embed_answers(
         instructions: n instructions.
         filter_words: Must be empty.
         run_options: Batch size and progress bar.
-        normalize: Whether to scale the vectors to length 1.
+        vector_format: Length, normalisation and precision of the vectors.
 
     Returns:
-        float32, shape (n, d).
+        Shape (n, d), in the dtype of the precision.
     """
     encoding, device = parts.options.encoding, str(parts.backbone.model.device)
     assert encoding.reencoding is not None
@@ -72,9 +101,8 @@ def embed_answers(
     check_answers(parts.backbone, parts.options.model.model)
     answers = parts.runner.answer(texts, instructions, sampling, run_options)
     vectors = reencode(answers, encoding.reencoding.encoder, store=parts.store, device=device)
-    if normalize:
-        vectors[...] = normalize_vectors(vectors)
-    return vectors
+    reencoded: ReencodedVectors = vectors.with_values(vector_format.apply(vectors))
+    return reencoded
 
 
 def decode_words(parts: Parts, vectors: Vectors, top: int, get_dimension: Callable[[], int]) -> list[list[str]]:
@@ -87,11 +115,12 @@ def decode_words(parts: Parts, vectors: Vectors, top: int, get_dimension: Callab
         get_dimension: Returns the length of the model's vectors.
 
     Returns:
-        The likeliest words of each vector; empty lists if the head does not read such vectors.
+        The likeliest words of each vector; empty lists if the head does not read such vectors, as truncated ones.
     """
     encoding, backbone = parts.options.encoding, parts.backbone
     is_last = encoding.layer in (-1, backbone.num_layers)
-    if not is_last or encoding.pooling in ("avg-ppt", "re-enc") or not backbone.answers:
+    is_whole = is_last and encoding.truncate_dim is None
+    if not is_whole or encoding.pooling in ("avg-ppt", "re-enc") or not backbone.answers:
         return [[] for _ in vectors]
     if (second_model := parts.combiner.second_model) is not None:  # the head reads only this model's states
         if vectors.shape[1] != get_dimension():  # no head reads general-purpose vectors

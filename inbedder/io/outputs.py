@@ -127,26 +127,32 @@ class VectorWriter:
         self.file = path.open("wb")
         self.table: Any = None
 
-    def add(self, rows: Sequence[int], texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
+    def add(self, rows: Sequence[int], texts: Sequence[str], vectors: NDArray[Any]) -> None:
         """Write the next vectors.
 
         Args:
             rows: n row numbers.
             texts: n texts.
-            vectors: float32, shape (n, d); re-encoded vectors have ``answers``, which a .parquet file stores too.
+            vectors: float32, int8 or uint8, shape (n, d); re-encoded vectors have ``answers``, which a .parquet file stores too.
         """
+        dtype = vectors.dtype if vectors.dtype in (np.int8, np.uint8) else np.dtype("<f4")
+        values = np.ascontiguousarray(vectors, dtype=dtype)
         if self.path.suffix.lower() == ".npy":
             if not self.file.tell():
-                header = {"descr": "<f4", "fortran_order": False, "shape": (self.count, vectors.shape[1])}
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(dtype),
+                    "fortran_order": False,
+                    "shape": (self.count, vectors.shape[1]),
+                }
                 np.lib.format.write_array_header_1_0(self.file, header)
-            self.file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
+            self.file.write(values.data)
             return
         pyarrow, parquet = import_parquet()
         columns = {
             "row": pyarrow.array(rows, pyarrow.int64()),
             "text": [clean_text(text) for text in texts],
-            "embedding": pyarrow.FixedSizeListArray.from_arrays(np.asarray(vectors).ravel(), vectors.shape[1]).cast(
-                pyarrow.list_(pyarrow.float32())
+            "embedding": pyarrow.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1]).cast(
+                pyarrow.list_(pyarrow.from_numpy_dtype(dtype))
             ),
         }
         answers = getattr(vectors, "answers", None)

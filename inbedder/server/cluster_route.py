@@ -66,8 +66,9 @@ def _group_cached_vectors(model: ServedModel, fields: ClustersRequest, ids: list
     """Group cached vectors, and name the groups with the model's answer head, because no texts are stored."""
     if not all(re.fullmatch("[0-9a-f]{32}", key) for key in ids):
         raise RefusalError(422, "An id has 32 hexadecimal digits. Use the ids that /v1/embeddings returned.", field="ids")
-    if model.embedder.options.encoding.subtract_instruction:
-        message = "Ids stand for vectors before subtract_instruction. Send texts, or serve the model without this option."
+    encoding = model.embedder.options.encoding
+    if combined := [name for name in ("subtract_instruction", "truncate_dim") if getattr(encoding, name)]:
+        message = f"Ids stand for vectors before {' and '.join(combined)}. Send texts, or serve the model without these options."
         raise RefusalError(422, message, field="ids")
     keys = [bytes.fromhex(key) for key in ids]
     embedders = [embedder for embedder in (model.embedder, model.base_encoder) if embedder is not None]

@@ -24,7 +24,7 @@ from inbedder.server.batch_queue import TICKET, BatchQueue, QueueClosedError, Qu
 from inbedder.server.http_errors import CLIENT_CLOSED_REQUEST, RefusalError
 from inbedder.server.prometheus import Metrics
 from inbedder.server.settings import Settings
-from inbedder.vectors import Vectors, normalize_vectors
+from inbedder.vectors import Vectors
 
 Instruction = str | Sequence[str] | None
 TEXTS_PER_CHECK = 128
@@ -200,7 +200,13 @@ class ServedModel:
             raise RefusalError(422, "There is no instruction of that name. Write the question itself.") from None
 
     def embed_texts(
-        self, texts: Sequence[str], instruction: Instruction, *, truncate: str | None = None, normalized: bool = True
+        self,
+        texts: Sequence[str],
+        instruction: Instruction,
+        *,
+        truncate: str | None = None,
+        normalized: bool = True,
+        dimensions: int | None = None,
     ) -> tuple[Vectors, int]:
         """Embed the texts of a request.
 
@@ -209,46 +215,37 @@ class ServedModel:
             instruction: One instruction for all texts, one per text, or None.
             truncate: "NONE" refuses texts that are too long; otherwise they are cut.
             normalized: Scale vectors to length 1.
+            dimensions: Length of the vectors; None for the model's.
 
         Returns:
             float32, shape (n, d), and the number of tokens.
 
         Raises:
-            RefusalError: When the request exceeds a limit.
+            RefusalError: When the request exceeds a limit, or the vectors cannot have that length.
         """
+        truncate_dim = self._check_dimensions(dimensions, instruction)
         encoder, tokens = self.prepare_prompts(texts, instruction, truncate)
         ticket = TICKET.get()
         before = 0 if ticket is None else ticket.submitted_prompts
-        options: dict[str, Any] = {"normalize_embeddings": normalized, "show_progress_bar": False}
+        options: dict[str, Any] = {"normalize_embeddings": normalized, "truncate_dim": truncate_dim, "show_progress_bar": False}
         vectors = encoder.encode(texts, instruction, batch_size=self.settings.batch_size, **options)
         if ticket is not None and encoder.store is not None:
             distinct_prompts = len(set(zip(texts, self.check(texts, instruction), strict=True)))
             self.metrics.hits.labels(self.name).inc(max(0, distinct_prompts - (ticket.submitted_prompts - before)))
         return vectors, tokens
 
-    def shorten_vectors(self, vectors: Vectors, dimensions: int | None, *, normalized: bool = True) -> Vectors:
-        """Shorten vectors to the requested length.
-
-        Args:
-            vectors: Shape (n, d).
-            dimensions: d, or a length that the model was trained for (``matryoshka_dimensions`` of its config); None for d.
-            normalized: Scale shortened vectors to norm 1.
-
-        Returns:
-            Shape (n, dimensions).
-
-        Raises:
-            RefusalError: When the model was not trained for that length.
-        """
-        full = vectors.shape[1]
-        if dimensions in (None, full):
-            return vectors
-        trained = getattr(self.embedder.backbone.model.config, "matryoshka_dimensions", None) or []
-        if dimensions not in trained:
-            lengths = ", ".join(str(length) for length in sorted({*trained, full}))
-            raise RefusalError(400, f"This model has no vectors of that length. Choose one of: {lengths}.", field="dimensions")
-        shortened_vectors: Vectors = vectors[:, :dimensions]
-        return normalize_vectors(shortened_vectors) if normalized else shortened_vectors
+    def _check_dimensions(self, dimensions: int | None, instruction: Instruction) -> int | None:
+        """Check a requested length of vectors, and return it for ``encode``: None for whole vectors."""
+        encoder = self.select_encoder(instruction)
+        if dimensions in (None, encoder.dimension):
+            return None
+        if dimensions > encoder.dimension:
+            message = f"This model's vectors have {encoder.dimension} dimensions. Ask for at most that."
+            raise RefusalError(400, message, field="dimensions")
+        if encoder.second_model is not None:
+            message = f"This model's vectors are those of two models and cannot be cut. Ask for {encoder.dimension} dimensions."
+            raise RefusalError(400, message, field="dimensions")
+        return dimensions
 
 
 def _call_safely(ticket: Ticket, function: Callable[..., Any], *args: Any) -> Any:

@@ -109,8 +109,8 @@ def _encode_json(value: Any) -> str:
 
 def _embed_openai(model: ServedModel, fields: EmbeddingsRequest) -> bytes:
     texts, instruction = _list_texts(model, fields.input), _choose_instruction(model, fields)
-    vectors, tokens = model.embed_texts(texts, instruction, truncate=fields.truncate, normalized=fields.normalized)
-    vectors = model.shorten_vectors(vectors, fields.dimensions, normalized=fields.normalized)
+    options: dict[str, Any] = {"truncate": fields.truncate, "normalized": fields.normalized, "dimensions": fields.dimensions}
+    vectors, tokens = model.embed_texts(texts, instruction, **options)
     columns: dict[str, list[Any]] = {"embedding": _format_vectors(vectors, fields.encoding_format or "float")}
     if model.embedder.store is not None:
         columns["id"] = [hash_entry(*pair).hex() for pair in zip(texts, model.check(texts, instruction), strict=True)]
@@ -167,8 +167,8 @@ def _embed_cohere(model: ServedModel, fields: CohereRequest) -> bytes:
     instruction: Instruction = fields.instruction
     if instruction is None and fields.input_type in sides:
         instruction = _get_side_instruction(model, sides[fields.input_type])
-    vectors, tokens = model.embed_texts(fields.texts, instruction, truncate=fields.truncate)
-    vectors = model.shorten_vectors(vectors, fields.output_dimension)
+    options: dict[str, Any] = {"truncate": fields.truncate, "dimensions": fields.output_dimension}
+    vectors, tokens = model.embed_texts(fields.texts, instruction, **options)
     by_type = {encoding: _format_vectors(vectors, encoding) for encoding in fields.embedding_types or ["float"]}
     meta = {"api_version": {"version": "2"}, "billed_units": {"input_tokens": tokens}}
     return to_json({"id": str(uuid.uuid4()), "embeddings": by_type, "meta": meta})

@@ -34,7 +34,7 @@ class EmbeddingsRequest(BaseModel):
     prompt: Instruction = Field(default=None, description="Another name for instruction.")
     prompt_name: str | None = Field(default=None, description="A named instruction such as @topic, or query or document.")
     encoding_format: Literal["float", "base64"] | None = Field(default=None, description="base64 contains little-endian float32.")
-    dimensions: int | None = Field(default=None, ge=1, description="Length of the vectors, if the model was trained for it.")
+    dimensions: int | None = Field(default=None, ge=1, description="Length to which the vectors are cut.")
     truncate: Truncate | None = Field(default=None, description="Cut texts that are too long (END), or refuse them (NONE).")
     normalized: bool = Field(default=True, description="Scale vectors to length 1.")
     user: str | None = Field(default=None, description="Ignored.")

@@ -139,7 +139,7 @@ def main() -> None:
     results: dict[str, Any] = {
         "command": " ".join(["python scripts/bench/benchmark_search.py", *sys.argv[1:]]),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, {torch.backends.cpu.get_cpu_capability()}",
-        "model": f"mini in {model.precision}, {torch.get_num_threads()} threads",
+        "model": f"mini in {model.compute_dtype}, {torch.get_num_threads()} threads",
         "sizes": [],
     }
     with tempfile.TemporaryDirectory() as place:

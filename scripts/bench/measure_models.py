@@ -43,7 +43,7 @@ def load_encoder(name: str) -> tuple[Callable[[list[str], str], Any], str]:
     """
     if name not in BASELINES:
         model = InBedder(name)
-        return model.encode, str(model.precision)
+        return model.encode, str(model.compute_dtype)
     from sentence_transformers import SentenceTransformer
 
     dtype = BASELINES[name]

@@ -191,7 +191,7 @@ def test_poolings_of_answers_are_refused(make_sentence_model, pooling):
 
 
 def test_its_dtype_can_be_chosen(make_sentence_model):
-    assert InBedder(make_sentence_model(), dtype="bfloat16").precision == "bfloat16"
+    assert InBedder(make_sentence_model(), dtype="bfloat16").compute_dtype == "bfloat16"
 
 
 def test_it_does_not_answer(make_sentence_model):

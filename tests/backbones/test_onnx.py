@@ -50,11 +50,11 @@ def test_the_graph_is_made_once_and_kept_vectors_tell_precisions_apart(int8, mak
 
     monkeypatch.setattr(onnx, "_export", None)
     second = InBedder(make_model("bert"), backbone="onnx", cache=tmp_path)
-    assert second.precision == "int8"
+    assert second.compute_dtype == "int8"
     second.encode(["a"], "What?")
     exact = InBedder(make_model("bert"), cache=tmp_path)
     exact.encode(["a"], "What?")
-    assert [space["precision"] for space in exact.store.info()] == ["int8", "float32"]
+    assert [space["compute_dtype"] for space in exact.store.info()] == ["int8", "float32"]
 
 
 def test_int8_says_what_it_is_for(make_model, monkeypatch):

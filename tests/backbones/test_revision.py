@@ -95,5 +95,5 @@ def test_dtype_and_transformers_version_do_not_change_the_files_hash(make_model,
     assert InBedder(tmp_path / "m").spec.files == before.files
     assert InBedder(tmp_path / "m", dtype="bfloat16").spec.differences(before) == []
     assert InBedder(tmp_path / "m", dtype="bfloat16").spec.differences(before, exact=True) == [
-        "precision was 'bfloat16' and is 'float32'"
+        "compute_dtype was 'bfloat16' and is 'float32'"
     ]

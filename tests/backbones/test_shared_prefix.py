@@ -3,6 +3,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.backbones.shared_prefix import embed_shared, explain_not_shared
+from inbedder.options import Sampling
 from tests.conftest import INSTRUCTIONS, TEXTS
 
 CAUSAL = ["opt", "gpt2", "llama", "qwen2"]
@@ -22,9 +23,9 @@ def test_shared_passes_equal_separate_ones(make_model, family, layer):
 def test_instructions_go_in_groups_under_the_budget(make_model):
     model = InBedder(make_model("llama"))
     prompts = [model.tokenizer([text] * len(MANY_INSTRUCTIONS), MANY_INSTRUCTIONS) for text in TEXTS[:3]]
-    unlimited = embed_shared(model.backbone, prompts, -1)
+    unlimited = embed_shared(model.backbone, prompts, "1st-gen", -1, Sampling())
     for budget in (1, 500):
-        assert (embed_shared(model.backbone, prompts, -1, budget) - unlimited).abs().max() < 1e-4
+        assert (embed_shared(model.backbone, prompts, "1st-gen", -1, Sampling(), budget) - unlimited).abs().max() < 1e-4
 
 
 def test_a_text_that_is_cut_shares_what_is_left(make_model):

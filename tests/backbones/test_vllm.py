@@ -132,7 +132,7 @@ class TestEngine:
         model.backbone.engines = pair[1].backbone.engines
         model.answer("a", "What?")
         assert len(model.store.info()) == 2
-        assert "in vLLM" in model.precision
+        assert "in vLLM" in model.compute_dtype
 
     def test_an_engine_that_does_not_start_says_what_to_change(self, make_model):
         model = InBedder(make_model("wide-llama"), backbone="vllm: {no_such_option: 1}")
@@ -169,7 +169,7 @@ def test_options_are_passed_on_as_they_are(installed, make_model):
     assert model.backbone.arguments["enable_prefix_caching"] is True
     assert model.backbone.engines == {}
     assert model.tokenizer.max_length == 97
-    assert '"tensor_parallel_size": 2' in model.precision
+    assert '"tensor_parallel_size": 2' in model.compute_dtype
     assert InBedder(make_model("opt"), backbone="vllm", quantization="fp8").backbone.arguments["quantization"] == "fp8"
 
 

@@ -172,6 +172,8 @@ def test_a_model_without_its_tokenizer_is_refused(copy_of, family, files):
         ({"template": 3}, "template in .* must be a string"),
         ({"backbone": 3}, "backbone in"),
         ({"base": 3}, "base in"),
+        ({"matryoshka_dims": 64}, "matryoshka_dims in .* is 64; it must be a list of whole numbers"),
+        ({"matryoshka_dims": [64, 0]}, "matryoshka_dims in"),
         ({"subtract_instruction": "no"}, "subtract_instruction in .* must be true or false"),
     ],
 )

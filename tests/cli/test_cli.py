@@ -55,6 +55,20 @@ def test_help_needs_no_torch():
     assert all(command in result.stdout for command in ("embed", "answer", "cluster", "finetune"))
 
 
+def test_embed_writes_short_vectors_in_few_bits(folder, monkeypatch, make_model, capsys):
+    options = ["-i", "What?", "--model", make_model("bert"), "--truncate-dim", "20"]
+    texts = ["I love cats", "The box was crushed and late", "How do I top up my account?", "I love dogs"]
+    model = InBedder(make_model("bert"), truncate_dim=20)
+    for precision in ("int8", "ubinary"):
+        assert run(monkeypatch, "embed", "reviews.csv", *options, "--precision", precision, "-o", "v.npy") == 0
+        np.testing.assert_array_equal(np.load("v.npy"), model.encode(texts, "What?", precision=precision))
+    assert run(monkeypatch, "embed", "reviews.csv", *options, "--precision", "int8", "--guided", "50", "-o", "v.npy") == 0
+    np.testing.assert_array_equal(np.load("v.npy"), model.encode(texts, "What?", precision="int8"))
+    assert run(monkeypatch, "embed", "reviews.csv", *options, "--precision", "int4") == 2
+    assert run(monkeypatch, "embed", "reviews.csv", *options[:-1], "33") == 1
+    assert "truncate_dim=33, but the vectors have 32 numbers" in capsys.readouterr().err
+
+
 def test_embed_writes_the_vectors_of_the_library(folder, monkeypatch, make_model, capsys):
     model = make_model("bert")
     assert run(monkeypatch, "embed", "reviews.csv", "-i", "What?", "-o", "v.npy", "--model", model) == 0

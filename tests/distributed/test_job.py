@@ -152,6 +152,18 @@ class TestWithRayInstalled:
         embedded = [row for row in rows if row["reason"] is None]
         assert_close([row["embedding"] for row in embedded], encode([row["text"] for row in embedded], QUESTION))
 
+    @pytest.mark.parametrize(("precision", "dtype"), [("int8", "int8"), ("ubinary", "uint8")])
+    def test_a_worker_keeps_the_precision(self, make_model, tmp_path, precision, dtype):
+        import pyarrow
+
+        from inbedder.distributed.pipeline import Embedder
+
+        worker = Embedder(tmp_path, {"model": make_model("bert")}, {"instruction": QUESTION, "precision": precision}, 1)
+        rows = {"row": [1, 2], "id": [1, 2], "text": ["I love cats", None], "reason": [None, "it is empty"]}
+        column = worker(pyarrow.table(rows))["embedding"]
+        assert str(column.type) == f"list<item: {dtype}>"
+        assert column.to_pylist() == [worker.model.encode("I love cats", QUESTION, precision=precision).tolist(), None]
+
 
 @pytest.mark.slow
 class TestWithRay:

@@ -56,8 +56,8 @@ def test_vectors_are_tensors_on_request(model):
     ("kwargs", "message"),
     [
         ({"output_value": "token_embeddings"}, "encode has no output_value='token_embeddings'. There is one vector per text."),
-        ({"precision": "binary"}, "encode has no precision='binary'."),
-        ({"truncate_dim": 8}, r"Truncate the vectors: vectors\[:, :truncate_dim\]."),
+        ({"precision": "int4"}, "Unknown precision 'int4'."),
+        ({"truncate_dim": 0}, "truncate_dim must be a whole number of at least 1, not 0"),
         ({"pool": {}}, "For several processes use inbedder.distributed."),
         ({"task": "query"}, "encode has no task='query'. Pass an instruction."),
         ({"nonsense": 1}, "encode has no keyword 'nonsense'. It takes texts, instruction and: 'batch_size'"),

@@ -1,17 +1,16 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from inbedder.errors import RecipeError
-from inbedder.package_data import find_data_folder
 from inbedder_finetune.answering.answering_recipe import parse_recipe
-from inbedder_finetune.recipe import find_recipe, read_questions, read_settings
+from inbedder_finetune.questions import read_questions
+from inbedder_finetune.recipe import find_recipe, read_settings
 from inbedder_finetune.registry import read_method
 
 RECIPES = sorted((Path(__file__).parents[2] / "finetune" / "recipes").glob("*.yaml"))
 SMALL = {"model": "m", "data": {"sources": ["a.jsonl"]}}
-LATE = {"late_interaction": True, "template": "compact", "lora": {}}
+LATE_INTERACTION = {"late_interaction": True, "template": "compact", "lora": {}}
 GROUPS = {"facts": [{"path": "a.jsonl", "cap": 10}, {"path": "b.jsonl", "cap": 4}], "form": ["form.jsonl"]}
 
 
@@ -27,12 +26,15 @@ def test_settings_are_changed_by_key(tmp_path):
     assert (recipe.training.seed, recipe.lora.r, recipe.data.folder, recipe.mask_length) == (3, 8, "x", "answer")
 
 
+QUESTION = {"tokens": "question"}
+SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({**SMALL, **LATE, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
-        ({**SMALL, **LATE, "template": "alpaca"}, "late_interaction needs a template"),
-        ({**SMALL, "late_interaction": True, "template": "compact"}, "late_interaction trains adapters"),
+        ({**SMALL, **LATE_INTERACTION, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
+        ({**SMALL, **LATE_INTERACTION, "template": "alpaca"}, "late_interaction needs a template"),
         ({**SMALL, "training": {"average": 0.9, "fsdp": True}}, "fsdp shards them"),
         ({"model": "m", "data": {"groups": ["a"]}}, "data.groups must be a table of named lists"),
         ({"model": "m", "data": {"groups": {"facts": "a"}}}, "data.groups must be a table of named lists"),
@@ -52,7 +54,7 @@ def test_settings_are_changed_by_key(tmp_path):
         ({**SMALL, "training": {"resume": "perhaps"}}, "training.resume must be a valid boolean, .*not 'perhaps'"),
         ({"model": "m", "data": {"sources": [{"path": "a", "hub": "b"}]}}, "needs either a path or a hub id"),
         ({**SMALL, "objective": {"reencode_loss": "l2"}}, "objective.reencode_loss is 'l2'; choose one of: info_nce or cosine"),
-        ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen or avg-gen"),
+        ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen, avg-gen or soft-gen"),
         ({**SMALL, "objective": {"token_weight": 0}}, "No objective has a weight"),
         ({**SMALL, "quantization": "nf4"}, "Quantized weights cannot be trained: add a lora"),
         ({**SMALL, "quantization": "nf3", "lora": {}}, "quantization is 'nf3'"),
@@ -73,6 +75,22 @@ def test_settings_are_changed_by_key(tmp_path):
         ({**SMALL, "objective": {"reencode_weight": float("inf")}}, "objective.reencode_weight must be a finite number, not inf"),
         ({**SMALL, "training": {"seed": -1}}, "training.seed must be greater than or equal to 0, not -1"),
         ({**SMALL, "training": {"seed": 2**32}}, "training.seed must be less than 4294967296, not 4294967296"),
+        ({**SMALL, "lora": {"tokens": "text"}}, "lora.tokens is 'text'; choose one of: all or question"),
+        ({**SMALL, "lora": QUESTION, "template": "alpaca"}, "lora.tokens=question needs a template with {input} before"),
+        ({**SMALL, "lora": {**QUESTION, "bias": "all"}}, "whose biases lora.bias would train: set it to none"),
+        (
+            {**SMALL, "lora": QUESTION, "training": {"share_texts": True}},
+            "lora.tokens=question .*share_texts to false",
+        ),
+        (
+            {**SMALL, "lora": QUESTION, "training": {"gradient_checkpointing": True}},
+            "training.gradient_checkpointing to false",
+        ),
+        (
+            {**SMALL, "objective": SOFT, "training": {"share_texts": True}},
+            "soft-gen reads .*share_texts to false",
+        ),
+        ({**SMALL, "objective": {"pooling": "soft-gen"}}, "pooling=soft-gen trains a vector: set objective.reencode_weight"),
         ({**SMALL, "mask_length": 0}, "mask_length must be at least 1, or answer; not 0"),
         ({**SMALL, "mask_length": "three"}, "mask_length must be at least 1, or answer; not 'three'"),
     ],
@@ -139,21 +157,13 @@ def test_groups_of_sources_are_scaled_by_their_shares():
     assert paths_and_caps(facts=0, form=0) == {"own.jsonl": None}
 
 
-def test_shipped_questions_have_distinct_names_and_wordings():
-    questions = read_questions()
-    folder = find_data_folder("inbedder_finetune", "questions")
-    assert len(questions["questions"]) == sum(len(yaml.safe_load(path.read_text())) for path in folder.glob("*.yaml"))
-    for name, wordings in questions["questions"].items():
-        assert len({wording.lower() for wording in wordings}) == len(wordings), name
-
-
 def test_a_source_may_name_shipped_questions_and_a_recipe_may_replace_them():
     source = {"path": "a", "instructions": "emotion", "answers": "emotion"}
     (shipped,) = parse_recipe({"model": "m", "data": {"sources": [source]}}).data.sources
-    assert list(shipped.instructions) == read_questions()["questions"]["emotion"]
-    assert shipped.answers == read_questions()["answers"]["emotion"]
-    (own,) = parse_recipe({"model": "m", "questions": {"emotion": ["Why?"]}, "data": {"sources": [source]}}).data.sources
-    assert own.instructions == ("Why?",)
+    assert list(shipped.instructions) == read_questions()["emotion"].ask
+    assert shipped.answers == read_questions()["emotion"].answers
+    (replaced,) = parse_recipe({"model": "m", "questions": {"emotion": ["Why?"]}, "data": {"sources": [source]}}).data.sources
+    assert replaced.instructions == ("Why?",)
 
 
 def test_an_unknown_target_is_refused():

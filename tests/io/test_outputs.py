@@ -8,6 +8,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from inbedder.errors import InputError
@@ -147,6 +148,18 @@ def test_vectors_written_in_batches_are_one_table(tmp_path, name):
     assert [row["row"] for row in rows] == list(range(1, 8))
     assert [row["text"] for row in rows][:5] == [*"abcde"]
     np.testing.assert_array_equal(np.array([row["embedding"] for row in rows], np.float32), vectors)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_the_dtype_of_vectors_is_kept(tmp_path, dtype):
+    vectors = np.array([[1, 2, 3], [4, 5, 127]], dtype=dtype)
+    for name in ("v.npy", "v.parquet"):
+        with open_vector_writer(tmp_path / name, 2) as writer:
+            writer.add([1, 2], ["a", "b"], vectors)
+    array = np.load(tmp_path / "v.npy")
+    column = pyarrow.parquet.read_table(tmp_path / "v.parquet")["embedding"]
+    assert (array.dtype, str(column.type)) == (dtype, f"list<element: {dtype}>")
+    assert array.tolist() == column.to_pylist() == vectors.tolist()
 
 
 @pytest.mark.parametrize("name", ["t.npy", "t.parquet"])

@@ -62,6 +62,14 @@ def test_cached_vectors_are_grouped_by_their_ids_without_texts(make_client, make
     assert client.post("/v1/clusters", json={"ids": [*ids, "0" * 32]}).status_code == 422
 
 
+@pytest.mark.parametrize("option", [{"subtract_instruction": True}, {"truncate_dim": 8}])
+def test_ids_are_refused_if_the_cached_vectors_are_not_those_of_the_model(make_client, make_model, tmp_path, option):
+    client = make_client({"changed": InBedder(make_model("bert"), cache=tmp_path, **option)})
+    refused = client.post("/v1/clusters", json={"ids": ["0" * 32, "1" * 32]})
+    assert refused.status_code == 422
+    assert f"Ids stand for vectors before {next(iter(option))}" in refused.json()["error"]["message"]
+
+
 def test_without_a_cache_vectors_have_no_ids(client):
     (row,) = client.post("/v1/embeddings", json={"input": "a"}).json()["data"]
     assert set(row) == {"object", "index", "embedding"}

@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-import transformers
 
 from inbedder import InBedder
 from inbedder.server import routes
@@ -65,23 +64,34 @@ def test_token_ids_are_decoded_to_texts(client, tiny):
     np.testing.assert_allclose(read_vectors(client.post("/v1/embeddings", json={"input": ids[0]})), expected[:1], atol=1e-5)
 
 
-def test_dimensions_are_full_or_one_that_the_model_was_trained_for(client, make_client, make_model, tmp_path):
-    full = read_vectors(embed(client))
-    np.testing.assert_allclose(read_vectors(embed(client, dimensions=32)), full, atol=1e-6)
-    assert embed(client, dimensions=16).status_code == embed(client, dimensions=33).status_code == 400
-    folder = make_model("headless-bert")
-    model, tokenizer = (kind.from_pretrained(folder) for kind in (transformers.AutoModel, transformers.AutoTokenizer))
-    model.config.matryoshka_dimensions = [8]
-    model.save_pretrained(tmp_path / "nested")
-    tokenizer.save_pretrained(tmp_path / "nested")
-    nested = make_client({"nested": InBedder(tmp_path / "nested", backbone="embedding")})
-    long, short = read_vectors(embed(nested)), read_vectors(embed(nested, dimensions=8))
-    np.testing.assert_allclose(short, normalize_vectors(long[:, :8]), atol=1e-5)
-    unscaled = embed(nested, dimensions=8, normalized=False)
-    np.testing.assert_allclose(read_vectors(unscaled), read_vectors(embed(nested, normalized=False))[:, :8], atol=1e-5)
-    refused = embed(nested, dimensions=9)
+def test_dimensions_cut_the_vectors(client, tiny):
+    full = read_vectors(embed(client, instruction=QUESTION))
+    np.testing.assert_allclose(read_vectors(embed(client, instruction=QUESTION, dimensions=32)), full, atol=1e-6)
+    short = read_vectors(embed(client, instruction=QUESTION, dimensions=8))
+    np.testing.assert_allclose(short, normalize_vectors(full[:, :8]), atol=1e-5)
+    unscaled = read_vectors(embed(client, instruction=QUESTION, dimensions=8, normalized=False))
+    np.testing.assert_allclose(unscaled, tiny.encode(TEXTS, QUESTION)[:, :8], atol=1e-4)
+    cohere = {"texts": TEXTS, "input_type": "clustering", "instruction": QUESTION, "output_dimension": 8}
+    body = client.post("/v2/embed", json=cohere).json()
+    np.testing.assert_allclose(body["embeddings"]["float"], short, atol=1e-5)
+    refused = embed(client, dimensions=33)
     assert refused.status_code == 400
-    assert "8, 32" in refused.json()["error"]["message"]
+    assert "This model's vectors have 32 dimensions" in refused.json()["error"]["message"]
+
+
+def test_dimensions_of_a_model_with_a_second_one_are_all_or_refused(make_client, make_model):
+    pair = make_client({"pair": InBedder(make_model("bert"), beside=make_model("roberta"))})
+    assert embed(pair, instruction=QUESTION, dimensions=64).status_code == 200
+    refused = embed(pair, instruction=QUESTION, dimensions=8)
+    assert refused.status_code == 400
+    assert "cannot be cut" in refused.json()["error"]["message"]
+
+
+def test_a_served_model_with_short_vectors_has_no_longer_ones(make_client, make_model):
+    short = make_client({"short": InBedder(make_model("bert"), truncate_dim=16)})
+    assert read_vectors(embed(short)).shape == read_vectors(embed(short, dimensions=16)).shape == (3, 16)
+    assert read_vectors(embed(short, dimensions=8)).shape == (3, 8)
+    assert embed(short, dimensions=32).status_code == 400
 
 
 def test_texts_that_are_too_long_are_cut_or_refused(client):

@@ -10,6 +10,7 @@ from inbedder.errors import RecipeError
 from inbedder.prompting.stopwords import StopwordList
 from inbedder.prompting.templates import get_template
 from inbedder_finetune.answering.objectives import ObjectiveSettings, make_objectives
+from inbedder_finetune.answering.objectives.base import VectorObjective
 from inbedder_finetune.recipe import (
     SHARED_TABLES,
     DropoutRate,
@@ -91,6 +92,15 @@ class AnsweringSchedule(Schedule):
 
 
 @dataclass(frozen=True)
+class AnsweringLora(Lora):
+    """Low-rank adapters (peft)."""
+
+    tokens: Literal["all", "question"] = "all"
+    """Tokens that the adapters apply to. "question", for causal LMs and templates with the text first: the base reads the text,
+    so that its keys and values serve every adapter; the question's and the answer's tokens read them with the adapters on."""
+
+
+@dataclass(frozen=True)
 class AnsweringRecipe(Section):
     """Recipe of a run that trains a language model to answer."""
 
@@ -100,7 +110,7 @@ class AnsweringRecipe(Section):
     """Training data."""
     training: AnsweringSchedule = field(default_factory=AnsweringSchedule)
     """Training settings."""
-    lora: Lora | None = None
+    lora: AnsweringLora | None = None
     """Adapters; None trains all weights."""
     quantization: Literal["int8", "nf4"] | None = None
     """Quantization of the frozen weights under the adapters (QLoRA): "int8" or "nf4"."""
@@ -120,6 +130,11 @@ class AnsweringRecipe(Section):
     tokens begin with a space (GPT-2, Llama 3, SmolLM). Encoder-decoders do not use it."""
     max_answer_tokens: PositiveInt = 40
     """Maximum answer length in tokens; a fixed number of masks also limits it."""
+
+    @property
+    def has_question_adapter(self) -> bool:
+        """Whether the adapters apply to the question's and the answer's tokens only."""
+        return self.lora is not None and self.lora.tokens == "question"
 
 
 def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
@@ -147,9 +162,14 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         raise RecipeError(f"mask_length must be at least 1, or answer; not {recipe.mask_length!r}.")
     if recipe.late_interaction:
         _check_late_interaction(recipe)
+    _check_text_states(recipe)
     objectives = make_objectives(recipe.objective)
     if not any(objective.is_active for objective in objectives):
         raise RecipeError("No objective has a weight: set objective.token_weight or objective.reencode_weight above 0.")
+    if recipe.objective.pooling == "soft-gen" and not any(
+        term.is_active for term in objectives if isinstance(term, VectorObjective)
+    ):
+        raise RecipeError("objective.pooling=soft-gen trains a vector: set objective.reencode_weight or objective.teacher.")
     for objective in objectives:
         objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:
@@ -171,3 +191,21 @@ def _check_late_interaction(recipe: AnsweringRecipe) -> None:
         raise RecipeError("late_interaction trains adapters, since the base reads the texts: add a lora section.")
     if not get_template(recipe.template).text_first:
         raise RecipeError("late_interaction needs a template with {input} before {instruction}.")
+
+
+def _check_text_states(recipe: AnsweringRecipe) -> None:
+    """Refuse settings with which soft tokens or adapters of the question cannot read a prompt's keys and values."""
+    if recipe.has_question_adapter:
+        setting = "lora.tokens=question"
+    elif recipe.objective.pooling == "soft-gen":
+        setting = "objective.pooling=soft-gen"
+    else:
+        return
+    for name in ("share_texts", "gradient_checkpointing"):
+        if getattr(recipe.training, name):
+            reason = "packs share a row" if name == "share_texts" else "recomputed layers keep none"
+            raise RecipeError(f"{setting} reads the keys and values of each prompt, and {reason}: set training.{name} to false.")
+    if recipe.has_question_adapter and not get_template(recipe.template).text_first:
+        raise RecipeError("lora.tokens=question needs a template with {input} before {instruction}.")
+    if recipe.lora is not None and recipe.has_question_adapter and recipe.lora.bias != "none":
+        raise RecipeError("lora.tokens=question leaves the text to the base, whose biases lora.bias would train: set it to none.")

@@ -22,8 +22,9 @@ from transformers import TrainingArguments
 from inbedder_finetune.answering.batch_order import GroupedSampler
 from inbedder_finetune.answering.examples import IGNORE_INDEX, Collator, Example
 from inbedder_finetune.answering.forward_pass import ForwardOutput, pool_states
-from inbedder_finetune.answering.objectives import QUESTION, compute_vector_loss
+from inbedder_finetune.answering.objectives import QUESTION
 from inbedder_finetune.answering.plan import Plan
+from inbedder_finetune.answering.refinement_loss import compute_refinement_loss
 from inbedder_finetune.answering.trainable_families import TrainingFamily
 from inbedder_finetune.answering.training_data import TrainingData
 from inbedder_finetune.checked_trainer import CheckedTrainer
@@ -131,7 +132,7 @@ class AnsweringTrainer(CheckedTrainer):
                     vectors = pool_states(output, self.pooling)
                     loss = self._compute_token_loss(output) / tokens
                     if not gradients:
-                        loss = loss + compute_vector_loss(self.vector_objectives, vectors, micro_batch)
+                        loss = loss + compute_refinement_loss(self.vector_objectives, vectors, micro_batch)
                     total += loss.detach()
                     if gradients:
                         loss = loss + (vectors * gradients[number]).sum()
@@ -155,7 +156,7 @@ class AnsweringTrainer(CheckedTrainer):
         targets = {
             name: torch.cat([micro_batch[name] for micro_batch in micro_batches]) for name in names if name in micro_batches[0]
         }
-        loss = compute_vector_loss(self.vector_objectives, step_vectors, targets)
+        loss = compute_refinement_loss(self.vector_objectives, step_vectors, targets)
         (gradient,) = torch.autograd.grad(loss, step_vectors)
         return loss.detach(), list(gradient.split([len(vector) for vector in vectors])), states
 
@@ -175,7 +176,7 @@ class AnsweringTrainer(CheckedTrainer):
                 output = self._forward(model, micro_batch)
                 loss = self._compute_token_loss(output) / max(len(output.labels), 1)
                 vectors = pool_states(output, self.pooling)
-                losses.append(loss + compute_vector_loss(self.vector_objectives, vectors, micro_batch))
+                losses.append(loss + compute_refinement_loss(self.vector_objectives, vectors, micro_batch))
         return torch.stack(losses).mean(), None, None
 
 

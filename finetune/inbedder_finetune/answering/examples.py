@@ -102,7 +102,8 @@ def make_causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row]
         answer_format: Template and lengths.
 
     Returns:
-        One example per row. Its labels are its ids, with ``IGNORE_INDEX`` for the prompt.
+        One example per row. Its labels are its ids, with ``IGNORE_INDEX`` for the prompt; "split" is the index where the
+        instruction begins.
     """
     examples = []
     for pair in _tokenize_pairs(
@@ -111,7 +112,8 @@ def make_causal_examples(tokenizer: PreTrainedTokenizerBase, rows: Sequence[Row]
         answer = _truncate_answer(pair.answer_ids, pair.word_numbers, answer_format.max_answer_tokens)
         answer_ids = np.asarray([*answer, tokenizer.eos_token_id], dtype=np.int32)
         labels = np.concatenate([np.full(len(pair.prompt_ids), IGNORE_INDEX, dtype=np.int32), answer_ids])
-        examples.append({"input_ids": np.concatenate([pair.prompt_ids, answer_ids]), "labels": labels, "is_cut": pair.is_cut})
+        ids = np.concatenate([pair.prompt_ids, answer_ids])
+        examples.append({"input_ids": ids, "labels": labels, "is_cut": pair.is_cut, "split": pair.instruction_start})
     return examples
 
 
@@ -158,7 +160,7 @@ class Collator:
 
         Returns:
             input_ids, attention_mask and labels; is_mask for tokenizers with a mask token; split (where instructions begin) for
-            masked LMs; NAME_index, shape (batch,), and NAME, float32, shape (batch, d), for each kind of targets.
+            masked and causal LMs; NAME_index, shape (batch,), and NAME, float32, shape (batch, d), for each kind of targets.
         """
         batch = self.pad_examples(examples)
         if self.mask_id is not None:

@@ -37,6 +37,8 @@ class ForwardOutput:
     """Index of each label's example, shape (labels,); the labels of an example are neighbours, in order."""
     vectors: Tensor | None = None
     """The vectors, float32, shape (batch, d), of a model that pools its own; None pools the states."""
+    soft_states: Tensor | None = None
+    """The last layer's states of soft tokens, shape (batch, K, d); None without soft tokens."""
 
 
 @contextmanager
@@ -198,13 +200,17 @@ def pool_states(output: ForwardOutput, pooling: str | None) -> Tensor:
 
     Args:
         output: Output of a forward pass.
-        pooling: "1st-gen" takes the first state of an example, any other value their mean.
+        pooling: "1st-gen" takes the first state of an example, "soft-gen" those of its soft tokens, any other value their mean.
 
     Returns:
-        float32, shape (batch, d).
+        float32, shape (batch, d); for "soft-gen" the vectors after 1 .. K soft tokens, shape (batch, K, d).
     """
     if output.vectors is not None:
         return output.vectors
+    if pooling == "soft-gen":
+        assert output.soft_states is not None
+        soft_states = output.soft_states.float()
+        return soft_states.cumsum(1) / torch.arange(1, soft_states.shape[1] + 1, device=soft_states.device).unsqueeze(1)
     states, counts = output.states.float(), output.owner.bincount()
     if pooling == "1st-gen":
         return states[counts.cumsum(0) - counts]

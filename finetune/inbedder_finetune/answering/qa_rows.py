@@ -30,6 +30,8 @@ from inbedder_finetune.synthetic.compose import WRITTEN_FOLDER
 logger = logging.getLogger(__name__)
 
 KEYWORD_ENCODER = "all-MiniLM-L6-v2"
+ReadFile = Callable[[Path, int, bool], Sequence[tuple[int, Any]]]
+"""A function that reads a file's records, given ``questions_per_text`` and ``long_texts``."""
 PUNCTUATION = set(".,;:!?\"'`()[]{}-–—…") | {"``", "''", "--", "..."}
 
 
@@ -65,27 +67,26 @@ def get_source_name(source: Source) -> str:
     return source.hub or source.path
 
 
-def _read_records(source: Source, folder: Path) -> Any:
+def _read_file(path: Path, questions_per_text: int, long_texts: bool) -> list[tuple[int, Any]]:
+    return list(read_records(path, questions_per_text, long_texts=long_texts))
+
+
+def _read_records(source: Source, folder: Path, read_file: ReadFile) -> Any:
     if source.hub:
         return read_hub_records(source)
     shipped_path = WRITTEN_FOLDER / source.path
     path = shipped_path if shipped_path.exists() and not (folder / source.path).exists() else folder / source.path
-    return _read_file(path, source.questions_per_text, source.long_texts)
+    return read_file(path, source.questions_per_text, source.long_texts)
 
 
-@cache
-def _read_file(path: Path, questions_per_text: int, long_texts: bool) -> tuple[tuple[int, Any], ...]:
-    """Read the records of a file once for all sources that take rows of it (``load_rows`` empties this cache)."""
-    return tuple(read_records(path, questions_per_text, long_texts=long_texts))
-
-
-def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False) -> list[Row]:
+def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = False, read_file: ReadFile = _read_file) -> list[Row]:
     """Read the rows of a source that pass its filters.
 
     Args:
         source: File or hub id, columns and filters.
         folder: Folder of the files.
         skip_bad: Whether to skip rows that lack a column or cannot be parsed.
+        read_file: Reads a file; a cached function reads it once for several sources.
 
     Returns:
         The rows, with unstripped answers.
@@ -94,7 +95,7 @@ def read_rows(source: Source, folder: Path | str = ".", *, skip_bad: bool = Fals
         RecipeError: When a row is bad; the message names the file and the row.
     """
     name, rows, num_bad = get_source_name(source), [], 0
-    for number, record in filter_records(_read_records(source, Path(folder)), name, source.keep, source.drop_flags):
+    for number, record in filter_records(_read_records(source, Path(folder), read_file), name, source.keep, source.drop_flags):
         try:
             if not isinstance(record, Mapping):
                 raise TypeError(record if isinstance(record, str) else "not an object")
@@ -156,17 +157,17 @@ def find_right_choice(choices: Any, answer: Any) -> str:
     return texts[int(answer)]
 
 
-def _read_source(source: Source, data: AnsweringData, rng: random.Random, seed: int) -> list[Row]:
+def _read_source(source: Source, data: AnsweringData, rng: random.Random, seed: int, read_file: ReadFile) -> list[Row]:
     """Read, filter and sample the rows of a source, with unstripped answers."""
     limit = source.max_characters or data.max_characters
     rows = [
         row
-        for row in read_rows(source, data.folder, skip_bad=data.skip_bad)
+        for row in read_rows(source, data.folder, skip_bad=data.skip_bad, read_file=read_file)
         if source.min_characters <= len(row.text) <= (limit or len(row.text))
     ]
     if data.same_texts and not source.path.endswith(".yaml"):
         rows.sort(key=lambda row: _rank_text(row.text, seed))
-    add_distractor = _make_distractor_adder([row.text for row in rows], source, data, rng, seed)
+    add_distractor = _make_distractor_adder([row.text for row in rows], source, data, rng, seed, read_file)
     rows = _sample_rows(rows, source, rng, in_order=data.same_texts)
     if source.keywords:
         keywords = cache_salient_words([row.text for row in rows], source.keywords, KEYWORD_ENCODER, data.cache)
@@ -211,13 +212,14 @@ def _sample_rows(rows: list[Row], source: Source, rng: random.Random, *, in_orde
 
 
 def _make_distractor_adder(
-    texts: Sequence[str], source: Source, data: AnsweringData, rng: random.Random, seed: int
+    texts: Sequence[str], source: Source, data: AnsweringData, rng: random.Random, seed: int, read_file: ReadFile
 ) -> Callable[[str], str]:
     """Make the function that puts a distractor before or after a text; without distractors it returns the text."""
     if not source.distractors:
         return lambda text: text
     limit = source.max_characters or data.max_characters
-    distractors = [row.text for row in read_rows(Source(source.distractors), data.folder, skip_bad=data.skip_bad)]
+    distractor_rows = read_rows(Source(source.distractors), data.folder, skip_bad=data.skip_bad, read_file=read_file)
+    distractors = [row.text for row in distractor_rows]
     distractors = [text for text in distractors if not limit or len(text) <= limit]
     if not distractors:
         limited = f" of at most {limit} characters" if limit else ""
@@ -252,15 +254,15 @@ def load_rows(data: AnsweringData, seed: int = 0) -> list[Row]:
     seed = seed if data.seed is None else data.seed
     rngs = [random.Random(f"{seed} {number} {get_source_name(source)}") for number, source in enumerate(data.sources)]
     rows = []
+    read_file = cache(_read_file)  # many sources take rows of one file
     for source, rng in zip(data.sources, rngs, strict=True):
-        source_rows = _read_source(source, data, rng, seed)
+        source_rows = _read_source(source, data, rng, seed, read_file)
         if not source_rows:
             raise RecipeError(
                 f"No row of {get_source_name(source)} is left. Check answers, keep_instructions, keep, drop_flags, weight and "
                 "lengths."
             )
         rows += source_rows
-    _read_file.cache_clear()
     if data.strip_stopwords:
         rows = [replace(row, answer=strip_stopwords(row.answer, data.stopwords)) for row in rows]
     return rows

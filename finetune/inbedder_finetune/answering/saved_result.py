@@ -35,6 +35,7 @@ def save_result(
     (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
     if recipe.lora:
         _set_base_name(output, recipe.model)
+    is_soft = recipe.objective.pooling == "soft-gen"
     settings = {
         "base": recipe.model if recipe.lora else None,
         "template": recipe.template,
@@ -42,6 +43,9 @@ def save_result(
         "late_interaction": recipe.late_interaction or None,
         "base_encoder": recipe.model if recipe.late_interaction else None,  # its vectors are part of the model's
         "normalize": recipe.late_interaction or None,
+        "question_adapter": recipe.has_question_adapter or None,
+        "pooling": "soft-gen" if is_soft else None,
+        "max_new_tokens": recipe.objective.soft_tokens if is_soft else None,
         "recipe": asdict(recipe),
     }
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}

@@ -19,7 +19,8 @@ from inbedder_finetune.answering.memory import choose_micro_batch, measure_memor
 from inbedder_finetune.answering.plan import resolve_plan
 from inbedder_finetune.answering.qa_rows import hold_out, load_rows
 from inbedder_finetune.answering.saved_result import save_result
-from inbedder_finetune.answering.trainable_model import choose_family, load_trainable, prepare_model
+from inbedder_finetune.answering.trainable_families import choose_family
+from inbedder_finetune.answering.trainable_model import load_trainable, prepare_model
 from inbedder_finetune.answering.training_data import make_training_data
 from inbedder_finetune.preflight import MEMORY_HINT, check_disk_space
 from inbedder_finetune.sources import resolve_revision

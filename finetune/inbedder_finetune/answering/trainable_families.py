@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from inbedder.backbones.late_interaction import add_gate, copy_body
+from inbedder.backbones.question_adapter import can_read_texts_apart
+from inbedder.backbones.weights import LoadedModel
+from inbedder.errors import RecipeError
+from inbedder.pooling import list_poolings
+from inbedder_finetune.answering.answering_recipe import AnsweringRecipe
+from inbedder_finetune.answering.causal_pass import CausalPass
 from inbedder_finetune.answering.examples import (
     AnswerFormat,
     Example,
@@ -15,7 +23,13 @@ from inbedder_finetune.answering.examples import (
     make_masked_examples,
     make_seq2seq_examples,
 )
-from inbedder_finetune.answering.forward_pass import ForwardOutput, forward_causal, forward_masked, forward_seq2seq
+from inbedder_finetune.answering.forward_pass import (
+    ForwardOutput,
+    forward_causal,
+    forward_late_interaction,
+    forward_masked,
+    forward_seq2seq,
+)
 from inbedder_finetune.answering.training_row import Row
 
 if TYPE_CHECKING:
@@ -43,6 +57,36 @@ FAMILIES = {
     "masked": TrainingFamily(make_masked_examples, forward_masked, needs_end=False),
     "seq2seq": TrainingFamily(make_seq2seq_examples, forward_seq2seq, needs_end=True),
 }
+
+
+def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamily:
+    """Choose the training functions of a model, with the forward pass that a recipe needs.
+
+    Args:
+        loaded: The model.
+        recipe: Its pooling and adapters.
+
+    Returns:
+        The family.
+
+    Raises:
+        RecipeError: When the family lacks the pooling, or the model cannot read a text without its adapters.
+    """
+    family, pooling = FAMILIES[loaded.kind], recipe.objective.pooling
+    if pooling not in (None, *list_poolings(loaded.kind)):
+        raise RecipeError(f"{recipe.model} is a {loaded.kind} LM, without the pooling {pooling!r}. Change objective.pooling.")
+    if recipe.has_question_adapter and not (loaded.kind == "causal" and can_read_texts_apart(loaded.model)):
+        raise RecipeError(
+            f"{recipe.model} ({loaded.model.config.model_type}) cannot read a text without its adapters; causal LMs with a whole "
+            "key-value cache can. Set lora.tokens to all."
+        )
+    if recipe.late_interaction:
+        add_gate(loaded.model)
+        return replace(family, forward=partial(forward_late_interaction, text_body=copy_body(loaded.model)))
+    soft_tokens = recipe.objective.soft_tokens if pooling == "soft-gen" else 0
+    if not (soft_tokens or recipe.has_question_adapter):
+        return family
+    return replace(family, forward=CausalPass(soft_tokens, recipe.has_question_adapter))
 
 
 def make_examples(

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from inbedder.backbones.families import load_model
-from inbedder.backbones.late_interaction import GATE, add_gate, copy_body
+from inbedder.backbones.late_interaction import GATE
 from inbedder.backbones.transformer import find_position_limit
 from inbedder.backbones.weights import LoadedModel
 from inbedder.errors import RecipeError
 from inbedder.options import ModelOptions
 from inbedder_finetune.answering.answering_recipe import AnsweringRecipe, AnsweringSchedule
-from inbedder_finetune.answering.forward_pass import forward_late_interaction
-from inbedder_finetune.answering.trainable_families import FAMILIES, TrainingFamily
+from inbedder_finetune.answering.trainable_families import FAMILIES
 from inbedder_finetune.preflight import check_reporting, uses_bf16
 from inbedder_finetune.recipe import Lora
 from inbedder_finetune.training_run import add_adapters, make_lora_config
@@ -109,15 +107,6 @@ def prepare_model(model: PreTrainedModel, recipe: AnsweringRecipe) -> Any:
     if recipe.late_interaction:
         lora = replace(lora, modules_to_save=(*lora.modules_to_save, GATE))
     return _add_lora(model, lora, schedule, quantized=recipe.quantization is not None)
-
-
-def choose_family(loaded: LoadedModel, recipe: AnsweringRecipe) -> TrainingFamily:
-    """Choose how a model is trained, before ``prepare_model`` changes it; with late interaction, a copy of it reads the texts."""
-    family = FAMILIES[loaded.kind]
-    if not recipe.late_interaction:
-        return family
-    add_gate(loaded.model)
-    return replace(family, forward=partial(forward_late_interaction, text_body=copy_body(loaded.model)))
 
 
 def _set_dropout(model: nn.Module, rate: float) -> None:

@@ -10,12 +10,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
-from inbedder.package_data import find_data_folder
+from inbedder_finetune.questions import read_questions
 
 Phrases = Mapping[str, Any]
-QUESTIONS_FOLDER = find_data_folder("inbedder_finetune", "questions")
 FRAMED_SHARE = 0.4
 """Share of the texts that are made of frames."""
 
@@ -51,11 +48,10 @@ def read_wordings(questions: Mapping[str, str | list[str]]) -> dict[str, list[st
     Returns:
         Aspect -> wordings.
     """
-    is_named = any(isinstance(question, str) for question in questions.values())
-    paths = sorted(QUESTIONS_FOLDER.glob("*.yaml")) if is_named else []
-    files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths]
-    wordings = {name: question["ask"] for questions_by_name in files for name, question in questions_by_name.items()}
-    return {aspect: wordings[question] if isinstance(question, str) else question for aspect, question in questions.items()}
+    return {
+        aspect: read_questions()[question].ask if isinstance(question, str) else question
+        for aspect, question in questions.items()
+    }
 
 
 def _start_sentence(text: str) -> str:

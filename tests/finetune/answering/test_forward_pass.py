@@ -81,5 +81,3 @@ def test_late_interaction_has_the_vectors_and_states_of_inference(late_adapter):
     assert output.labels.tolist() == [5, 6, 7, 5, 6, 8, 5, 6, 9, 5, 6, 10]
     assert output.owner.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
     assert torch.allclose(output.logits, model.get_output_embeddings()(model.cls.predictions.transform(output.states)), atol=1e-5)
-    output.logits.sum().backward()
-    assert all(parameter.grad is None for parameter in inference.backbone.text_body.parameters())

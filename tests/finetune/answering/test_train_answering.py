@@ -3,16 +3,22 @@ import json
 import numpy as np
 import pytest
 import torch
+from peft import PeftModel
 from safetensors.torch import load_file
-from transformers import AutoModelForMaskedLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
 from inbedder import InBedder
 from inbedder.errors import ModelError, RecipeError
 from inbedder_finetune import training_run
 from inbedder_finetune.answering.answering_recipe import parse_recipe
 from inbedder_finetune.answering.answering_trainer import AnsweringTrainer
+from inbedder_finetune.answering.examples import Collator
+from inbedder_finetune.answering.forward_pass import pool_states
+from inbedder_finetune.answering.plan import resolve_plan
 from inbedder_finetune.answering.train_answering import finetune
+from inbedder_finetune.answering.trainable_families import choose_family, make_examples
 from inbedder_finetune.answering.trainable_model import load_trainable, prepare_model
+from inbedder_finetune.answering.training_row import Row
 from inbedder_finetune.registry import read_method
 from tests.conftest import GOLDEN
 
@@ -68,6 +74,8 @@ def test_a_short_run_logs_its_loss_at_least_ten_times(make_model, data, tmp_path
         ("roberta", {"training": {"gradient_checkpointing": True, "micro_batch": 2}}),
         ("opt", {"training": {"gradient_checkpointing": True, "group": 4}}),
         ("llama", {"training": {"share_texts": True, "group": 4}, "objective": {"reencode_weight": 1, "pooling": "1st-gen"}}),
+        ("llama", {"objective": {"reencode_weight": 1, "pooling": "soft-gen"}, "training": {"micro_batch": 4}}),
+        ("llama", {"lora": {"r": 8, "alpha": 16, "tokens": "question"}, "training": {"group": 4}}),
         ("opt", {"training": {"share_texts": True}, "answer_prefix": " ", "lora": {"r": 8, "alpha": 16}}),
     ],
 )
@@ -82,6 +90,34 @@ def test_training_lowers_the_loss_and_the_result_loads(make_model, data, tmp_pat
     assert np.abs(model.encode("I love cats", "What animals do they love?") - before).max() > 1e-3
     assert (folder / "inbedder.json").exists()
     assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
+
+
+def test_soft_tokens_and_adapters_of_the_question_are_read_as_trained(make_model, data, tmp_path):
+    objective = {"token_weight": 0, "reencode_weight": 1, "pooling": "soft-gen", "soft_tokens": 2}
+    lora = {"r": 8, "alpha": 16, "tokens": "question"}
+    recipe = make_recipe(make_model("llama"), data, tmp_path / "out", lora=lora, objective=objective)
+    model = InBedder(finetune(recipe))
+    assert (model.pooling, model.options.encoding.max_new_tokens) == ("soft-gen", 2)
+    assert model.backbone.text_model is not None
+    row = Row("I love cats", "What animals do they love?", "cats", "qa")
+    example = make_examples("causal", model.backbone.tokenizer, [row], resolve_plan(recipe).answer_format)
+    adapted = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(make_model("llama")), tmp_path / "out").eval()
+    forward = choose_family(load_trainable(recipe, 1), recipe).forward
+    output = forward(adapted, adapted.get_base_model(), Collator(0, side="left")(example))
+    vector = pool_states(output, "soft-gen")[0, -1].detach().numpy()
+    assert np.abs(model.encode(row.text, row.instruction) - vector).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "message"),
+    [
+        ("bert", {"objective": {"reencode_weight": 1, "pooling": "soft-gen"}}, "is a masked LM, without the pooling 'soft-gen'"),
+        ("t5", {"lora": {"r": 8, "tokens": "question"}}, "cannot read a text without its adapters"),
+    ],
+)
+def test_families_without_soft_tokens_or_text_states_are_refused(make_model, data, tmp_path, family, settings, message):
+    with pytest.raises(RecipeError, match=message):
+        finetune(make_recipe(make_model(family), data, tmp_path / "out", **settings))
 
 
 def test_a_trained_model_gives_the_answers(data, tmp_path):

@@ -7,9 +7,10 @@ The loss of a step is::
 To add an objective, add a file with a dataclass that extends ``TokenObjective`` or ``VectorObjective`` (``base``). Its fields
 join the section ``objective`` of recipes and ``docs/recipes.md``, and it joins the loss of each recipe that gives it a weight.
 
-Vector objectives train v: the mean of the states of the masks (masked LMs), the state that predicts the first token (1st-gen), or
-the mean of the states that predict the answer (avg-gen). With ``question_vector_model`` the vector of the instruction is
-subtracted from v first, so what all answers to a question share is not trained.
+Vector objectives train v: the mean of the states of the masks (masked LMs), the state that predicts the first token (1st-gen),
+the mean of the states that predict the answer (avg-gen), or those of soft tokens (soft-gen, ``refinement_loss``). With
+``question_vector_model`` the vector of the instruction is subtracted from v first, so what all answers to a question share is not
+trained.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from torch import Tensor
 from inbedder.embedder import InBedder
 from inbedder.errors import RecipeError
 from inbedder.vectors import Vectors
-from inbedder_finetune.recipe import PositiveFloat, Section
+from inbedder_finetune.recipe import PositiveFloat, PositiveInt, Section
 from inbedder_finetune.sources import Source
 
 if TYPE_CHECKING:
@@ -56,8 +56,11 @@ class TokenObjective(Objective):
 class VectorSettings(Section):
     """Settings of the trained vector."""
 
-    pooling: Literal["1st-gen", "avg-gen"] | None = None
-    """Pooling of the trained vector: "1st-gen" or "avg-gen"; None takes the family's default."""
+    pooling: Literal["1st-gen", "avg-gen", "soft-gen"] | None = None
+    """Pooling of the trained vector: "1st-gen", "avg-gen", or for causal LMs "soft-gen", whose loss is the mean over the vectors
+    after each soft token; None takes the family's default."""
+    soft_tokens: PositiveInt = 3
+    """Number of soft tokens of soft-gen, and the result's ``max_new_tokens``."""
     temperature: PositiveFloat = 0.05
     """Temperature of InfoNCE and of the teacher's similarities."""
     question_vector_model: str | None = None
