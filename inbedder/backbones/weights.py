@@ -242,8 +242,8 @@ def load_weights(
         model = with_adapter(model, adapter, merge=options.quantization is None)
     model = model.to(resolve_device(options.device)) if options.quantization is None else model
     untrained = tuple(sorted(key for key in missing if key.endswith(".weight")))
-    names = (kind, resolved.settings, adapter, resolved.base, untrained, resolved.files)
-    return LoadedModel(model.eval(), resolved.tokenizer, *names)
+    origin = (resolved.settings, adapter, resolved.base, untrained, resolved.files)
+    return LoadedModel(model.eval(), resolved.tokenizer, kind, *origin)
 
 
 def _choose_source(resolved: ResolvedModel) -> tuple[str, dict[str, Any], list[Path]]:

@@ -83,7 +83,7 @@ def encode_naively(model: InBedder, rows: list[str], instruction: str, batch_siz
     results = []
     prompts = model.tokenizer(rows, [instruction] * len(rows))
     for start in range(0, len(prompts), batch_size):
-        inputs = backbone._make_inputs(prompts[start : start + batch_size], "left")
+        inputs = backbone.make_inputs([prompt.ids for prompt in prompts[start : start + batch_size]], "left")
         inputs.pop("position_ids", None)
         output = weights.generate(
             **inputs,

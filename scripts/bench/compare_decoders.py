@@ -51,7 +51,7 @@ def load_transformers(file: str, dtype: str) -> Encode:
         prompts = ours.tokenizer(rows, [QUESTIONS[0]] * len(rows))
         batches = []
         for start in range(0, len(rows), 32):
-            inputs = ours.backbone._make_inputs(prompts[start : start + 32], "left")  # type: ignore[attr-defined]
+            inputs = ours.backbone.make_inputs([prompt.ids for prompt in prompts[start : start + 32]], "left")  # type: ignore[attr-defined]
             batches.append(weights(**inputs).last_hidden_state[:, -1].float())
         return torch.cat(batches).numpy()
 

@@ -85,7 +85,7 @@ def encode_as_in_the_paper(model: InBedder, rows: Sequence[str], batch_size: int
     vectors = np.empty((len(rows), backbone.model.config.hidden_size), dtype=np.float32)
     for start in range(0, len(rows), batch_size):
         batch = order[start : start + batch_size]
-        inputs = backbone._make_inputs([prompts[row] for row in batch], "left")
+        inputs = backbone.make_inputs([prompts[row].ids for row in batch], "left")
         inputs.pop("position_ids", None)
         output = backbone.model.generate(
             **inputs,

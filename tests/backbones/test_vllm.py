@@ -10,6 +10,7 @@ import pytest
 
 from inbedder import InBedder
 from inbedder.backbones import vllm as backend
+from inbedder.backbones.protocol import check_pooling
 from inbedder.errors import InputError, MissingExtraError, ModelError
 from inbedder.models.install import find_installed_folder, get_base_name
 from inbedder.options import Reencoding, Sampling
@@ -218,3 +219,10 @@ def test_room_for_an_adapter_is_the_next_rank(tmp_path):
     (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA", "lora_alpha": 8, "r": 1024}')
     with pytest.raises(ModelError, match="has rank 1024; vLLM takes at most 512"):
         backend._choose_rank(tmp_path)
+
+
+def test_an_engine_refuses_soft_tokens():
+    backbone = object.__new__(backend.VllmBackbone)
+    backbone.answers = True
+    with pytest.raises(ModelError, match="A causal LM in vLLM has no pooling 'soft-gen'"):
+        check_pooling(backbone, "soft-gen", -1)

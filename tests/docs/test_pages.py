@@ -47,6 +47,7 @@ NOT_RUN = {
     "inbedder evaluate --compare FOLDER": "asks for a model of the hub",
     "inbedder evaluate --task csts --data csts_": "asks for the authors' data",
     "inbedder evaluate --data DATA": "asks for data that are not shipped",
+    "inbedder evaluate --table": "asks for data that are not shipped",
     "inbedder evaluate --hub": "asks for data of the hub",
     "python -m inbedder_evaluation.mteb_suite": "asks for a model of the hub",
     "from bertopic import": "asks for a package of its own environment: tests/integrations/",

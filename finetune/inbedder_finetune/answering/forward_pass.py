@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from inbedder.backbones.late_interaction import GATE, combine, read_texts
 from inbedder.backbones.masked import select_positions
 from inbedder.backbones.packed_row import pack, split_prompt
+from inbedder.backbones.soft_tokens import get_called_body
 from inbedder.backbones.transformer import get_body
 from inbedder_finetune.answering.examples import IGNORE_INDEX
 
@@ -147,9 +148,7 @@ def forward_causal(model: Any, base_model: PreTrainedModel, batch: dict[str, Ten
 
 def _run_causal(model: Any, base_model: PreTrainedModel, inputs: dict[str, Tensor], columns: Any) -> tuple[Tensor, Tensor]:
     """Run a causal LM; returns its logits at some columns, and the last layer's states."""
-    body = get_body(base_model)
-    body = getattr(body, "decoder", body)  # OPT's head calls the decoder directly
-    with collect_last_states(body) as states:
+    with collect_last_states(get_called_body(base_model)) as states:
         logits = model(**inputs, use_cache=False, logits_to_keep=columns).logits
     return logits, states[0]
 
