@@ -63,6 +63,6 @@ def test_the_result_records_the_commit_of_its_data(hub, make_model, data, tmp_pa
     recipe = make_recipe(make_model("opt"), data, tmp_path / "out", more_data=more_data, training={"max_steps": 1})
     folder = finetune(recipe)
     assert hub == [COMMITS[1]]
-    assert json.loads((folder / "inbedder.json").read_text())["recipe"]["data"]["sources"][0]["revision"] == COMMITS[1]
+    assert json.loads((folder / "run.json").read_text())["data"]["sources"][0]["revision"] == COMMITS[1]
     card = (folder / "README.md").read_text()
     assert f"Data from the hub: someone/set at commit {COMMITS[1]}." in card and "| someone/set | 8 |" in card

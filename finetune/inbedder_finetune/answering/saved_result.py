@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import load_file, save_file
+
+from inbedder.backbones.file_checks import ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.io.files import atomic_write
 from inbedder.models.checksums import write_checksums
@@ -35,6 +39,7 @@ def save_result(
     (output / "training_args.bin").unlink(missing_ok=True)  # the trainer's pickle; nothing reads it
     if recipe.lora:
         _set_base_name(output, recipe.model)
+        _cast_weights(output / ADAPTER_WEIGHTS, recipe.lora.save_dtype)
     is_soft = recipe.objective.pooling == "soft-gen"
     settings = {
         "base": recipe.model if recipe.lora else None,
@@ -46,7 +51,6 @@ def save_result(
         "question_adapter": recipe.has_question_adapter or None,
         "pooling": "soft-gen" if is_soft else None,
         "max_new_tokens": recipe.objective.soft_tokens if is_soft else None,
-        "recipe": asdict(recipe),
     }
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}
     summary = (
@@ -63,6 +67,13 @@ def save_result(
             temporary.write_text(content, encoding="utf-8")
     write_checksums(output)
     save_curve(history, output / "curve.png")
+
+
+def _cast_weights(path: Path, dtype: str) -> None:
+    """Cast the weights of a file to a dtype."""
+    weights = {name: tensor.to(getattr(torch, dtype)) for name, tensor in load_file(path).items()}
+    with atomic_write(path) as temporary:
+        save_file(weights, temporary, metadata={"format": "pt"})
 
 
 def _set_base_name(adapter: Path, base: str) -> None:

@@ -157,7 +157,7 @@ def finetune(recipe: ConditionalRecipe) -> Path:
     train(trainer, output, checkpoint, MEMORY_HINT)
     if recipe.lora:
         encoder.backbone = encoder.backbone.merge_and_unload()
-    encoder.save(output, {"base": recipe.model, "recipe": asdict(recipe)})
+    encoder.save(output, {"base": recipe.model})
     write_checksums(output)
     history = trainer.state.log_history
     with atomic_write(output / "README.md") as temporary:

@@ -192,6 +192,17 @@ def test_the_result_has_checksums_and_is_refused_when_damaged(make_model, data, 
         InBedder(output)
 
 
+def test_an_adapter_is_saved_in_float16(make_model, data, tmp_path):
+    lora, file = {"r": 4, "alpha": 8}, "adapter_model.safetensors"
+    whole, half = (
+        load_file(finetune(make_recipe(make_model("bert"), data, tmp_path / dtype, lora=lora | {"save_dtype": dtype})) / file)
+        for dtype in ("float32", "float16")
+    )
+    assert {tensor.dtype for tensor in half.values()} == {torch.float16}
+    assert all(torch.equal(whole[name].half(), half[name]) for name in whole)
+    assert InBedder(tmp_path / "float16").encode(["a text"], instruction="A question?").shape == (1, 32)
+
+
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_micro_batches_change_neither_loss_nor_weights(make_model, data, tmp_path, family):
     objective = {

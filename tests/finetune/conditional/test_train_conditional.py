@@ -81,7 +81,7 @@ def test_training_lowers_the_loss_and_the_result_loads(calm_model, rows, tmp_pat
     assert model.encoding == recipe.encoding
     high, low = (model.similarity("I love cats 1", "I love dogs 1", condition=one) for one in ("love", "animals"))
     assert high > low
-    assert json.loads((folder / "conditional.json").read_text())["recipe"]["training"]["seed"] == 0
+    assert json.loads((folder / "run.json").read_text())["training"]["seed"] == 0
     card = (folder / "README.md").read_text()
     assert "18 rows of 9 pairs" in card and "| 8 | " in card
     assert not {path.suffix for path in folder.iterdir()} & {".bin", ".pt", ".pkl", ".pth"}
