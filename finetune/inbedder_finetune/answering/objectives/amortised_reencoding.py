@@ -45,8 +45,6 @@ class AmortisedReencoding(VectorObjective):
     """InfoNCE: other rows' answers with at least this cosine to a row's own answer are not its negatives."""
     cosine_weight: NonNegativeFloat = 0.0
     """Weight of 1 - cosine when it is added to InfoNCE."""
-    wrong_question_weight: NonNegativeFloat = 0.0
-    """Weight of InfoNCE from each answer to the vectors of the step: the same text under another question is a negative."""
     matryoshka: tuple[PositiveInt, ...] = ()
     """Shorter lengths at which the vectors are trained too (Matryoshka, Kusupati et al. 2022)."""
     spread_weight: NonNegativeFloat = 0.0
@@ -78,18 +76,12 @@ class AmortisedReencoding(VectorObjective):
             return self.reencode_weight * distance
         lengths = (*self.matryoshka, vectors.shape[1])
         settings = indices, self.temperature, self.false_negative_cosine
-        contrast = torch.stack([self._compare(vectors[:, :d], targets[:, :d], *settings) for d in lengths]).mean()
+        contrast = torch.stack([compute_info_nce(vectors[:, :d], targets[:, :d], *settings) for d in lengths]).mean()
         if self.spread_weight:
             unit = F.normalize(vectors.float(), dim=-1)
             differs = indices.unsqueeze(1) != indices.unsqueeze(0)
             contrast = contrast + self.spread_weight * ((unit @ unit.T)[differs] ** 2).mean()
         return self.reencode_weight * (contrast + self.cosine_weight * distance)
-
-    def _compare(self, vectors: Tensor, targets: Tensor, *settings: Any) -> Tensor:
-        loss = compute_info_nce(vectors, targets, *settings)
-        if self.wrong_question_weight:
-            loss = loss + self.wrong_question_weight * compute_info_nce(targets, vectors, *settings)
-        return loss
 
 
 def compute_info_nce(
