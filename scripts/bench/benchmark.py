@@ -11,7 +11,7 @@ Results are kept by what the CPU can do, a file each: ``results/benchmark-avx512
 A case runs both ways in turn, round by round after one warm-up, and keeps the median ratio of the rounds with the smallest and
 the largest, and the smallest cosine between both ways' vectors. The naive way is written as the paper's code works: ``generate``
 with the hidden states of all layers at all positions, texts in the order they come, rows taken out one by one. Causal weights
-are random: times do not depend on them. ``mini`` answers alone (``add_generic=False``), so that each text is read once.
+are random: times do not depend on them.
 """
 
 from __future__ import annotations

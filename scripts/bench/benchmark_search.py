@@ -7,7 +7,7 @@ The generic vectors are made up (random, around 200 centres), so that only the e
 reading; texts are the demo's reviews with a number behind each. "cold" is the first search of an opened index under an
 instruction, which reads query and candidates; "warm" repeats it ("cpu": what of that this process computed, on a machine that
 others use too); "engine" finds the candidates alone. Recall of an approximate index is the share of the exact 200 nearest rows
-that it finds. ``mini`` answers alone (``add_generic=False``).
+that it finds.
 """
 
 from __future__ import annotations

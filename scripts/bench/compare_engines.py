@@ -9,7 +9,7 @@ torchao, openvino and optimum-onnx are measured where they are installed, and wh
 results: optimum-onnx makes sentence-transformers' own int8 graph and needs transformers below 5, so an environment of its own
 (``sentence-transformers[onnx]``, and the base of inbedder[mini] with ``pip install --no-deps``). All ways of a call run in turn,
 round by round after a warm-up, over 512 texts of 8 to 30 words and 64 of 190 to 200 under one question; the median of the rounds'
-ratios to sentence-transformers in float32 counts. Ours answer alone (``add_generic=False``): each text is read once. Of ours: the
+ratios to sentence-transformers in float32 counts. Of ours: the
 least and the mean cosine to the float32 vectors, the scores on the shipped sets, and the share of 400 reviews whose answer begins
 with the same word as in float32. Results are kept by what the CPU can do, a file each: ``results/engines-avx512-bf16.json``.
 """

@@ -33,13 +33,9 @@ def measure_stage(device: str, tiny: bool, record: Record) -> None:
             for dtype in _list_dtypes(place, tiny):
                 plain = SentenceTransformer(str(base), device=place, model_kwargs={"dtype": getattr(torch, dtype)})
                 model = InBedder(mini, device=place, dtype=dtype)
-                topical_model = InBedder(mini, device=place, dtype=dtype)
                 ways: dict[str, Callable[[list[str]], Any]] = {
                     "sentence-transformers, no question": lambda texts, plain=plain: plain.encode(texts, batch_size=256),
                     "mini": lambda texts, model=model: model.encode(texts, QUESTIONS[0], batch_size=256),
-                    "mini, question about the whole text": lambda texts, topical_model=topical_model: topical_model.encode(
-                        texts, "@topic", batch_size=256
-                    ),
                     "mini, 10 questions together": lambda texts, model=model: model.encode_many(texts, QUESTIONS)[0],
                 }
                 record(f"{place}, {dtype}", _time_ways(ways, batch, place, tiny, vectors.setdefault(f"{place}, {dtype}", {})))

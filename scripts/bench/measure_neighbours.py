@@ -5,10 +5,8 @@ python scripts/bench/measure_neighbours.py DATA QA JUDGE --model mini -o finetun
 
 DATA holds mini_newsgroups20, QA pubmedqa.jsonl.gz, JUDGE is all-mpnet-base-v2. Neighbours of a post, or of its subject line, are
 relevant when they are of its group. An abstract's ten relevant ones are, for the problem, those whose titles are nearest to its
-own by JUDGE and, for the result, those whose conclusions are; titles and conclusions are no part of the texts. Left out are
-abstracts that ``finetune/recipes/mini-eighth.yaml`` and its heirs learn from (those whose answer is "yes"). Each score
-under a question is followed by its difference from the score without one and the 95% interval of that difference (bootstrap over
-texts).
+own by JUDGE and, for the result, those whose conclusions are; titles and conclusions are no part of the texts. Each score under a
+question is followed by its difference from the score without one and the 95% interval of that difference (bootstrap over texts).
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ def load_posts(folder: Path, limit: int) -> list[Searched]:
 
 def load_abstracts(folder: Path, judge: SentenceTransformer) -> list[Searched]:
     """Abstracts by problem and by result."""
-    rows = [row for row in read_rows(str(folder / "pubmedqa.jsonl.gz")) if row["decision"] != "yes"]
+    rows = list(read_rows(str(folder / "pubmedqa.jsonl.gz")))
     texts = [row["input"] for row in rows]
     facets = {"abstracts by problem": ("instruction", PROBLEM), "abstracts by result": ("output", RESULT)}
     return [
