@@ -27,7 +27,7 @@ from torch import Tensor
 from inbedder.cache.store import Store
 from inbedder.encoding.reencode import reencode
 from inbedder_finetune.answering.objectives.base import Targets, VectorObjective, fit_width, gather_targets
-from inbedder_finetune.recipe import NonNegativeFloat, PositiveInt
+from inbedder_finetune.recipe import NonNegativeFloat
 
 if TYPE_CHECKING:
     from inbedder_finetune.answering.training_row import Row
@@ -45,10 +45,6 @@ class AmortisedReencoding(VectorObjective):
     """InfoNCE: other rows' answers with at least this cosine to a row's own answer are not its negatives."""
     cosine_weight: NonNegativeFloat = 0.0
     """Weight of 1 - cosine when it is added to InfoNCE."""
-    matryoshka: tuple[PositiveInt, ...] = ()
-    """Shorter lengths at which the vectors are trained too (Matryoshka, Kusupati et al. 2022)."""
-    spread_weight: NonNegativeFloat = 0.0
-    """Weight of the mean squared cosine between vectors of the step with different targets (Zhang et al. 2017)."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
 
@@ -74,13 +70,7 @@ class AmortisedReencoding(VectorObjective):
         distance = (1 - F.cosine_similarity(vectors, targets.to(vectors.dtype), dim=-1)).mean()
         if self.reencode_loss == "cosine":
             return self.reencode_weight * distance
-        lengths = (*self.matryoshka, vectors.shape[1])
-        settings = indices, self.temperature, self.false_negative_cosine
-        contrast = torch.stack([compute_info_nce(vectors[:, :d], targets[:, :d], *settings) for d in lengths]).mean()
-        if self.spread_weight:
-            unit = F.normalize(vectors.float(), dim=-1)
-            differs = indices.unsqueeze(1) != indices.unsqueeze(0)
-            contrast = contrast + self.spread_weight * ((unit @ unit.T)[differs] ** 2).mean()
+        contrast = compute_info_nce(vectors, targets, indices, self.temperature, self.false_negative_cosine)
         return self.reencode_weight * (contrast + self.cosine_weight * distance)
 
 
