@@ -53,7 +53,6 @@ SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
         ({**SMALL, "training": {"batch_size": 0}}, "training.batch_size must be greater than or equal to 1, not 0"),
         ({**SMALL, "training": {"resume": "perhaps"}}, "training.resume must be a valid boolean, .*not 'perhaps'"),
         ({"model": "m", "data": {"sources": [{"path": "a", "hub": "b"}]}}, "needs either a path or a hub id"),
-        ({**SMALL, "objective": {"reencode_loss": "l2"}}, "objective.reencode_loss is 'l2'; choose one of: info_nce or cosine"),
         ({**SMALL, "objective": {"pooling": "mean"}}, "objective.pooling is 'mean'; choose one of: 1st-gen, avg-gen or soft-gen"),
         ({**SMALL, "objective": {"token_weight": 0}}, "No objective has a weight"),
         ({**SMALL, "quantization": "nf4"}, "Quantized weights cannot be trained: add a lora"),

@@ -36,10 +36,10 @@ class ForwardOutput:
     """The last layer's states that predict the labels, shape (labels, d)."""
     owner: Tensor
     """Index of each label's example, shape (labels,); the labels of an example are neighbours, in order."""
-    vectors: Tensor | None = None
-    """The vectors, float32, shape (batch, d), of a model that pools its own; None pools the states."""
     soft_states: Tensor | None = None
     """The last layer's states of soft tokens, shape (batch, K, d); None without soft tokens."""
+    vectors: Tensor | None = None
+    """The vectors, float32, shape (batch, d), of a model that pools its own; None pools the states."""
 
 
 @contextmanager
@@ -120,7 +120,7 @@ def forward_late_interaction(
         logits = model(**packed.pairs, text_states=text_memory).logits
     rows = torch.arange(len(parts), device=base_model.device).repeat_interleave(masks)
     vectors = combine(getattr(base_model, GATE), states[0][0], text_states, packed)
-    return ForwardOutput(logits[0], batch["labels"].flatten(), states[0][0, : packed.num_masks], rows, vectors)
+    return ForwardOutput(logits[0], batch["labels"].flatten(), states[0][0, : packed.num_masks], rows, vectors=vectors)
 
 
 def forward_causal(model: Any, base_model: PreTrainedModel, batch: dict[str, Tensor]) -> ForwardOutput:

@@ -67,7 +67,7 @@ def test_a_short_run_logs_its_loss_at_least_ten_times(make_model, data, tmp_path
         ("t5", {"lora": {"r": 8, "alpha": 16}}),
         ("bert", {"objective": {"token_weight": 0, "reencode_weight": 1}}),
         ("opt", {"objective": {"reencode_weight": 1, "pooling": "1st-gen"}}),
-        ("llama", {"objective": {"reencode_weight": 1, "pooling": "avg-gen", "reencode_loss": "cosine"}}),
+        ("llama", {"objective": {"cosine_weight": 1, "pooling": "avg-gen"}}),
         ("t5", {"objective": {"reencode_weight": 1}}),
         ("narrow-opt", {"objective": {"reencode_weight": 1}}),
         ("opt", {"lora": {"r": 8, "alpha": 16}, "quantization": "nf4"}),
@@ -252,7 +252,7 @@ def list_results(folder):
         ("t5", {"training": {"micro_batch": 2}, "objective": {"reencode_weight": 1}}),
         ("llama", {"training": {"bf16": True}}),
         ("llama", {"training": {"share_texts": True}, "objective": {"token_weight": 0, "reencode_weight": 1}}),
-        ("bert", {"objective": {"token_weight": 0, "reencode_weight": 1, "reencode_loss": "cosine"}}),
+        ("bert", {"objective": {"token_weight": 0, "cosine_weight": 1}}),
     ],
 )
 def test_a_run_that_diverges_stops_and_saves_nothing(make_model, data, tmp_path, family, settings):

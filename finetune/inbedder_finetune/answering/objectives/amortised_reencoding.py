@@ -3,21 +3,20 @@
 Re-encoding (InBedder paper, section 4.1, equation 2) embeds a text x under an instruction I by sampling answers and embedding
 them with another encoder R: the mean of R(y) over y ~ P(y | I, x). It needs generation. The amortised form trains the model's own
 vector v(I, x) towards the re-encoded reference answer e = R(y), with y from the data, so that one forward pass replaces sampling
-and re-encoding. Its loss, times ``reencode_weight``, is::
+and re-encoding. Its loss is::
 
-    A = mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )      "info_nce"
-    A = mean_i 1 - cos(v_i, e_i)                                                "cosine"
+    A = reencode_weight * mean_i -log( exp(cos(v_i, e_i)/t) / sum_j exp(cos(v_i, e_j)/t) )      InfoNCE
+      + cosine_weight   * mean_i 1 - cos(v_i, e_i)
 
-``cosine_weight`` adds a share of the second to the first. j runs over i and the answers of the step (of all processes and
-micro-batches) that differ from answer i. InstEmb (ICML 2026) is related: it distils answers into look-ahead tokens of the prompt;
-here no token is added.
+j runs over i and the answers of the step (of all processes and micro-batches) that differ from answer i. InstEmb (ICML 2026) is
+related: it distils answers into look-ahead tokens of the prompt; here no token is added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -35,23 +34,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AmortisedReencoding(VectorObjective):
-    """InfoNCE or cosine distance to the answers' vectors of a frozen re-encoder."""
+    """InfoNCE and cosine distance to the answers' vectors of a frozen re-encoder."""
 
     reencode_weight: NonNegativeFloat = 0.0
-    """Weight of the amortised re-encoding: the pooled vector is trained towards the re-encoder's vector of the answer."""
-    reencode_loss: Literal["info_nce", "cosine"] = "info_nce"
-    """Loss of the re-encoding: "info_nce" (with the batch's other answers as negatives) or "cosine" (without negatives)."""
+    """Weight of InfoNCE between the pooled vector and the re-encoder's vector of the answer, with the batch's other answers as
+    negatives."""
+    cosine_weight: NonNegativeFloat = 0.0
+    """Weight of 1 - cosine between the same vectors, without negatives."""
     false_negative_cosine: float = 1.0
     """InfoNCE: other rows' answers with at least this cosine to a row's own answer are not its negatives."""
-    cosine_weight: NonNegativeFloat = 0.0
-    """Weight of 1 - cosine when it is added to InfoNCE."""
     reencoder: str = "all-MiniLM-L6-v2"
     """The frozen sentence-transformers model that embeds answers."""
 
     @property
     def is_active(self) -> bool:
         """Whether the objective has a weight."""
-        return self.reencode_weight > 0
+        return self.reencode_weight > 0 or self.cosine_weight > 0
 
     def make_targets(self, splits: Sequence[Sequence[Row]], width: int, cache: str | None) -> Targets:
         """Embed the answers of rows with the re-encoder (``VectorObjective.make_targets``)."""
@@ -66,12 +64,10 @@ class AmortisedReencoding(VectorObjective):
         return Targets(torch.from_numpy(fit_width(vectors, width)).half(), indices)
 
     def compute_loss(self, vectors: Tensor, targets: Tensor, indices: Tensor) -> Tensor:
-        """Compute A of the module's equations, times its weight (``VectorObjective.compute_loss``)."""
+        """Compute A of the module's equation (``VectorObjective.compute_loss``)."""
         distance = (1 - F.cosine_similarity(vectors, targets.to(vectors.dtype), dim=-1)).mean()
-        if self.reencode_loss == "cosine":
-            return self.reencode_weight * distance
         contrast = compute_info_nce(vectors, targets, indices, self.temperature, self.false_negative_cosine)
-        return self.reencode_weight * (contrast + self.cosine_weight * distance)
+        return self.reencode_weight * contrast + self.cosine_weight * distance
 
 
 def compute_info_nce(

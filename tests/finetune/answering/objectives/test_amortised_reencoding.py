@@ -31,11 +31,11 @@ def test_the_cosine_loss_is_the_distance_to_the_own_answer():
     distance, contrast = (1 - cosines).mean(), compute_info_nce(*batch, 0.05).item()
 
     def loss(**settings):
-        return AmortisedReencoding(reencode_weight=2, **settings).compute_loss(*batch).item() / 2
+        return AmortisedReencoding(**settings).compute_loss(*batch).item()
 
-    assert loss(reencode_loss="cosine") == pytest.approx(distance, rel=1e-5)
-    assert loss() == pytest.approx(contrast)
-    assert loss(cosine_weight=0.5) == pytest.approx(contrast + distance / 2)
+    assert loss(cosine_weight=1) == pytest.approx(distance, rel=1e-5)
+    assert loss(reencode_weight=2) == pytest.approx(2 * contrast)
+    assert loss(reencode_weight=2, cosine_weight=0.5) == pytest.approx(2 * contrast + distance / 2)
 
 
 def test_nearly_equal_answers_are_not_negatives():
