@@ -19,7 +19,6 @@ from inbedder.io.files import atomic_write
 from inbedder_finetune.checked_trainer import CheckedTrainer, check_finite_weights, check_result, fingerprint_weights
 from inbedder_finetune.preflight import is_out_of_memory
 from inbedder_finetune.recipe import Lora, Schedule
-from inbedder_finetune.weight_average import WeightAverage
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +203,7 @@ def find_checkpoint(output: Path, run: dict[str, Any], *, resume: bool) -> str |
     return checkpoint
 
 
-def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_hint: str, average: float | None = None) -> None:
+def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_hint: str) -> None:
     """Train from a checkpoint or from the start.
 
     Args:
@@ -212,14 +211,11 @@ def train(trainer: CheckedTrainer, output: Path, checkpoint: str | None, memory_
         output: Folder of the run.
         checkpoint: Checkpoint to resume from; None starts a new run.
         memory_hint: The settings that save memory, for the error message.
-        average: Decay of the average of the weights that is saved; None saves the last weights.
 
     Raises:
         RecipeError: When memory or disk space runs out, or the run does not train its model (``checked_trainer``).
     """
     trainer.add_callback(LogEvery())
-    if average is not None:
-        trainer.add_callback(WeightAverage(average, checkpoint))
     check_finite_weights(trainer.model)
     initial_weights = fingerprint_weights(trainer.model)
     if checkpoint is not None:

@@ -51,15 +51,15 @@ def test_a_closed_gate_gives_the_masks_which_attend_to_the_bases_text(late_adapt
     set_gate(model, -100.0)
     tokenizer, trained = model.backbone.tokenizer, model.backbone.model
     text = tokenizer("I love cats")["input_ids"]
-    own = [*tokenizer("Why?")["input_ids"][1:], *[tokenizer.mask_token_id] * 3]
+    pair = [*tokenizer("Why?")["input_ids"][1:], *[tokenizer.mask_token_id] * 3]
     with torch.inference_mode():
         of_text = base.base_model(input_ids=torch.tensor([text]), output_hidden_states=True).hidden_states
         states = trained.bert.embeddings(
-            input_ids=torch.tensor([own]),
-            token_type_ids=torch.ones(1, len(own), dtype=torch.long),
-            position_ids=torch.arange(len(own))[None],
+            input_ids=torch.tensor([pair]),
+            token_type_ids=torch.ones(1, len(pair), dtype=torch.long),
+            position_ids=torch.arange(len(pair))[None],
         )[0]
-        is_mask = torch.arange(len(own)) >= len(own) - 3
+        is_mask = torch.arange(len(pair)) >= len(pair) - 3
         visible = torch.cat([is_mask[:, None] | ~is_mask[None], is_mask[:, None].expand(-1, len(text))], 1)
         for block, base_block, text_states in zip(trained.bert.encoder.layer, base.bert.encoder.layer, of_text, strict=False):
             mixing, base_mixing = block.attention.self, base_block.attention.self
@@ -81,8 +81,8 @@ def test_the_gate_depends_on_the_question_alone(late_adapter):
         if bias is not None:
             set_gate(model, bias)
         vectors[bias] = model.encode_many(TEXTS, INSTRUCTIONS)
-    answers, own, mixed = (vectors[bias] for bias in (-100.0, 100.0, None))
-    shares = ((mixed - answers) * (own - answers)).sum(-1) / ((own - answers) ** 2).sum(-1)
+    answers, base_vectors, mixed = (vectors[bias] for bias in (-100.0, 100.0, None))
+    shares = ((mixed - answers) * (base_vectors - answers)).sum(-1) / ((base_vectors - answers) ** 2).sum(-1)
     assert_close(shares, np.tile(shares[:, :1], len(TEXTS)), 1e-4)
     assert shares[:, 0].std() > 0.05
     assert ((shares > 0) & (shares < 1)).all()
@@ -122,10 +122,10 @@ def test_a_batch_gives_what_single_texts_give(late_adapter, pooling, layer):
 def test_avg_all_is_the_mean_of_all_tokens(late_adapter, base):
     model = InBedder(late_adapter, pooling="avg-all", layer=0)
     text, question = (model.backbone.tokenizer(part)["input_ids"] for part in ("I love cats", "Why?"))
-    own = [*question[1:], *[model.backbone.tokenizer.mask_token_id] * 3]
+    pair = [*question[1:], *[model.backbone.tokenizer.mask_token_id] * 3]
     of_text = base.bert.embeddings(input_ids=torch.tensor([text]))[0]
     of_pair = model.backbone.body.embeddings(
-        input_ids=torch.tensor([own]), token_type_ids=torch.ones(1, len(own), dtype=torch.long)
+        input_ids=torch.tensor([pair]), token_type_ids=torch.ones(1, len(pair), dtype=torch.long)
     )[0]
     assert_close(model.encode("I love cats", "Why?"), torch.cat([of_text, of_pair]).mean(0).detach().numpy())
 

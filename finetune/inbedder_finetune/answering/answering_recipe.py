@@ -72,9 +72,8 @@ class AnsweringSchedule(Schedule):
     """Maximum number of neighbouring rows with the same text, or the same question, as hard negatives; 1 disables grouping."""
     share_texts: bool = False
     """Causal LMs: read a text once for all of its neighbouring questions (``packing``); ``group`` limits their number."""
-    average: DropoutRate | None = None
-    """Decay of an exponential moving average of the weights, which is saved in their place, such as 0.99; None saves the last
-    weights."""
+    seeds: PositiveInt = 1
+    """Number of runs with adapters, with the seeds ``seed``, ``seed`` + 1 and so on, whose mean is saved (``seed_mean``)."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -174,8 +173,8 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained: add a lora section to the recipe (QLoRA).")
-    if recipe.training.average is not None and recipe.training.fsdp:
-        raise RecipeError("training.average needs whole weights, and fsdp shards them. Leave one of them out.")
+    if recipe.training.seeds > 1 and recipe.lora is None:
+        raise RecipeError("training.seeds saves the mean of adapters: add a lora section, or set it to 1.")
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:
         raise RecipeError("training.batch_size must be a multiple of training.micro_batch.")
     return recipe

@@ -52,6 +52,7 @@ def save_result(
         "pooling": "soft-gen" if is_soft else None,
         "max_new_tokens": recipe.objective.soft_tokens if is_soft else None,
     }
+    settings = {key: value for key, value in settings.items() if value is not None}
     licences = {get_source_name(source): source.licence for source in recipe.data.sources}
     summary = (
         f'{recipe.model}, fine-tuned by inbedder to answer in a few content words. `InBedder("{output.name}")` loads it with the '

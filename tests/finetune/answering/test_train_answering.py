@@ -138,26 +138,19 @@ def test_frozen_parameters_do_not_change(make_model, data, tmp_path):
         finetune(make_recipe(make_model("bert"), data, tmp_path / "other", training={"freeze": "nothing"}))
 
 
-@pytest.mark.parametrize("average", [None, 0.9])
-def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_path, average):
+def test_resuming_gives_the_curve_and_weights_of_one_run(make_model, data, tmp_path):
     lora = {"r": 4, "alpha": 8, "dropout": 0.1}
-    uninterrupted = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora, training={"average": average}))
+    uninterrupted = finetune(make_recipe(make_model("bert"), data, tmp_path / "whole", lora=lora))
     interrupted = tmp_path / "broken"
-    recipe = make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"average": average})
+    recipe = make_recipe(make_model("bert"), data, interrupted, lora=lora)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(AnsweringTrainer, "_forward", interrupt_after(4, AnsweringTrainer._forward))
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"holds checkpoints. Set training.resume=true"):
         finetune(recipe)
     with pytest.raises(RecipeError, match=r"belong to a run with another training. Resume with the original"):
-        finetune(
-            make_recipe(
-                make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "seed": 5, "average": average}
-            )
-        )
-    resumed = finetune(
-        make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "average": average})
-    )
+        finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True, "seed": 5}))
+    resumed = finetune(make_recipe(make_model("bert"), data, interrupted, lora=lora, training={"resume": True}))
     assert losses(uninterrupted) == losses(resumed)
     first, second = (load_file(one / "adapter_model.safetensors") for one in (uninterrupted, resumed))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -194,12 +187,12 @@ def test_the_result_has_checksums_and_is_refused_when_damaged(make_model, data, 
 
 def test_an_adapter_is_saved_in_float16(make_model, data, tmp_path):
     lora, file = {"r": 4, "alpha": 8}, "adapter_model.safetensors"
-    whole, half = (
+    complete, half = (
         load_file(finetune(make_recipe(make_model("bert"), data, tmp_path / dtype, lora=lora | {"save_dtype": dtype})) / file)
         for dtype in ("float32", "float16")
     )
     assert {tensor.dtype for tensor in half.values()} == {torch.float16}
-    assert all(torch.equal(whole[name].half(), half[name]) for name in whole)
+    assert all(torch.equal(complete[name].half(), half[name]) for name in complete)
     assert InBedder(tmp_path / "float16").encode(["a text"], instruction="A question?").shape == (1, 32)
 
 
