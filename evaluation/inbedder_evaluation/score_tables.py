@@ -114,7 +114,7 @@ def make_score_table(cells: Sequence[Cell], tasks: Sequence[QuestionWordings]) -
 
 
 def _compute_score(cells: Sequence[Cell], model: str, task: QuestionWordings, criterion: str) -> Score | None:
-    """Compute mean and minimum over the wordings, each the mean over the seeds."""
+    """Compute the score of a model on a task, or of the model without a question where the task has none."""
     if not task.has_question and not model.endswith(UNASKED):
         unasked = [
             cell.model for cell in cells if cell.model.endswith(UNASKED) and model.startswith(cell.model.removesuffix(UNASKED))
@@ -123,10 +123,21 @@ def _compute_score(cells: Sequence[Cell], model: str, task: QuestionWordings, cr
     of_model = [
         cell for cell in cells if (cell.model, cell.task, cell.data_revision) == (model, task.info.name, task.info.revision)
     ]
-    if not of_model:
-        return None
-    numbers = range(1, len(task.variants) + 1)
-    by_wording = [mean(cell.scores[f"{criterion} {number}"] for cell in of_model) for number in numbers]
+    return summarize_wordings(of_model, criterion) if of_model else None
+
+
+def summarize_wordings(cells: Sequence[Cell], criterion: str) -> Score:
+    """Compute the mean and the minimum of a score over the wordings of a question, each wording by its mean over the seeds.
+
+    Args:
+        cells: Cells of one model and one task of a table, one for each seed.
+        criterion: Name of the score without the number of its wording.
+
+    Returns:
+        Mean and minimum.
+    """
+    names = [name for name in cells[0].scores if name.rpartition(" ")[0] == criterion]
+    by_wording = [mean(cell.scores[name] for cell in cells) for name in names]
     return mean(by_wording), min(by_wording)
 
 

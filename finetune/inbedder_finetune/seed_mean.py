@@ -32,7 +32,8 @@ def finetune_seeds(recipe: Any, finetune: Callable[[Any], Path]) -> Path:
     """Fine-tune ``training.seeds`` adapters on the same rows, and save their mean.
 
     Args:
-        recipe: A recipe whose ``training.seeds`` is above 1; its run of seed N writes to the folder ``seed-N`` of the output.
+        recipe: A recipe whose ``training.seeds`` is above 1; its run of seed N writes to the folder ``seeds/seed-N`` of
+            the output.
         finetune: Function that trains one run.
 
     Returns:
@@ -42,13 +43,11 @@ def finetune_seeds(recipe: Any, finetune: Callable[[Any], Path]) -> Path:
 
     first, output = recipe.training.seed, Path(recipe.training.output)
     data = replace(recipe.data, seed=first if recipe.data.seed is None else recipe.data.seed)
-    seeds = range(first, first + recipe.training.seeds)
-    runs = [
-        finetune(
-            replace(recipe, data=data, training=replace(recipe.training, seeds=1, seed=seed, output=str(output / f"seed-{seed}")))
-        )
-        for seed in seeds
+    schedules = [
+        replace(recipe.training, seeds=1, seed=seed, output=str(output / "seeds" / f"seed-{seed}"))
+        for seed in range(first, first + recipe.training.seeds)
     ]
+    runs = [finetune(replace(recipe, data=data, training=schedule)) for schedule in schedules]
     process = PartialState()
     if process.is_main_process:
         save_mean(runs, output)

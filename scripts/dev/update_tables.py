@@ -15,7 +15,9 @@ A ``path`` is a list of keys. A key such as ``set=hwu64&criterion=label`` choose
 all of them. Where rows are records and the column names no file, the path begins at the row's record. ``format`` is Python's.
 
 Cells of ``inbedder evaluate`` are at ``[model, task]``, as "mean ± standard deviation" or "score [95% interval]"; ``plain`` (of a
-column or a table) leaves the bare score, and ``score`` names another score than the main one.
+column or a table) leaves the bare score, and ``score`` names another score than the main one. In a row with a ``criterion``, those
+of ``inbedder evaluate --table`` are at ``[model, task, mean]`` and ``[model, task, worst]``, over the wordings of the question. A
+row with ``mean: true`` holds the mean of the rows above it.
 
 ``better`` names two lists of columns and prints which of the first exceed all of the second. A row's ``cells`` replace columns by
 their heads.
@@ -36,6 +38,7 @@ from typing import Any
 import yaml
 
 from inbedder_evaluation.results import format_markdown, load_cells, make_table
+from inbedder_evaluation.score_tables import summarize_wordings
 
 ROOT = Path(__file__).resolve().parents[2]
 MARKED_TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -68,6 +71,25 @@ def load_results(file: str, score: str | None) -> Any:
         return content
     (_, *tasks), *rows = make_table(load_cells(ROOT / file), score=score)
     return {model: dict(zip(tasks, scores, strict=True)) for model, *scores in rows}
+
+
+@lru_cache
+def load_wording_scores(file: str, criterion: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Load the mean and the worst score over the wordings of a question, by model and task.
+
+    Args:
+        file: Path from the root of the repository, of a file of ``inbedder evaluate --table``.
+        criterion: Name of the score. A task without a question has one score, which is every model's.
+    """
+    groups: dict[tuple[str, str], list[Any]] = {}
+    for cell in load_cells(ROOT / file):
+        if f"{criterion} 1" in cell.scores:
+            groups.setdefault((cell.model, cell.task), []).append(cell)
+    scores: dict[str, dict[str, dict[str, float]]] = {}
+    for (model, task), cells in groups.items():
+        scores.setdefault(model, {})[task] = dict(zip(("mean", "worst"), summarize_wordings(cells, criterion), strict=True))
+    unasked = {task: score for of_model in scores.values() for task, score in of_model.items() if task.endswith("no question")}
+    return {model: unasked | of_model for model, of_model in scores.items()}
 
 
 def look_up(content: Any, path: Sequence[str]) -> Any:
@@ -130,7 +152,11 @@ def render_cell(column: dict[str, Any], row: dict[str, Any], description: dict[s
     if "record" in row and "file" not in column:
         value = look_up(row["record"], path)
     else:
-        value = look_up(load_results(column.get("file", description.get("file")).format(**row), column.get("score")), path)
+        file = column.get("file", description.get("file")).format(**row)
+        by_wording = "criterion" in row and path[-1] in ("mean", "worst")
+        value = look_up(
+            load_wording_scores(file, row["criterion"]) if by_wording else load_results(file, column.get("score")), path
+        )
     if value is None:
         return ""
     if column.get("plain", description.get("plain")) and isinstance(value, str):
@@ -155,8 +181,11 @@ def render_rows(description: dict[str, Any]) -> list[list[str]]:
     rows = [[column["head"] for column in description["columns"]]]
     for row in list_rows(description):
         cells: dict[str, str] = {}
-        for column in description["columns"]:
-            cells[column["head"]] = render_cell(column, row, description, cells)
+        for number, column in enumerate(description["columns"]):
+            if row.get("mean") and "path" in column:
+                cells[column["head"]] = f"{mean(parse_leading_number(above[number]) for above in rows[1:]):.1f}"
+            else:
+                cells[column["head"]] = render_cell(column, row, description, cells)
         rows.append(list(cells.values()))
     return rows
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import torch
@@ -67,12 +68,13 @@ def test_a_recipe_of_two_seeds_saves_their_mean_and_resumes(make_model, data, tm
         patch.setattr(AnsweringTrainer, "_forward", interrupt)
         finetune(make_recipe(make_model, data, output))
     finetune(make_recipe(make_model, data, output, resume=True))
-    runs = [json.loads((output / f"seed-{seed}/run.json").read_text()) for seed in (0, 1)]
+    runs = [json.loads((output / f"seeds/seed-{seed}/run.json").read_text()) for seed in (0, 1)]
     assert [(run["training"]["seed"], run["data"]["seed"]) for run in runs] == [(0, 0), (1, 0)]
-    adapters = [load_file(output / f"seed-{seed}/adapter_model.safetensors") for seed in (0, 1)]
+    adapters = [load_file(output / f"seeds/seed-{seed}/adapter_model.safetensors") for seed in (0, 1)]
     means = [load_file(folder / "adapter_model.safetensors") for folder in (uninterrupted, output)]
     for name, tensor in average_adapters(adapters).items():
         assert all(torch.equal(mean[name], tensor) for mean in means)
+    shutil.rmtree(output / "seeds")
     assert InBedder(output, device="cpu").encode(["one text"], "What?").shape == (1, 32)
     assert "The mean of 2 runs: seed-0, seed-1." in (output / "README.md").read_text()
 
