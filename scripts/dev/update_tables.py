@@ -15,8 +15,8 @@ A ``path`` is a list of keys. A key such as ``set=hwu64&criterion=label`` choose
 all of them. Where rows are records and the column names no file, the path begins at the row's record. ``format`` is Python's.
 
 Cells of ``inbedder evaluate`` are at ``[model, task]``, as "mean ± standard deviation" or "score [95% interval]"; ``plain`` (of a
-column or a table) leaves the bare score, and ``score`` names another score than the main one. In a row with a ``criterion``, those
-of ``inbedder evaluate --table`` are at ``[model, task, mean]`` and ``[model, task, worst]``, over the wordings of the question. A
+column or a table) leaves the bare score, and ``score`` names another score than the main one. In a row with a ``criterion``,
+those of ``inbedder evaluate --table`` are at ``[model, task, mean]`` and ``[model, task, worst]``, over the wordings. A
 row with ``mean: true`` holds the mean of the rows above it.
 
 ``better`` names two lists of columns and prints which of the first exceed all of the second. A row's ``cells`` replace columns by

@@ -26,7 +26,7 @@ distil "${similarities[@]}" --set training.seed=3 --set training.output=runs/sma
 distil --set training.seed=3 --set training.output=runs/small-own-3 --set objective.token_weight=2
 distil --set training.seed=4 --set training.output=runs/small-own-4
 distil --set training.seed=5 --set training.output=runs/small-own-5
-pack runs/small-own-3 runs/small-own-4 runs/small-own-5 runs/small-own --rank 64
+pack runs/small-own-3 runs/small-own-4 runs/small-own-5 runs/small-own
 # Two parts of their mean and one part of stage 3, which keeps the answers. The packed model has mini as its second model.
 second_model=(--set beside=mini --set base_encoder=all-MiniLM-L6-v2)
-pack runs/small-own runs/small-own runs/small-undistilled inbedder/models/small --rank 64
+pack runs/small-own runs/small-own runs/small-undistilled inbedder/models/small

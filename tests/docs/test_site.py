@@ -114,7 +114,7 @@ def test_the_site_holds_data_that_a_page_links_to(site_pages):
         path.relative_to(ROOT).as_posix()
         for path in site_pages._list_linked_files(ROOT / "docs" / "concepts" / "how-it-works.md")
     }
-    assert {"docs/pictures/two_questions.png", "finetune/results/mini_questions.json"} <= linked_files
+    assert {"docs/pictures/two_questions.png", "evaluation/results/poolings.png"} <= linked_files
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from transformers import AutoModelForMaskedLM
 
 from inbedder import InBedder
@@ -64,7 +63,8 @@ def test_the_default_gives_what_peft_gives(mini):
     base = AutoModelForMaskedLM.from_pretrained(bundled.find_base_folder())
     merged = PeftModel.from_pretrained(base, str(install.ADAPTERS["mini"])).merge_and_unload().state_dict()
     ours = mini.backbone.model.state_dict()
-    assert all(torch.allclose(ours[name], merged[name], atol=1e-5) for name in ours)
+    assert {name for name in ours if name not in merged} == {"gate.weight", "gate.bias"}
+    assert all(torch.allclose(ours[name], tensor, atol=1e-5) for name, tensor in merged.items())
 
 
 @needs_base
@@ -150,69 +150,15 @@ def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_a_model_trained_whole_is_packed_as_an_adapter(make_model, tmp_path):
-    folder = make_model("bert")
-    base = AutoModelForMaskedLM.from_pretrained(folder)
-    trained = AutoModelForMaskedLM.from_pretrained(folder)
-    draw = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in trained.named_parameters():
-            if "word_embeddings" not in name and "position_embeddings" not in name:
-                parameter += 0.1 * torch.randn(parameter.shape, generator=draw)
-    width = base.config.hidden_size
-    weights, config = pack_adapter.export_adapter(pack_adapter.fit_low_rank(trained.state_dict(), base, rank=width))
-    save_file(weights, tmp_path / "adapter_model.safetensors")
-    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
-    plain = AutoModelForMaskedLM.from_pretrained(folder)
-    assert merge_lora(plain, tmp_path)
-    expected = trained.state_dict()
-    assert all(torch.allclose(tensor, expected[name], atol=1e-5) for name, tensor in plain.state_dict().items())
-    rough = pack_adapter.fit_low_rank(expected, AutoModelForMaskedLM.from_pretrained(folder), rank=width // 4).merge_and_unload()
-    name, before = "bert.encoder.layer.0.attention.self.query.weight", AutoModelForMaskedLM.from_pretrained(folder).state_dict()
-    assert 0 < (rough.state_dict()[name] - expected[name]).norm() < (expected[name] - before[name]).norm()
-
-
-def test_weights_are_averaged(make_model):
-    first, second = (AutoModelForMaskedLM.from_pretrained(make_model("bert")) for _ in range(2))
-    with torch.no_grad():
-        second.cls.predictions.bias += 2.0
-    mean = pack_adapter.average([first, second])
-    assert torch.allclose(mean["cls.predictions.bias"], first.cls.predictions.bias + 1.0)
-
-
-def test_the_mean_of_adapters_is_the_mean_of_their_changes():
-    draw = torch.Generator().manual_seed(0)
-    shapes = {"x.lora_A.weight": (4, 10), "x.lora_B.weight": (12, 4)}
-    adapters = [{name: torch.randn(shape, generator=draw) for name, shape in shapes.items()} for _ in range(2)]
-    mean = pack_adapter.average_adapters(adapters, scale=2.0, rank=8)
-    expected = sum(one["x.lora_B.weight"] @ one["x.lora_A.weight"] for one in adapters)
-    assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
-    rough = pack_adapter.average_adapters(adapters, scale=2.0, rank=2)
-    assert rough["x.lora_A.weight"].shape == (2, 10)
-
-
-@needs_base
-def test_the_mean_of_packed_models_keeps_their_biases_and_layer_norms():
-    folder = install.ADAPTERS["mini"]
-    packed = load_file(folder / "adapter_model.safetensors")
-    mean, _, _ = pack_adapter.make_adapter([folder, folder], rank=96, base=None)
-    assert mean.keys() == packed.keys()
-    unadapted_names = [name for name in packed if "lora_" not in name]
-    assert unadapted_names
-    assert all(torch.allclose(mean[name], packed[name].float(), atol=1e-6) for name in unadapted_names)
-
-
 def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
     for file in ("adapter_config.json", "adapter_model.safetensors", "inbedder.json"):
         (tmp_path / "source" / file).parent.mkdir(exist_ok=True)
         (tmp_path / "source" / file).write_bytes((install.ADAPTERS["mini"] / file).read_bytes())
-    monkeypatch.setattr(sys, "argv", ["pack_adapter.py", str(tmp_path / "source"), str(tmp_path / "packed")])
+    monkeypatch.setattr(sys, "argv", ["pack_adapter.py", str(tmp_path / "source"), str(tmp_path / "packed"), "--base", "a/base"])
     pack_adapter.main()
     packed = tmp_path / "packed"
     check_checksums(lambda file: packed / file, required=True)
-    assert json.loads((packed / "checksums.json").read_text()) == json.loads(
-        (install.ADAPTERS["mini"] / "checksums.json").read_text()
-    )
+    assert json.loads((packed / "adapter_config.json").read_text())["base_model_name_or_path"] == "a/base"
 
 
 def test_the_decoders_adapter_is_small_and_names_no_machine():
