@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pack the mean of fine-tuned adapters of one shape in float16, without machine-specific paths.
 
-python scripts/train/pack_adapter.py runs/small-0 runs/small-1 inbedder/models/small --base SmolLM2-135M-Instruct --set max_new_tokens=10
+python scripts/train/pack_adapter.py runs/small-0 runs/small-1 runs/packed --base SmolLM2-135M-Instruct --set max_new_tokens=10
 """
 
 from __future__ import annotations

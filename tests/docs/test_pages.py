@@ -34,7 +34,7 @@ NOT_RUN = {
     "python scripts/train/csts_experiments.py": "takes hours",
     "python -m inbedder_evaluation.few_shot": "asks for a model of the hub",
     "python -m inbedder_finetune.mining TASKS": "asks for tasks that are not shipped",
-    "inbedder finetune finetune/recipes/mini.yaml": "asks for data that are not shipped, and takes half an hour",
+    "inbedder finetune finetune/recipes/mini.yaml": "asks for data that are not shipped, and takes hours",
     "inbedder finetune RECIPE.yaml": "goes on with a run that was stopped: tests/finetune/",
     "inbedder finetune finetune/recipes/csts-bi.yaml": "takes two minutes: tests/finetune/conditional/",
     "inbedder finetune finetune/recipes/instructor-tiny.yaml  ": "takes a minute: tests/finetune/contrastive/",
