@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from inbedder.backbones.families import FAMILIES
 from inbedder.backbones.hub import MODULES_FILE, PAIRS_FILE, SETTINGS_FILE
 from inbedder.backbones.weights import find_model, load_weights
 from inbedder.errors import InputError, ModelError, RecipeError
@@ -89,7 +90,7 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
     Raises:
         ModelError: When the model is not found, damaged, or neither a BERT-like encoder nor a decoder.
     """
-    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoModel
 
     resolved = find_model(ModelOptions(name))
     causal = is_decoder(resolved.config)
@@ -100,8 +101,9 @@ def load_parts(name: str) -> tuple[Any, PreTrainedTokenizerBase]:
         )
     options = ModelOptions(name, dtype="float32", device="cpu")
     if resolved.adapter is not None:
-        kind, model_class = ("causal", AutoModelForCausalLM) if causal else ("masked", AutoModelForMaskedLM)
-        loaded = load_weights(resolved, kind, model_class, options)
+        kind = "causal" if causal else "masked"
+        family = FAMILIES[kind]
+        loaded = load_weights(resolved, kind, family.model_class(resolved.config), options, prepare=family.prepare)
         return loaded.model.base_model, loaded.tokenizer
     loaded = load_weights(resolved, "embedding", AutoModel, options, headless=True)
     return loaded.model, loaded.tokenizer
