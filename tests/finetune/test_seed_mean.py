@@ -6,7 +6,6 @@ import torch
 from safetensors.torch import load_file
 
 from inbedder import InBedder
-from inbedder.errors import RecipeError
 from inbedder_finetune.answering.answering_recipe import parse_recipe
 from inbedder_finetune.answering.answering_trainer import AnsweringTrainer
 from inbedder_finetune.answering.train_answering import finetune
@@ -77,9 +76,3 @@ def test_a_recipe_of_two_seeds_saves_their_mean_and_resumes(make_model, data, tm
     shutil.rmtree(output / "seeds")
     assert InBedder(output, device="cpu").encode(["one text"], "What?").shape == (1, 32)
     assert "The mean of 2 runs: seed-0, seed-1." in (output / "README.md").read_text()
-
-
-def test_seeds_without_adapters_are_refused():
-    recipe = {"model": "m", "data": {"sources": ["qa.jsonl"]}, "training": {"seeds": 2}}
-    with pytest.raises(RecipeError, match=r"training.seeds saves the mean of adapters: add a lora section"):
-        parse_recipe(recipe)
