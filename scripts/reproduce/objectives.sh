@@ -9,8 +9,8 @@ data=${1:?usage: scripts/reproduce/objectives.sh DATA [OUT [CORPORA]]}
 out=${2:-runs/objectives}
 train() { # name, settings
     [ -f "$out/$1/README.md" ] && return
-    inbedder finetune finetune/recipes/mini.yaml --set data.folder="$data" --set training.max_steps=100 --set training.seeds=1 \
-        --set late_interaction=false --set training.output="$out/$1" "${@:2}"
+    inbedder finetune finetune/recipes/mini.yaml --set data.folder="$data" --set training.max_steps=100 --set late_interaction=false \
+        --set training.output="$out/$1" "${@:2}"
 }
 train both
 train tokens --set objective.reencode_weight=0 --set objective.cosine_weight=0

@@ -8,15 +8,30 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
 import yaml
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from inbedder.backbones.file_checks import ADAPTER_WEIGHTS
 from inbedder.backbones.hub import SETTINGS_FILE
 from inbedder.models.checksums import write_checksums
-from inbedder_finetune.seed_mean import average_adapters
+
+
+def average_adapters(adapters: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Average the changes of plain LoRA adapters of one shape, approximated at their rank by the largest singular values."""
+    mean: dict[str, Tensor] = {}
+    for name, first in adapters[0].items():
+        name_b = name.replace(".lora_A.", ".lora_B.")
+        if name_b != name:
+            change = torch.stack([adapter[name_b].float() @ adapter[name].float() for adapter in adapters]).mean(0)
+            u, values, v = torch.linalg.svd(change, full_matrices=False)
+            root = values[: len(first)].sqrt()
+            mean[name], mean[name_b] = root.unsqueeze(1) * v[: len(root)], u[:, : len(root)] * root
+    return mean
 
 
 def main() -> None:
@@ -32,7 +47,9 @@ def main() -> None:
     options.target.mkdir(parents=True, exist_ok=True)
     weights = average_adapters([load_file(source / ADAPTER_WEIGHTS) for source in options.sources])
     save_file(
-        {name: tensor.half() for name, tensor in weights.items()}, options.target / ADAPTER_WEIGHTS, metadata={"format": "pt"}
+        {name: tensor.half().contiguous() for name, tensor in weights.items()},
+        options.target / ADAPTER_WEIGHTS,
+        metadata={"format": "pt"},
     )
     config, settings = (
         json.loads((options.sources[0] / file).read_text(encoding="utf-8")) for file in ("adapter_config.json", SETTINGS_FILE)

@@ -35,7 +35,6 @@ SOFT = {"pooling": "soft-gen", "reencode_weight": 1}
     [
         ({**SMALL, **LATE_INTERACTION, "mask_length": "answer"}, "late_interaction needs a fixed mask_length"),
         ({**SMALL, **LATE_INTERACTION, "template": "alpaca"}, "late_interaction needs a template"),
-        ({**SMALL, "training": {"seeds": 2}}, "training.seeds saves the mean of adapters: add a lora section"),
         ({"model": "m", "data": {"groups": ["a"]}}, "data.groups must be a table of named lists"),
         ({"model": "m", "data": {"groups": {"facts": "a"}}}, "data.groups must be a table of named lists"),
         ({"model": "m", "data": {"groups": GROUPS, "shares": {"fact": 2}}}, "name groups .facts, form.; it has no 'fact'"),

@@ -150,6 +150,17 @@ def test_an_adapter_that_does_not_fit_is_left_to_peft(make_model, tmp_path):
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
+def test_the_mean_of_adapters_is_the_mean_of_their_changes():
+    draw = torch.Generator().manual_seed(0)
+    adapters = [
+        {"x.lora_A.weight": torch.randn(8, 10, generator=draw), "x.lora_B.weight": torch.randn(7, 8, generator=draw)}
+        for _ in "ab"
+    ]
+    mean = pack_adapter.average_adapters(adapters)
+    expected = sum(adapter["x.lora_B.weight"] @ adapter["x.lora_A.weight"] for adapter in adapters) / 2
+    assert torch.allclose(mean["x.lora_B.weight"] @ mean["x.lora_A.weight"], expected, atol=1e-4)
+
+
 def test_a_packed_adapter_brings_its_checksums(tmp_path, monkeypatch):
     for file in ("adapter_config.json", "adapter_model.safetensors", "inbedder.json"):
         (tmp_path / "source" / file).parent.mkdir(exist_ok=True)

@@ -72,8 +72,6 @@ class AnsweringSchedule(Schedule):
     """Maximum number of neighbouring rows with the same text, or the same question, as hard negatives; 1 disables grouping."""
     share_texts: bool = False
     """Causal LMs: read a text once for all of its neighbouring questions (``packing``); ``group`` limits their number."""
-    seeds: PositiveInt = 1
-    """Number of runs with adapters, with the seeds ``seed``, ``seed`` + 1 and so on, whose mean is saved (``seed_mean``)."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: slower, with less memory."""
     fsdp: bool = False
@@ -173,8 +171,6 @@ def parse_recipe(values: Mapping[str, Any]) -> AnsweringRecipe:
         objective.check_sources(recipe.data.sources)
     if recipe.quantization and recipe.lora is None:
         raise RecipeError("Quantized weights cannot be trained: add a lora section to the recipe (QLoRA).")
-    if recipe.training.seeds > 1 and recipe.lora is None:
-        raise RecipeError("training.seeds saves the mean of adapters: add a lora section, or set it to 1.")
     if recipe.training.micro_batch is not None and recipe.training.batch_size % recipe.training.micro_batch:
         raise RecipeError("training.batch_size must be a multiple of training.micro_batch.")
     return recipe

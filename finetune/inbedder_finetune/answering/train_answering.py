@@ -23,7 +23,6 @@ from inbedder_finetune.answering.trainable_families import choose_family
 from inbedder_finetune.answering.trainable_model import load_trainable, prepare_model
 from inbedder_finetune.answering.training_data import make_training_data
 from inbedder_finetune.preflight import MEMORY_HINT, check_disk_space
-from inbedder_finetune.seed_mean import finetune_seeds
 from inbedder_finetune.sources import resolve_revision
 from inbedder_finetune.training_run import describe_run, find_checkpoint, record_run, train
 
@@ -49,8 +48,6 @@ def finetune(recipe: AnsweringRecipe) -> Path:
     from transformers import set_seed
 
     recipe = replace(recipe, data=replace(recipe.data, sources=tuple(map(resolve_revision, recipe.data.sources))))
-    if recipe.training.seeds > 1:
-        return finetune_seeds(recipe, finetune)
     output, seed = Path(recipe.training.output), recipe.training.seed
     run = describe_run(recipe)
     checkpoint = find_checkpoint(output, run, resume=recipe.training.resume)
