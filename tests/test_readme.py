@@ -92,11 +92,9 @@ def wording_scores() -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize(("task", "scores"), wording_scores().items(), ids=lambda value: value if isinstance(value, str) else "")
-def test_mean_wordings_help_judgements_and_cost_topics_a_point(task, scores):
-    judgement = "polarity" in task
-    assert min(scores["mean_of_3_worst"], scores["mean_of_5_worst"]) >= scores["single_worst"] + (2.0 if judgement else -1.0)
-    assert min(scores["mean_of_3_mean"], scores["mean_of_5_mean"]) >= scores["single_mean"] + (0.3 if judgement else -1.0)
-    assert scores["single_worst"] > (0.85 if judgement else 0.9) * scores["single_mean"]
+def test_the_mean_of_wordings_is_safer_than_one_wording_and_costs_a_point_at_most(task, scores):
+    assert min(scores["mean_of_3_worst"], scores["mean_of_5_worst"]) >= scores["single_worst"] + 0.5
+    assert min(scores["mean_of_3_mean"], scores["mean_of_5_mean"]) >= scores["single_mean"] - 1.0
 
 
 def test_default_namer_was_judged_best():
