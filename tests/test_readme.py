@@ -92,7 +92,7 @@ def wording_scores() -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize(("task", "scores"), wording_scores().items(), ids=lambda value: value if isinstance(value, str) else "")
-def test_the_mean_of_wordings_is_safer_than_one_wording_and_costs_a_point_at_most(task, scores):
+def test_the_mean_of_wordings_is_safer_than_one_wording(task, scores):
     assert min(scores["mean_of_3_worst"], scores["mean_of_5_worst"]) >= scores["single_worst"] + 0.5
     assert min(scores["mean_of_3_mean"], scores["mean_of_5_mean"]) >= scores["single_mean"] - 1.0
 
