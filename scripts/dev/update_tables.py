@@ -17,7 +17,7 @@ all of them. Where rows are records and the column names no file, the path begin
 Cells of ``inbedder evaluate`` are at ``[model, task]``, as "mean ± standard deviation" or "score [95% interval]"; ``plain`` (of a
 column or a table) leaves the bare score, and ``score`` names another score than the main one. In a row with a ``criterion``,
 those of ``inbedder evaluate --table`` are at ``[model, task, mean]`` and ``[model, task, worst]``, over the wordings. A
-row with ``mean: true`` holds the mean of the rows above it.
+row with ``mean_of_rows: true`` holds the mean of the rows above it.
 
 ``better`` names two lists of columns and prints which of the first exceed all of the second. A row's ``cells`` replace columns by
 their heads.
@@ -182,7 +182,7 @@ def render_rows(description: dict[str, Any]) -> list[list[str]]:
     for row in list_rows(description):
         cells: dict[str, str] = {}
         for number, column in enumerate(description["columns"]):
-            if row.get("mean") and "path" in column:
+            if row.get("mean_of_rows") and "path" in column:
                 cells[column["head"]] = f"{mean(parse_leading_number(above[number]) for above in rows[1:]):.1f}"
             else:
                 cells[column["head"]] = render_cell(column, row, description, cells)
