@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """The bundled default on the engines of a CPU, beside sentence-transformers on the same base: how fast, and what changes.
 
-    python scripts/bench/compare_engines.py            (about 3 minutes on 2 cores; needs inbedder[mini,onnx])
+    python scripts/bench/compare_engines.py            (about 3 minutes on 2 cores; needs inbedder[mini])
     python scripts/bench/compare_engines.py --only OpenVINO --rounds 3
     .venv-onnx/bin/python scripts/bench/compare_engines.py --only "sentence-transformers, ONNX"
 
-torchao, openvino and optimum-onnx are measured where they are installed, and what an earlier call measured of others stays in the
+torchao and optimum-onnx are measured where they are installed, and what an earlier call measured of others stays in the
 results: optimum-onnx makes sentence-transformers' own int8 graph and needs transformers below 5, so an environment of its own
 (``sentence-transformers[onnx]``, and the base of inbedder[mini] with ``pip install --no-deps``). All ways of a call run in turn,
 round by round after a warm-up, over 512 texts of 8 to 30 words and 64 of 190 to 200 under one question; the median of the rounds'
@@ -84,37 +84,6 @@ def load_torchao(config: str) -> InBedder:
     return model
 
 
-def load_openvino() -> InBedder:
-    """A row per prompt in OpenVINO's bfloat16 (float32 where the CPU has none)."""
-    import openvino as library
-
-    model = InBedder(dtype="float32")
-    backbone: Any = model.backbone
-
-    class States(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = backbone.body
-
-        def forward(self, input_ids: Any, position_ids: Any, token_type_ids: Any, attention_mask: Any) -> Any:
-            inputs = {"position_ids": position_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
-            return self.body(input_ids=input_ids, **inputs).last_hidden_state
-
-    example, _ = backbone._make_inputs(model.tokenizer(["a b c d e", "a b"], ["a b", "c"]))
-    with torch.no_grad():
-        graph = library.convert_model(States(), example_input=dict(example))
-    settings = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "PERFORMANCE_HINT": "LATENCY"}
-    request = library.Core().compile_model(graph, "CPU", settings).create_infer_request()
-
-    def embed(prompts: Any, *_options: Any) -> Any:
-        inputs, is_mask = backbone._make_inputs(prompts)
-        states = torch.from_numpy(request.infer({name: tensor.numpy() for name, tensor in inputs.items()})[0])
-        return states[is_mask].view(len(prompts), -1, states.shape[-1]).mean(1)
-
-    backbone.embed = embed
-    return model
-
-
 BUILDERS: dict[str, Callable[[], Any]] = {
     NAIVE: load_sentence_transformers,
     "sentence-transformers, torch bfloat16": lambda: load_sentence_transformers(model_kwargs={"dtype": torch.bfloat16}),
@@ -122,21 +91,17 @@ BUILDERS: dict[str, Callable[[], Any]] = {
     FLOAT32: lambda: InBedder(dtype="float32"),
     "inbedder, torch bfloat16": lambda: InBedder(dtype="bfloat16"),
     "inbedder, torch.compile bfloat16": lambda: compile_model(InBedder(dtype="bfloat16")),
-    "inbedder, ONNX Runtime int8": lambda: InBedder(backbone="onnx"),
     "inbedder, torchao int8, weights alone": lambda: load_torchao("Int8WeightOnlyConfig"),
     "inbedder, torchao int8, compiled": lambda: compile_model(load_torchao("Int8DynamicActivationInt8WeightConfig")),
-    "inbedder, OpenVINO": load_openvino,
 }
 NEEDED = {
     "torchao": "torchao",
-    "OpenVINO": "openvino",
-    "inbedder, ONNX": "onnxruntime",
     "sentence-transformers, ONNX": "optimum-onnx",
 }
 """The package that an engine's name asks for."""
 
 
-PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "optimum-onnx", "openvino", "torchao")
+PACKAGES = ("torch", "transformers", "sentence-transformers", "onnxruntime", "optimum-onnx", "torchao")
 
 
 def is_installed(package: str) -> bool:
