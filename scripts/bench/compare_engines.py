@@ -2,7 +2,7 @@
 """The bundled default on the engines of a CPU, beside sentence-transformers on the same base: how fast, and what changes.
 
     python scripts/bench/compare_engines.py            (about 3 minutes on 2 cores; needs inbedder[mini])
-    python scripts/bench/compare_engines.py --only OpenVINO --rounds 3
+    python scripts/bench/compare_engines.py --only torchao --rounds 3
     .venv-onnx/bin/python scripts/bench/compare_engines.py --only "sentence-transformers, ONNX"
 
 torchao and optimum-onnx are measured where they are installed, and what an earlier call measured of others stays in the
