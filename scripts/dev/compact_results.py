@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make results small enough to commit: raw vectors' cells alone, of the newest weights and data, one line each.
 
-python scripts/dev/compact_results.py evaluation/results/mini.json ...
+python scripts/dev/compact_results.py evaluation/results/wordings.json ...
 """
 
 from __future__ import annotations
